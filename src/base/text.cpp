@@ -1,0 +1,107 @@
+#include "base/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double factor;
+};
+
+constexpr std::array<Unit, 12> kUnits = {{{"", 1},
+                                          {"B", 1},
+                                          {"K", 1024},
+                                          {"M", 1024.0 * 1024},
+                                          {"G", 1024.0 * 1024 * 1024},
+                                          {"KiB", 1024},
+                                          {"MiB", 1024.0 * 1024},
+                                          {"GiB", 1024.0 * 1024 * 1024},
+                                          {"TiB", 1024.0 * 1024 * 1024 * 1024},
+                                          {"KB", 1e3},
+                                          {"MB", 1e6},
+                                          {"GB", 1e9}}};
+
+int edit_distance(std::string_view first, std::string_view second) {
+  std::vector<int> row(second.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= first.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= second.size(); ++j) {
+      const int substitution = diagonal + (first[i - 1] == second[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+uint64_t parse_bytes(std::string_view text, std::string_view what) {
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status == std::errc() && std::isfinite(number) && number >= 0) {
+    const std::string_view suffix(end, static_cast<size_t>(text.data() + text.size() - end));
+    for (const Unit& unit : kUnits) {
+      if (unit.name == suffix && number * unit.factor < 0x1.0p63) {
+        return static_cast<uint64_t>(number * unit.factor);
+      }
+    }
+  }
+  fail_input("{} is '{}', which is not a size; write bytes or a number with a unit, such as 12066MiB or 16GiB.",
+             what, text);
+}
+
+std::string format_bytes(uint64_t bytes) {
+  constexpr std::array<const char*, 5> kNames = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < kNames.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kNames[unit]);
+}
+
+std::string format_duration(double seconds) {
+  const auto total = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  const int64_t hours = total / 3600;
+  const int64_t minutes = total / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
+  return fmt::format("{}:{:02}", minutes, total % 60);
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  size_t start = 0;
+  while (true) {
+    const size_t end = text.find(separator, start);
+    parts.emplace_back(text.substr(start, end == std::string_view::npos ? end : end - start));
+    if (end == std::string_view::npos) return parts;
+    start = end + 1;
+  }
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  int best_distance = std::max<int>(2, static_cast<int>(word.size()) / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const int distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace millrace

@@ -1,0 +1,26 @@
+// Small text helpers: sizes and durations for people.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+// "12066MiB", "16GiB", "1.5GB", "4096" → bytes. Throws InputError naming `what`.
+uint64_t parse_bytes(std::string_view text, std::string_view what);
+
+// 12652118016 → "11.78 GiB".
+std::string format_bytes(uint64_t bytes);
+
+// 3723.4 → "1:02:03"; 95 → "1:35".
+std::string format_duration(double seconds);
+
+std::vector<std::string> split(std::string_view text, char separator);
+
+// The candidate nearest to `word` by edit distance, or empty if none is close; for
+// "did you mean" in error messages.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace millrace

@@ -1,0 +1,55 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::path(::testing::TempDir()) /
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+  std::filesystem::path directory_;
+};
+
+TEST_F(FileTest, RoundTrip) {
+  write_text(directory_ / "a", "hello");
+  EXPECT_EQ(read_text(directory_ / "a"), "hello");
+  write_text(directory_ / "a", "");
+  EXPECT_EQ(read_text(directory_ / "a"), "");
+}
+
+TEST_F(FileTest, WithoutCommitTheOldFileStays) {
+  write_text(directory_ / "a", "old");
+  {
+    AtomicFile file(directory_ / "a");
+    file.write("new");
+  }
+  EXPECT_EQ(read_text(directory_ / "a"), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_), {}), 1);
+}
+
+TEST_F(FileTest, ErrorsNameThePath) {
+  try {
+    read_text(directory_ / "missing");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("missing"), std::string::npos);
+  }
+  EXPECT_THROW(MappedFile{directory_}, InputError);
+  EXPECT_THROW(require_writable(directory_ / "no" / "such", "--summary"), InputError);
+  require_writable(directory_ / "fine", "--summary");
+  EXPECT_TRUE(std::filesystem::is_empty(directory_));
+}
+
+}  // namespace
+}  // namespace millrace
