@@ -1,0 +1,120 @@
+// Builds a network layer by layer; reads like a description of the model.
+//
+//   Builder net;
+//   Value x = net.image(batch, 3, 224, 224);
+//   x = net.relu(net.batch_norm(net.convolution(x, "conv1", {.channels = 64, .kernel = 7, .stride = 2, .padding = 3}), "bn1"));
+//   ...
+//   net.classify(net.linear(x, "fc", {.features = 1000}), {.label_smoothing = 0.1});
+//   Graph graph = net.take();
+//
+// Layer names become parameter names: "conv1.weight", "bn1.running_mean". Shape mistakes throw
+// InputError naming the layer. Single-threaded; `take` ends the builder.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace millrace {
+
+// A tensor of the network being built.
+struct Value {
+  TensorId id = kNone;
+};
+
+// How weights start out. `torch_default`: uniform within ±1/sqrt(fan in). `he_fan_out`: normal
+// with standard deviation sqrt(2 / fan out). `normal`: standard deviation `deviation`.
+struct WeightStart {
+  enum class Kind : uint8_t { torch_default, he_fan_out, normal };
+  Kind kind = Kind::torch_default;
+  float deviation = 0.01f;
+};
+
+struct ConvolutionOptions {
+  int64_t channels = 0;
+  int64_t kernel = 1;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  int64_t dilation = 1;
+  int64_t groups = 1;
+  bool bias = false;
+  WeightStart start = {WeightStart::Kind::he_fan_out};
+};
+
+struct LinearOptions {
+  int64_t features = 0;
+  bool bias = true;
+  WeightStart start = {};
+  bool zero_bias = false;
+};
+
+struct BatchNormOptions {
+  double epsilon = 1e-5;
+  double momentum = 0.1;  // the weight of the new batch in the running statistics
+  float scale = 1;        // the initial scale
+};
+
+struct PoolOptions {
+  int64_t kernel = 2;
+  int64_t stride = 2;
+  int64_t padding = 0;
+  bool count_include_pad = true;
+};
+
+struct ClassifyOptions {
+  double label_smoothing = 0;
+};
+
+class Builder {
+ public:
+  // The image input "images" (N,C,H,W, f32).
+  Value image(int64_t batch, int64_t channels, int64_t height, int64_t width);
+
+  Value convolution(Value x, const std::string& name, const ConvolutionOptions& options);
+  Value linear(Value x, const std::string& name, const LinearOptions& options);
+  Value batch_norm(Value x, const std::string& name, const BatchNormOptions& options = {});
+  Value prelu(Value x, const std::string& name, float start = 0.25f);
+  Value relu(Value x);
+  Value relu6(Value x);
+  Value sigmoid(Value x);
+  Value tanh(Value x);
+  Value max_pool(Value x, const PoolOptions& options);
+  Value average_pool(Value x, const PoolOptions& options);
+  Value global_average_pool(Value x);
+  Value adaptive_average_pool(Value x, int64_t height, int64_t width);
+  Value add(Value a, Value b);
+  Value concat(const std::vector<Value>& parts, int64_t axis);
+  Value flatten(Value x);
+  // Zeroes each element with probability `rate` in training and scales the rest by 1/(1-rate).
+  Value dropout(Value x, double rate);
+  Value l2_normalize(Value x, double epsilon = 1e-12);
+
+  // Ends a classifier: adds the input "labels" (N, s32), the results "loss" (mean softmax
+  // cross-entropy), "top1" and "top5" (numbers of samples classified rightly), and "logits".
+  void classify(Value logits, const ClassifyOptions& options = {});
+
+  const Shape& shape(Value x) const;
+
+  // Adds any operator by type; the escape hatch for operators without a method here.
+  Value apply(const std::string& type, const std::string& name, const std::vector<Value>& inputs,
+              Attributes attributes = {});
+
+  // A trained tensor "<name>".
+  Value parameter(const std::string& name, Shape shape, Initializer initializer);
+
+  Graph take();
+
+ private:
+  Value buffer(const std::string& name, Shape shape, float value);
+  std::string unique_name(const std::string& type);
+  Value weight(const std::string& name, Shape shape, const WeightStart& start, int64_t fan_in,
+               int64_t fan_out);
+
+  Graph graph_;
+  int64_t next_ = 0;
+};
+
+}  // namespace millrace

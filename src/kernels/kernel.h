@@ -1,0 +1,110 @@
+// Executable forms of operators.
+//
+// A Kernel is made at compile time for one operator with fixed shapes, types and layouts, and
+// run many times. It owns whatever was prepared (oneDNN primitives) but no tensor memory: it
+// says how much workspace it needs and is handed every pointer at each run. `run` allocates
+// nothing. One kernel is run by one thread at a time; inside, it uses that thread's team.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace millrace {
+
+// Values that change from step to step without changing the program.
+struct StepState {
+  uint64_t seed = 0;
+  int64_t step = 0;          // counts optimizer steps from 0
+  float learning_rate = 0;
+};
+
+struct KernelArguments {
+  std::span<std::byte* const> inputs;   // in the operator's order
+  std::span<std::byte* const> outputs;
+  std::byte* workspace = nullptr;
+  const StepState* step = nullptr;
+
+  template <typename T>
+  T* input(size_t i) const { return reinterpret_cast<T*>(inputs[i]); }
+  template <typename T>
+  T* output(size_t i) const { return reinterpret_cast<T*>(outputs[i]); }
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual uint64_t workspace_bytes() const { return 0; }
+  virtual void run(const KernelArguments& arguments) = 0;
+};
+
+// One tensor of a request.
+struct TensorSpec {
+  TensorType type;
+  Layout layout;
+
+  int64_t elements() const { return type.elements(); }
+  // With padding of blocked axes: what flat loops go over.
+  int64_t physical_elements() const { return layout.physical_elements(type.shape); }
+  int64_t bytes() const { return physical_elements() * size_of(type.dtype); }
+};
+
+enum class ConvolutionAlgorithm : uint8_t { automatic, direct, winograd };
+
+class ConvolutionTuner;
+
+// Choices that hold for a whole program. The tuner is borrowed and may be null (then
+// `automatic` means the first implementation of the list).
+struct KernelOptions {
+  ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
+  ConvolutionTuner* tuner = nullptr;
+  int threads = 1;
+  bool reference_only = false;  // the naive implementations, for comparison
+};
+
+struct KernelRequest {
+  const Operator& op;
+  std::vector<TensorSpec> inputs;
+  std::vector<TensorSpec> outputs;
+  const KernelOptions& options;
+};
+
+// Layouts that the kernel of an operator wants; one entry per input and output.
+struct LayoutWish {
+  std::vector<Layout> inputs;
+  std::vector<Layout> outputs;
+};
+
+// One way to run an operator type. `create` returns null when it cannot serve the request and
+// says why in `refusal`.
+struct KernelImplementation {
+  std::string_view name;
+  std::unique_ptr<Kernel> (*create)(const KernelRequest& request, std::string* refusal);
+};
+
+// All ways to run an operator type, best first, the naive reference last.
+struct KernelFamily {
+  std::string_view type;
+  std::vector<KernelImplementation> implementations;
+
+  // The layouts the best implementation wants, given what the inputs have now (outputs in the
+  // request carry types only). Null: everything plain.
+  LayoutWish (*layouts)(const KernelRequest& request) = nullptr;
+};
+
+const KernelFamily& kernels_of(std::string_view type);
+
+// The first implementation that serves the request; throws InputError naming the operator and
+// each refusal if none does. `chosen` receives its name.
+std::unique_ptr<Kernel> make_kernel(const KernelRequest& request, std::string* chosen = nullptr);
+
+// What the layout pass asks.
+LayoutWish layouts_of(const KernelRequest& request);
+
+}  // namespace millrace
