@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "kernels/kernel.h"
+
+namespace millrace {
+
+#define MILLRACE_FAMILY(family) std::vector<KernelFamily> family##_kernels();
+#include "graph/operators.def"
+#undef MILLRACE_FAMILY
+
+const KernelFamily& kernels_of(std::string_view type) {
+  static const auto by_type = [] {
+    std::unordered_map<std::string_view, KernelFamily> map;
+#define MILLRACE_FAMILY(family) \
+  for (const KernelFamily& entry : family##_kernels()) map.emplace(entry.type, entry);
+#include "graph/operators.def"
+#undef MILLRACE_FAMILY
+    return map;
+  }();
+  const auto found = by_type.find(type);
+  if (found == by_type.end()) throw std::logic_error(fmt::format("no kernels for '{}'", type));
+  return found->second;
+}
+
+std::unique_ptr<Kernel> make_kernel(const KernelRequest& request, std::string* chosen) {
+  std::string refusals;
+  const auto& implementations = kernels_of(request.op.type).implementations;
+  for (size_t i = 0; i < implementations.size(); ++i) {
+    if (request.options.reference_only && i + 1 != implementations.size()) continue;
+    std::string refusal = "refused";
+    if (auto kernel = implementations[i].create(request, &refusal)) {
+      if (chosen != nullptr) *chosen = implementations[i].name;
+      return kernel;
+    }
+    refusals += fmt::format(" {}: {};", implementations[i].name, refusal);
+  }
+  fail_input("No kernel can run layer '{}' ({});{}", request.op.name, request.op.type, refusals);
+}
+
+LayoutWish layouts_of(const KernelRequest& request) {
+  const KernelFamily& family = kernels_of(request.op.type);
+  if (family.layouts != nullptr && !request.options.reference_only) return family.layouts(request);
+  return {std::vector<Layout>(request.inputs.size()), std::vector<Layout>(request.outputs.size())};
+}
+
+}  // namespace millrace
