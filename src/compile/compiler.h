@@ -1,0 +1,36 @@
+// Graph → Program.
+#pragma once
+
+#include <filesystem>
+
+#include "compile/program.h"
+#include "passes/optimizer.h"
+#include "passes/recompute.h"
+
+namespace millrace {
+
+struct CompileOptions {
+  KernelOptions kernels;
+  OptimizerSettings optimizer;
+  RecomputePolicy recompute = RecomputePolicy::automatic;
+  int64_t memory_limit = 0;              // bytes per device; 0: none
+  std::filesystem::path dump_directory;  // graphs after each pass; empty: none
+};
+
+// Compiles the forward graph of a classifier (results "loss", ...) into a training step:
+// forward, backward and update. Throws InputError with the break-down and what would make it
+// fit when the program needs more than the memory limit.
+Program compile_training(Graph graph, const CompileOptions& options);
+
+// Compiles it for evaluation: forward only, with running statistics and without dropout. The
+// state slots are those of `training`, at the same offsets and layouts, so that both programs
+// run in one arena.
+Program compile_evaluation(Graph graph, const CompileOptions& options, const Program& training);
+
+// As above, for evaluation alone.
+Program compile_evaluation(Graph graph, const CompileOptions& options);
+
+// A table of the break-down for people.
+std::string describe(const MemoryBreakdown& breakdown);
+
+}  // namespace millrace
