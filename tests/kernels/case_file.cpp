@@ -107,6 +107,10 @@ std::vector<Values> OperatorCase::values(bool spaced) const {
       all.push_back(window_positions(*this, inputs[i], own));
     } else if (spaced && !positive[i]) {
       all.push_back(spaced_values(inputs[i], own));
+      // Half the spacing for all but the first, so that sums of two inputs keep away from 0 too.
+      if (i > 0) {
+        for (double& value : all.back()) value /= 2;
+      }
     } else {
       all.push_back(random_values(inputs[i], own, positive[i]));
     }
