@@ -36,9 +36,8 @@ MILLRACE_VECTORIZED void mask_factors(const Mask& mask, int64_t first, float* fa
 #pragma GCC ivdep
   for (int64_t i = 0; i < kCounters; ++i) {
     const uint64_t at = counter + static_cast<uint64_t>(i);
-    const auto state =
-        philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), stream0, stream1},
-               key0, key1);
+    const auto state = philox(
+        {static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), stream0, stream1}, key0, key1);
     words[0][i] = state[0];
     words[1][i] = state[1];
     words[2][i] = state[2];

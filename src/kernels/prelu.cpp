@@ -87,8 +87,8 @@ MILLRACE_VECTORIZED void sum_one(const float* x, const float* dy, int64_t count,
 
 // As sum_one for each channel of a block; blocks that fill the lanes a whole number of times
 // keep their sums in registers.
-MILLRACE_VECTORIZED void sum_block(const float* x, const float* dy, int64_t block,
-                                   int64_t spatial, float* out) {
+MILLRACE_VECTORIZED void sum_block(const float* x, const float* dy, int64_t block, int64_t spatial,
+                                   float* out) {
   std::fill(out, out + block, 0.0f);
   const int64_t length = spatial * block;
   int64_t i = 0;
