@@ -16,19 +16,17 @@ float unit_interval(uint32_t word) { return static_cast<float>(word >> 8) * 0x1.
 }  // namespace
 
 std::array<uint32_t, 4> Random::words(uint64_t counter) const {
-  std::array<uint32_t, 4> state = {static_cast<uint32_t>(counter),
-                                   static_cast<uint32_t>(counter >> 32),
-                                   static_cast<uint32_t>(stream_),
-                                   static_cast<uint32_t>(stream_ >> 32)};
+  std::array<uint32_t, 4> state = {
+      static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+      static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)};
   auto key0 = static_cast<uint32_t>(seed_);
   auto key1 = static_cast<uint32_t>(seed_ >> 32);
   for (int round = 0; round < kRounds; ++round) {
     const uint64_t product0 = static_cast<uint64_t>(kMultiplier0) * state[0];
     const uint64_t product1 = static_cast<uint64_t>(kMultiplier1) * state[2];
-    state = {static_cast<uint32_t>(product1 >> 32) ^ state[1] ^ key0,
-             static_cast<uint32_t>(product1),
-             static_cast<uint32_t>(product0 >> 32) ^ state[3] ^ key1,
-             static_cast<uint32_t>(product0)};
+    state = {
+        static_cast<uint32_t>(product1 >> 32) ^ state[1] ^ key0, static_cast<uint32_t>(product1),
+        static_cast<uint32_t>(product0 >> 32) ^ state[3] ^ key1, static_cast<uint32_t>(product0)};
     key0 += kWeyl0;
     key1 += kWeyl1;
   }
@@ -53,7 +51,8 @@ uint64_t Random::below(uint64_t index, uint64_t bound) const {
 }
 
 uint64_t hash_combine(uint64_t first, uint64_t second) {
-  uint64_t mixed = first + 0x9E3779B97F4A7C15ull + (second ^ (second >> 30)) * 0xBF58476D1CE4E5B9ull;
+  uint64_t mixed =
+      first + 0x9E3779B97F4A7C15ull + (second ^ (second >> 30)) * 0xBF58476D1CE4E5B9ull;
   mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBull;
   return mixed ^ (mixed >> 31);
 }
