@@ -57,9 +57,9 @@ def batch_norm(name, shape, epsilon=1e-5, momentum=0.1, training=True):
     channels = shape[1]
 
     def inputs(draw):
-        return [draw.normal(*shape, scale=2.0, shift=0.5), draw.uniform(channels, low=0.5, high=1.5),
-                draw.normal(channels), draw.normal(channels),
-                draw.uniform(channels, low=0.5, high=2.0)]
+        x = draw.normal(*shape, scale=2.0, shift=0.5)
+        return [x, draw.uniform(channels, low=0.5, high=1.5), draw.normal(channels),
+                draw.normal(channels), draw.uniform(channels, low=0.5, high=2.0)]
 
     def compute(x, scale, bias, mean, variance):
         return F.batch_norm(x, mean, variance, scale, bias, training, momentum, epsilon)
