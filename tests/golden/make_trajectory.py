@@ -21,9 +21,9 @@ import safetensors_file
 MODELS = ["alexnet", "vgg16", "vgg16_bn",
           "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
 
-# Learning rate and weight decay. A ReLU whose input is near zero may round to either side of it;
-# in models with batch norm, small batches turn that into a gradient that differs by a percent,
-# and the difference in the losses grows with the learning rate. A large decay still shows.
+# Learning rate and weight decay. With batch norm and small batches, float32 gradients can be
+# percents away from float64's (perhaps ReLUs whose input rounds to the other side of zero), and the
+# losses drift accordingly; the README has measurements. A large decay still shows at a low rate.
 PLAIN = (0.01, 0.1)
 NORMALISED = (3e-5, 1.0)
 RESIDUAL_SCALE = (0.1, 0.3)
