@@ -65,6 +65,7 @@ struct KernelOptions {
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   ConvolutionTuner* tuner = nullptr;
   int threads = 1;
+  int64_t workspace_limit = 0;  // bytes a convolution may use beside its tensors; 0: any
   bool reference_only = false;  // the naive implementations, for comparison
 };
 
@@ -106,5 +107,10 @@ std::unique_ptr<Kernel> make_kernel(const KernelRequest& request, std::string* c
 
 // What the layout pass asks.
 LayoutWish layouts_of(const KernelRequest& request);
+
+// Copies a tensor from one layout to another; the types must be equal. For moving data in and
+// out of a program, not for use while it runs.
+void copy_between_layouts(const TensorSpec& from, const std::byte* source, const TensorSpec& to,
+                          std::byte* target);
 
 }  // namespace millrace
