@@ -9,7 +9,7 @@ namespace {
 std::string describe(const Tensor& tensor) {
   std::string text = fmt::format("{}[{} {}", tensor.name, name_of(tensor.type.dtype),
                                  to_string(tensor.type.shape));
-  if (!tensor.layout.is_plain()) text += " " + tensor.layout.tag();
+  if (!tensor.layout.is_plain()) text += fmt::format(" {}", tensor.layout.tag());
   if (tensor.storage != kNone) text += " in-place";
   return text + "]";
 }
@@ -29,7 +29,7 @@ std::string to_text(const Graph& graph) {
     text += fmt::format("{:<8} {} = {}({})", name_of(op.phase), list(graph, op.outputs), op.type,
                         list(graph, op.inputs));
     const std::string attributes = op.attributes.to_string();
-    if (!attributes.empty()) text += " {" + attributes + "}";
+    if (!attributes.empty()) text += fmt::format(" {{{}}}", attributes);
     text += "\n";
   }
   return text;

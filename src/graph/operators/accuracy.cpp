@@ -1,0 +1,27 @@
+#include "base/error.h"
+#include "graph/operators/shapes.h"
+
+namespace millrace {
+namespace {
+
+std::vector<TensorType> infer_top_k(const Inference& inference) {
+  expect_inputs(inference, 2);
+  expect_matrix(inference, 0);
+  expect_labels(inference, 1, inference.shape(0)[0]);
+  const int64_t k = inference.op.attributes.integer("k");
+  const int64_t classes = inference.shape(0)[1];
+  if (k < 1 || k > classes) fail_input("needs k between 1 and {} classes but gets {}", classes, k);
+  return {{{1}, DataType::f32}};
+}
+
+double count_comparisons(const Inference& inference) {
+  return static_cast<double>(inference.inputs[0].elements());
+}
+
+}  // namespace
+
+std::vector<OperatorDefinition> accuracy_operators() {
+  return {{.type = "top_k", .infer = infer_top_k, .arithmetic = count_comparisons}};
+}
+
+}  // namespace millrace

@@ -1,0 +1,120 @@
+#include <stdexcept>
+
+#include "base/error.h"
+#include "graph/operators/shapes.h"
+
+namespace millrace {
+namespace {
+
+enum Input : size_t { kX, kScale, kBias, kRunningMean, kRunningVariance, kResidual };
+enum Output : size_t { kY, kMean, kInverseDeviation };
+
+int64_t channels_of(const Shape& x) {
+  if (x.size() < 2) {
+    fail_input("needs a batch with channels (batch x channels ...) but gets {}", to_string(x));
+  }
+  return x[1];
+}
+
+void expect_channels(const Inference& inference, size_t first, size_t last, int64_t channels) {
+  for (size_t i = first; i <= last; ++i) {
+    expect_shape(inference, i, {channels}, "a value for each channel");
+  }
+}
+
+void expect_residual(const Inference& inference) {
+  if (inference.op.attributes.flag("residual")) {
+    expect_shape(inference, kResidual, inference.shape(kX), "a residual like its input,");
+  }
+}
+
+std::vector<TensorType> infer_batch_norm(const Inference& inference) {
+  expect_inputs(inference, inference.op.attributes.flag("residual") ? 6 : 5);
+  const Shape& x = inference.shape(kX);
+  const int64_t channels = channels_of(x);
+  expect_channels(inference, kScale, kRunningVariance, channels);
+  expect_residual(inference);
+  if (!inference.op.attributes.flag("inference") && elements_of(x) <= channels) {
+    fail_input("needs more than one value per channel to train but gets {}; use a larger batch",
+               to_string(x));
+  }
+  return {inference.inputs[kX], {{channels}, DataType::f32}, {{channels}, DataType::f32}};
+}
+
+std::vector<TensorType> infer_apply(const Inference& inference) {
+  expect_inputs(inference, inference.op.attributes.flag("residual") ? 6 : 5);
+  expect_channels(inference, 1, 4, channels_of(inference.shape(kX)));
+  expect_residual(inference);
+  return {inference.inputs[kX]};
+}
+
+std::vector<TensorType> infer_backward(const Inference& inference) {
+  expect_inputs(inference, 6);
+  expect_shape(inference, 1, inference.shape(0), "an input like its gradient,");
+  const int64_t channels = channels_of(inference.shape(0));
+  expect_channels(inference, 2, 5, channels);
+  return {inference.inputs[0], {{channels}, DataType::f32}, {{channels}, DataType::f32}};
+}
+
+void differentiate(Differentiation& d) {
+  const Attributes attributes = d.op().attributes;
+  if (attributes.flag("inference")) {
+    throw std::logic_error("batch_norm with fixed statistics has no gradient");
+  }
+  const bool relu = attributes.flag("relu");
+  const bool residual = attributes.flag("residual");
+  const TensorId gradient = residual ? gradient_before_relu(d) : d.output_gradient(kY);
+  if (residual && d.needs_gradient(kResidual)) d.set_input_gradient(kResidual, gradient);
+  if (!d.needs_gradient(kX) && !d.needs_gradient(kScale) && !d.needs_gradient(kBias)) return;
+  const OperatorId added =
+      d.apply("batch_norm_backward",
+              {gradient, d.input(kX), d.input(kScale), d.input(kBias), d.output(kMean),
+               d.output(kInverseDeviation)},
+              {{"epsilon", attributes.number("epsilon")}, {"relu", relu && !residual}});
+  for (size_t i : {kX, kScale, kBias}) {
+    if (d.needs_gradient(i)) d.set_input_gradient(i, d.result(added, i));
+  }
+}
+
+std::vector<TensorId> recompute_inputs(const Operator& op) {
+  std::vector<TensorId> inputs = {op.inputs[kX], op.inputs[kScale], op.inputs[kBias],
+                                  op.outputs[kMean], op.outputs[kInverseDeviation]};
+  if (op.attributes.flag("residual")) inputs.push_back(op.inputs[kResidual]);
+  return inputs;
+}
+
+double per_element(const Inference& inference, double operations) {
+  operations += inference.op.attributes.flag("relu") ? 1 : 0;
+  operations += inference.op.attributes.flag("residual") ? 1 : 0;
+  return operations * static_cast<double>(inference.inputs[0].elements());
+}
+
+double count_forward(const Inference& inference) {
+  return per_element(inference, inference.op.attributes.flag("inference") ? 2 : 6);
+}
+double count_apply(const Inference& inference) { return per_element(inference, 2); }
+double count_backward(const Inference& inference) { return per_element(inference, 9); }
+
+}  // namespace
+
+std::vector<OperatorDefinition> batch_norm_operators() {
+  return {{.type = "batch_norm",
+           .infer = infer_batch_norm,
+           .differentiate = differentiate,
+           .mutated_inputs = {kRunningMean, kRunningVariance},
+           .in_place = {{0, kResidual}},
+           .cheap = true,
+           .recompute_type = "batch_norm_apply",
+           .recompute_inputs = recompute_inputs,
+           .arithmetic = count_forward},
+          {.type = "batch_norm_apply",
+           .infer = infer_apply,
+           .in_place = {{0, kResidual}},
+           .arithmetic = count_apply},
+          {.type = "batch_norm_backward",
+           .infer = infer_backward,
+           .in_place = {{0, 0}},
+           .arithmetic = count_backward}};
+}
+
+}  // namespace millrace

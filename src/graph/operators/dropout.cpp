@@ -1,0 +1,32 @@
+#include "base/error.h"
+#include "graph/operators/shapes.h"
+
+namespace millrace {
+namespace {
+
+std::vector<TensorType> infer(const Inference& inference) {
+  expect_inputs(inference, 1);
+  const double rate = inference.op.attributes.number("rate");
+  if (!(rate >= 0 && rate < 1)) fail_input("needs a rate from 0 to below 1 but gets {}", rate);
+  return {inference.inputs[0]};
+}
+
+void differentiate(Differentiation& d) {
+  if (!d.needs_gradient(0)) return;
+  const Attributes attributes = d.op().attributes;
+  const OperatorId added = d.apply("dropout_backward", {d.output_gradient(0)}, attributes);
+  d.set_input_gradient(0, d.result(added));
+}
+
+}  // namespace
+
+std::vector<OperatorDefinition> dropout_operators() {
+  return {{.type = "dropout",
+           .infer = infer,
+           .differentiate = differentiate,
+           .in_place = {{0, 0}},
+           .cheap = true},
+          {.type = "dropout_backward", .infer = infer, .in_place = {{0, 0}}}};
+}
+
+}  // namespace millrace

@@ -1,0 +1,44 @@
+#include "graph/operators/shapes.h"
+
+namespace millrace {
+namespace {
+
+std::vector<TensorType> infer_forward(const Inference& inference) {
+  expect_inputs(inference, 1);
+  expect_matrix(inference, 0);
+  return {inference.inputs[0], {{inference.shape(0)[0]}, DataType::f32}};
+}
+
+std::vector<TensorType> infer_backward(const Inference& inference) {
+  expect_inputs(inference, 3);
+  expect_matrix(inference, 0);
+  expect_shape(inference, 1, inference.shape(0), "an output like its gradient,");
+  expect_shape(inference, 2, {inference.shape(0)[0]}, "a norm for each row,");
+  return {inference.inputs[0]};
+}
+
+void differentiate(Differentiation& d) {
+  if (!d.needs_gradient(0)) return;
+  const OperatorId added =
+      d.apply("l2_normalize_backward", {d.output_gradient(0), d.output(0), d.output(1)});
+  d.set_input_gradient(0, d.result(added));
+}
+
+double count_forward(const Inference& inference) {
+  return 3.0 * static_cast<double>(inference.inputs[0].elements());
+}
+double count_backward(const Inference& inference) {
+  return 5.0 * static_cast<double>(inference.inputs[0].elements());
+}
+
+}  // namespace
+
+std::vector<OperatorDefinition> l2_normalize_operators() {
+  return {{.type = "l2_normalize",
+           .infer = infer_forward,
+           .differentiate = differentiate,
+           .arithmetic = count_forward},
+          {.type = "l2_normalize_backward", .infer = infer_backward, .arithmetic = count_backward}};
+}
+
+}  // namespace millrace
