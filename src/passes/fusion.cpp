@@ -1,0 +1,159 @@
+#include "passes/fusion.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "passes/rewrite.h"
+
+namespace millrace {
+namespace {
+
+class Fuser {
+ public:
+  explicit Fuser(Graph& graph)
+      : graph_(graph),
+        original_(graph.order()),
+        order_(graph.order()),
+        position_(static_cast<size_t>(graph.operator_count()), -1),
+        depth_(static_cast<size_t>(graph.tensor_count()), 0),
+        readers_(graph.consumers()),
+        is_result_(result_flags(graph)) {
+    for (size_t i = 0; i < order_.size(); ++i) {
+      position_[static_cast<size_t>(order_[i])] = static_cast<int>(i);
+      const Operator& op = graph.op(order_[i]);
+      int depth = 0;
+      for (TensorId input : op.inputs) depth = std::max(depth, depth_[static_cast<size_t>(input)]);
+      for (TensorId output : op.outputs) depth_[static_cast<size_t>(output)] = depth + 1;
+    }
+  }
+
+  void run() {
+    for_each("add", [this](OperatorId id) { add_into_batch_norm(id); });
+    for_each("relu", [this](OperatorId id) { relu_into_producer(id); });
+    for_each("max_pool", [this](OperatorId id) { relu_into_max_pool(id); });
+    std::erase(order_, kNone);
+    graph_.set_order(order_);
+  }
+
+ private:
+  template <typename Rule>
+  void for_each(std::string_view type, Rule rule) {
+    for (OperatorId id : original_) {
+      if (position_[static_cast<size_t>(id)] >= 0 && graph_.op(id).type == type) rule(id);
+    }
+  }
+
+  // Whether `tensor` exists for `reader` alone.
+  bool only_for(TensorId tensor, OperatorId reader) const {
+    const auto& readers = readers_[static_cast<size_t>(tensor)];
+    return readers.size() == 1 && readers[0] == reader && !is_result_[static_cast<size_t>(tensor)];
+  }
+
+  OperatorId fusible_batch_norm(TensorId tensor, OperatorId reader) const {
+    const OperatorId id = graph_.tensor(tensor).producer;
+    if (id == kNone || !only_for(tensor, reader)) return kNone;
+    const Operator& op = graph_.op(id);
+    const bool fits = op.type == "batch_norm" && op.outputs[0] == tensor &&
+                      !op.attributes.flag("relu") && !op.attributes.flag("residual") &&
+                      readers_[static_cast<size_t>(op.outputs[1])].empty() &&
+                      readers_[static_cast<size_t>(op.outputs[2])].empty();
+    return fits ? id : kNone;
+  }
+
+  void add_into_batch_norm(OperatorId add) {
+    const Operator& op = graph_.op(add);
+    const TensorId a = op.inputs[0];
+    const TensorId b = op.inputs[1];
+    if (a == b || graph_.tensor(a).type != graph_.tensor(b).type) return;
+    OperatorId host = fusible_batch_norm(a, add);
+    TensorId residual = b;
+    const OperatorId other = fusible_batch_norm(b, add);
+    const bool second_is_longer = depth_[static_cast<size_t>(b)] > depth_[static_cast<size_t>(a)];
+    if (other != kNone && (host == kNone || second_is_longer)) {
+      host = other;
+      residual = a;
+    }
+    if (host == kNone) return;
+    const bool relu = op.attributes.flag("relu");
+    Operator& norm = graph_.op(host);
+    norm.inputs.push_back(residual);
+    norm.attributes.set("residual", true);
+    if (relu) norm.attributes.set("relu", true);
+    take_over(host, add);
+  }
+
+  void relu_into_producer(OperatorId relu) {
+    const TensorId x = graph_.op(relu).inputs[0];
+    const OperatorId producer = graph_.tensor(x).producer;
+    if (producer == kNone || !only_for(x, relu)) return;
+    Operator& host = graph_.op(producer);
+    constexpr std::string_view kHosts[] = {"convolution", "linear", "batch_norm", "add"};
+    if (std::find(std::begin(kHosts), std::end(kHosts), host.type) == std::end(kHosts)) return;
+    if (host.outputs[0] != x || any_read_besides_first(host)) return;
+    host.attributes.set("relu", true);
+    take_over(producer, relu);
+  }
+
+  bool any_read_besides_first(const Operator& op) const {
+    return std::any_of(op.outputs.begin() + 1, op.outputs.end(), [this](TensorId output) {
+      return !readers_[static_cast<size_t>(output)].empty();
+    });
+  }
+
+  void relu_into_max_pool(OperatorId pool) {
+    Operator& op = graph_.op(pool);
+    const TensorId x = op.inputs[0];
+    const OperatorId producer = graph_.tensor(x).producer;
+    if (producer == kNone || !only_for(x, pool)) return;
+    Operator& host = graph_.op(producer);
+    if (host.type == "relu") {
+      op.inputs[0] = host.inputs[0];
+      std::replace(readers_[static_cast<size_t>(host.inputs[0])].begin(),
+                   readers_[static_cast<size_t>(host.inputs[0])].end(), producer, pool);
+      remove(producer);
+      graph_.tensor(x).producer = kNone;
+    } else if (host.attributes.flag("relu") && host.outputs[0] == x && host.type != "max_pool") {
+      host.attributes.set("relu", false);
+    } else {
+      return;
+    }
+    op.attributes.set("relu", true);
+  }
+
+  // `host` takes the place and the first output of `later`, which disappears.
+  void take_over(OperatorId host, OperatorId later) {
+    Operator& kept = graph_.op(host);
+    const Operator& gone = graph_.op(later);
+    graph_.tensor(kept.outputs[0]).producer = kNone;
+    kept.outputs[0] = gone.outputs[0];
+    graph_.tensor(kept.outputs[0]).producer = host;
+    for (TensorId input : gone.inputs) {
+      auto& readers = readers_[static_cast<size_t>(input)];
+      std::replace(readers.begin(), readers.end(), later, host);
+    }
+    const int place = position_[static_cast<size_t>(later)];
+    remove(later);
+    order_[static_cast<size_t>(position_[static_cast<size_t>(host)])] = kNone;
+    order_[static_cast<size_t>(place)] = host;
+    position_[static_cast<size_t>(host)] = place;
+  }
+
+  void remove(OperatorId id) {
+    order_[static_cast<size_t>(position_[static_cast<size_t>(id)])] = kNone;
+    position_[static_cast<size_t>(id)] = -1;
+  }
+
+  Graph& graph_;
+  const std::vector<OperatorId> original_;
+  std::vector<OperatorId> order_;  // kNone where an operator has gone
+  std::vector<int> position_;      // in order_, by operator; -1 if not in it
+  std::vector<int> depth_;         // longest chain of operators behind a tensor
+  std::vector<std::vector<OperatorId>> readers_;
+  std::vector<bool> is_result_;
+};
+
+}  // namespace
+
+void fuse(Graph& graph) { Fuser(graph).run(); }
+
+}  // namespace millrace

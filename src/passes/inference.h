@@ -1,0 +1,12 @@
+// Turns a forward graph into one that evaluates.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace millrace {
+
+// Removes dropout (its readers and results take its input) and lets every batch normalisation
+// use the running statistics, writing none. For graphs without a backward pass.
+void make_inference(Graph& graph);
+
+}  // namespace millrace

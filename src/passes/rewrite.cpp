@@ -1,0 +1,46 @@
+#include "passes/rewrite.h"
+
+#include <fmt/format.h>
+
+#include "graph/operator_definition.h"
+
+namespace millrace {
+
+std::vector<bool> result_flags(const Graph& graph) {
+  std::vector<bool> flags(static_cast<size_t>(graph.tensor_count()), false);
+  for (TensorId id : graph.results()) flags[static_cast<size_t>(id)] = true;
+  return flags;
+}
+
+std::vector<TensorId> mutated_tensors(const Operator& op) {
+  if (op.attributes.flag("inference")) return {};
+  std::vector<TensorId> tensors;
+  for (int input : definition_of(op.type).mutated_inputs) {
+    tensors.push_back(op.inputs.at(static_cast<size_t>(input)));
+  }
+  return tensors;
+}
+
+int64_t bytes_of(const Tensor& tensor) {
+  return tensor.layout.physical_elements(tensor.type.shape) * size_of(tensor.type.dtype);
+}
+
+void erase_operators(Graph& graph, const std::vector<bool>& removed) {
+  std::vector<OperatorId> order;
+  for (OperatorId id : graph.order()) {
+    if (!removed[static_cast<size_t>(id)]) order.push_back(id);
+  }
+  graph.set_order(std::move(order));
+}
+
+UniqueNames::UniqueNames(const Graph& graph) {
+  for (TensorId id = 0; id < graph.tensor_count(); ++id) used_.insert(graph.tensor(id).name);
+}
+
+std::string UniqueNames::take(const std::string& name) {
+  std::string candidate = name;
+  for (int i = 2; !used_.insert(candidate).second; ++i) candidate = fmt::format("{}.{}", name, i);
+  return candidate;
+}
+
+}  // namespace millrace
