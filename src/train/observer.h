@@ -3,10 +3,22 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace millrace {
+
+// What is about to run.
+struct JobStart {
+  std::string model;
+  int64_t batch = 0;
+  int64_t first_step = 0;  // finished steps that a checkpoint brought along
+  int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;  // 0 where there are no epochs
+  int threads = 0;
+  int64_t arena_bytes = 0;
+};
 
 // A finished step. `step` counts finished steps of the whole job, a resumed one included.
 struct StepReport {
@@ -44,10 +56,12 @@ struct CheckpointReport {
 enum class Severity : uint8_t { note, warning };
 
 // Implemented by whoever shows or records a job. All calls come from the thread that runs the
-// job, between steps; they must not throw.
+// job, between steps; `on_start` alone may
+// throw, which ends the job before its first step.
 class TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
+  virtual void on_start(const JobStart&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const EvaluationReport&) {}
   virtual void on_checkpoint(const CheckpointReport&) {}
@@ -60,6 +74,9 @@ class ObserverList : public TrainingObserver {
  public:
   void add(TrainingObserver& observer) { observers_.push_back(&observer); }
 
+  void on_start(const JobStart& start) override {
+    for (TrainingObserver* observer : observers_) observer->on_start(start);
+  }
   void on_step(const StepReport& report) override {
     for (TrainingObserver* observer : observers_) observer->on_step(report);
   }
