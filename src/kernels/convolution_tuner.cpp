@@ -1,0 +1,67 @@
+#include "kernels/convolution_tuner.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace millrace {
+namespace {
+
+// Winograd rounds a little more coarsely, so it has to be clearly faster.
+constexpr double kWorthwhile = 0.95;
+constexpr int kFileVersion = 1;
+
+}  // namespace
+
+ConvolutionTuner::ConvolutionTuner(std::filesystem::path cache_file)
+    : cache_file_(std::move(cache_file)) {
+  if (cache_file_.empty() || !std::filesystem::exists(cache_file_)) return;
+  try {
+    const Json file = Json::parse(read_text(cache_file_));
+    if (file.at("version") != kFileVersion) return;
+    choices_ = file.at("choices").get<std::map<std::string, std::string>>();
+  } catch (const std::exception&) {
+    warning_ = fmt::format("The convolution choices in '{}' cannot be read and are measured again.",
+                           cache_file_.string());
+  }
+}
+
+ConvolutionAlgorithm ConvolutionTuner::choose(const std::string& problem, const Measure& measure) {
+  auto found = choices_.find(problem);
+  if (found == choices_.end()) {
+    const double direct = measure(ConvolutionAlgorithm::direct);
+    const double winograd = measure(ConvolutionAlgorithm::winograd);
+    const bool faster = winograd < direct * kWorthwhile;
+    found = choices_.emplace(problem, faster ? "winograd" : "direct").first;
+    changed_ = true;
+    ++measured_;
+  }
+  return found->second == "winograd" ? ConvolutionAlgorithm::winograd
+                                     : ConvolutionAlgorithm::direct;
+}
+
+void ConvolutionTuner::save() {
+  if (!changed_ || cache_file_.empty()) return;
+  try {
+    std::filesystem::create_directories(cache_file_.parent_path());
+    const Json file = {{"version", kFileVersion}, {"choices", choices_}};
+    write_text(cache_file_, file.dump(1) + "\n");
+    changed_ = false;
+  } catch (const std::exception& error) {
+    warning_ = fmt::format("The convolution choices are not kept: {}", error.what());
+  }
+}
+
+std::filesystem::path ConvolutionTuner::default_path() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return std::filesystem::path(cache) / "millrace" / "convolutions.json";
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    return std::filesystem::path(home) / ".cache" / "millrace" / "convolutions.json";
+  }
+  return {};
+}
+
+}  // namespace millrace

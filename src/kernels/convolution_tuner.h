@@ -1,0 +1,47 @@
+// Remembers which convolution algorithm was fastest.
+//
+// Each problem (shapes, direction, threads, processor) is measured once; the verdicts are kept
+// in a small JSON file so that later runs make the same choice without measuring, and with it
+// the same bits. Used by one thread at a time. A file that cannot be read or written is not an
+// error: the choices then hold for this process, and `warning` says so.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "kernels/kernel.h"
+
+namespace millrace {
+
+class ConvolutionTuner {
+ public:
+  // An empty path keeps the choices in memory.
+  explicit ConvolutionTuner(std::filesystem::path cache_file);
+
+  // Seconds of one run with that algorithm.
+  using Measure = std::function<double(ConvolutionAlgorithm)>;
+
+  // The remembered choice for `problem`, or measures both and remembers.
+  ConvolutionAlgorithm choose(const std::string& problem, const Measure& measure);
+
+  // Writes the file if there is something new.
+  void save();
+
+  // Problems measured by this process.
+  int measured() const { return measured_; }
+  const std::string& warning() const { return warning_; }
+
+  // $XDG_CACHE_HOME/millrace/convolutions.json, or the same under ~/.cache.
+  static std::filesystem::path default_path();
+
+ private:
+  std::filesystem::path cache_file_;
+  std::map<std::string, std::string> choices_;
+  std::string warning_;
+  int measured_ = 0;
+  bool changed_ = false;
+};
+
+}  // namespace millrace
