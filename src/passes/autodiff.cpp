@@ -47,16 +47,16 @@ class Backward : public Differentiation {
   void run(OperatorId id) {
     // A copy: rules add operators, which moves the graph's own.
     op_ = graph_.op(id);
-    const bool reached = std::any_of(op_.outputs.begin(), op_.outputs.end(), [&](TensorId output) {
-      return gradient(output) != kNone;
-    });
+    const bool reached = std::any_of(op_.outputs.begin(), op_.outputs.end(),
+                                     [&](TensorId output) { return gradient(output) != kNone; });
     const bool wanted = std::any_of(op_.inputs.begin(), op_.inputs.end(),
                                     [&](TensorId input) { return trained(input); });
     if (!reached || !wanted) return;
     const auto rule = definition_of(op_.type).differentiate;
     if (rule == nullptr) {
-      fail_input("Layer '{}' ({}) lies between the loss and a trained parameter but has no gradient.",
-                 op_.name, op_.type);
+      fail_input(
+          "Layer '{}' ({}) lies between the loss and a trained parameter but has no gradient.",
+          op_.name, op_.type);
     }
     rule(*this);
   }

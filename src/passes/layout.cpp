@@ -62,9 +62,9 @@ class LayoutChooser {
       if (is_undecided(input)) decide(input, wish.inputs[i]);
       if (graph_.tensor(input).layout == wish.inputs[i]) continue;
       if (std::find(written.begin(), written.end(), input) != written.end()) {
-        throw std::logic_error(fmt::format("operator '{}' writes '{}' and wants it as '{}', not '{}'",
-                                           graph_.op(id).name, graph_.tensor(input).name,
-                                           wish.inputs[i].tag(), graph_.tensor(input).layout.tag()));
+        throw std::logic_error(fmt::format(
+            "operator '{}' writes '{}' and wants it as '{}', not '{}'", graph_.op(id).name,
+            graph_.tensor(input).name, wish.inputs[i].tag(), graph_.tensor(input).layout.tag()));
       }
       const TensorId copy = reordered(input, wish.inputs[i], graph_.op(id).phase);
       graph_.op(id).inputs[i] = copy;
@@ -88,9 +88,8 @@ class LayoutChooser {
     }
     LayoutOracle::Wish wish = oracle_.wish(graph_, op);
     if (wish.inputs.size() != op.inputs.size() || wish.outputs.size() != op.outputs.size()) {
-      throw std::logic_error(
-          fmt::format("the layout wish for '{}' ({}) does not match its inputs and outputs",
-                      op.name, op.type));
+      throw std::logic_error(fmt::format(
+          "the layout wish for '{}' ({}) does not match its inputs and outputs", op.name, op.type));
     }
     return wish;
   }
@@ -116,7 +115,7 @@ class LayoutChooser {
   Graph& graph_;
   const LayoutOracle& oracle_;
   UniqueNames names_;
-  std::vector<bool> undecided_;                     // persistent tensors nobody has read so far
+  std::vector<bool> undecided_;                       // persistent tensors nobody has read so far
   std::map<TensorId, std::vector<TensorId>> copies_;  // reordered copies still up to date
   std::vector<OperatorId> order_;
   LayoutReport report_;

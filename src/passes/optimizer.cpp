@@ -71,8 +71,7 @@ class Updates {
     const std::string name = graph_.tensor(inputs[0]).name + "/update";
     attributes.set("has_clip", clip_scale_ != kNone);
     if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
-    return graph_.add_operator(type, name, std::move(inputs), std::move(attributes),
-                               Phase::update);
+    return graph_.add_operator(type, name, std::move(inputs), std::move(attributes), Phase::update);
   }
 
   Graph& graph_;

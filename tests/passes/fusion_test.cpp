@@ -1,0 +1,177 @@
+#include "passes/fusion.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph_facts.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+
+const ConvolutionOptions kThree = {.channels = 4, .kernel = 3, .padding = 1};
+
+TEST(Fusion, ReluGoesIntoItsProducer) {
+  Builder net;
+  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const Value norm = net.batch_norm(net.relu(conv), "norm");
+  const Value first = net.relu(norm);
+  const Value left = net.sigmoid(first);
+  const Value right = net.tanh(first);
+  const Value sum = net.relu(net.add(left, right));
+  const Value last = net.relu(net.linear(net.flatten(sum), "head", {.features = 5}));
+  Graph graph = net.take();
+  graph.add_result(last.id);
+  fuse(graph);
+  graph.validate();
+  EXPECT_THAT(types_of(graph), ElementsAre("convolution", "batch_norm", "sigmoid", "tanh", "add",
+                                           "flatten", "linear"));
+  for (const char* type : {"convolution", "batch_norm", "add", "linear"}) {
+    EXPECT_TRUE(graph.op(all_of_type(graph, type)[0]).attributes.flag("relu")) << type;
+  }
+  EXPECT_EQ(graph.op(all_of_type(graph, "linear")[0]).outputs[0], last.id);
+  EXPECT_EQ(graph.tensor(first.id).producer, all_of_type(graph, "batch_norm")[0]);
+}
+
+TEST(Fusion, IntermediateWithTwoReadersStays) {
+  Builder net;
+  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const Value left = net.relu(conv);
+  const Value right = net.sigmoid(conv);
+  const Value y = net.add(left, right);
+  Graph graph = net.take();
+  graph.add_result(y.id);
+  fuse(graph);
+  graph.validate();
+  EXPECT_THAT(types_of(graph), ElementsAre("convolution", "relu", "sigmoid", "add"));
+  EXPECT_FALSE(graph.op(graph.order()[0]).attributes.flag("relu"));
+}
+
+TEST(Fusion, IntermediateThatIsAResultStays) {
+  Builder net;
+  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const Value relu = net.relu(conv);
+  const Value pooled = net.max_pool(relu, {});
+  Graph graph = net.take();
+  graph.set_results({conv.id, relu.id, pooled.id});
+  fuse(graph);
+  graph.validate();
+  EXPECT_THAT(types_of(graph), ElementsAre("convolution", "relu", "max_pool"));
+  EXPECT_FALSE(graph.op(graph.order()[2]).attributes.flag("relu"));
+}
+
+TEST(Fusion, AdditionBecomesTheResidualOfTheLongerBranchWhicheverSideItIsOn) {
+  for (const bool swapped : {false, true}) {
+    Builder net;
+    const Value x = net.image(2, 3, 8, 8);
+    Value longer = net.convolution(net.relu(net.convolution(x, "a", kThree)), "b", kThree);
+    longer = net.batch_norm(longer, "long_norm");
+    const Value shorter = net.batch_norm(net.convolution(x, "c", kThree), "short_norm");
+    const Value sum = swapped ? net.add(shorter, longer) : net.add(longer, shorter);
+    const Value y = net.relu(sum);
+    Graph graph = net.take();
+    graph.add_result(y.id);
+    fuse(graph);
+    graph.validate();
+    EXPECT_THAT(types_of(graph), ElementsAre("convolution", "convolution", "convolution",
+                                             "batch_norm", "batch_norm"));
+    const Operator& host = graph.op(graph.order().back());
+    EXPECT_EQ(host.name, "long_norm");
+    EXPECT_EQ(host.inputs.size(), 6u);
+    EXPECT_EQ(host.inputs[5], shorter.id);
+    EXPECT_EQ(host.outputs[0], y.id);
+    EXPECT_TRUE(host.attributes.flag("residual"));
+    EXPECT_TRUE(host.attributes.flag("relu"));
+    EXPECT_FALSE(graph.op(graph.order()[3]).attributes.flag("residual"));
+  }
+}
+
+TEST(Fusion, EqualBranchesFuseIntoTheFirst) {
+  Builder net;
+  const Value x = net.image(2, 4, 8, 8);
+  const Value a = net.batch_norm(x, "first");
+  const Value b = net.batch_norm(x, "second");
+  const Value y = net.add(a, b);
+  Graph graph = net.take();
+  graph.add_result(y.id);
+  fuse(graph);
+  graph.validate();
+  EXPECT_EQ(graph.op(graph.order().back()).name, "first");
+  EXPECT_EQ(graph.op(graph.order().back()).inputs[5], b.id);
+  EXPECT_FALSE(graph.op(graph.order().back()).attributes.flag("relu"));
+}
+
+TEST(Fusion, TensorAddedToItselfStays) {
+  Builder net;
+  const Value a = net.batch_norm(net.image(2, 4, 8, 8), "norm");
+  const Value y = net.add(a, a);
+  Graph graph = net.take();
+  graph.add_result(y.id);
+  fuse(graph);
+  EXPECT_THAT(types_of(graph), ElementsAre("batch_norm", "add"));
+}
+
+TEST(Fusion, ReluMovesFromNormalisationAndConvolutionBelowTheirMaxPool) {
+  Builder net;
+  Value x = net.convolution(net.image(2, 3, 16, 16), "conv1", kThree);
+  x = net.max_pool(net.relu(x), {});
+  x = net.batch_norm(net.convolution(x, "conv2", kThree), "norm");
+  const Value y = net.max_pool(net.relu(x), {});
+  Graph graph = net.take();
+  graph.add_result(y.id);
+  fuse(graph);
+  graph.validate();
+  EXPECT_THAT(types_of(graph),
+              ElementsAre("convolution", "max_pool", "convolution", "batch_norm", "max_pool"));
+  for (OperatorId id : graph.order()) {
+    EXPECT_EQ(graph.op(id).attributes.flag("relu"), graph.op(id).type == "max_pool");
+  }
+}
+
+TEST(Fusion, LoneReluMovesIntoTheMaxPoolThoughItsInputHasOtherReaders) {
+  Builder net;
+  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const Value pooled = net.max_pool(net.relu(conv), {});
+  const Value other = net.sigmoid(conv);
+  Graph graph = net.take();
+  graph.set_results({pooled.id, other.id});
+  fuse(graph);
+  graph.validate();
+  EXPECT_THAT(types_of(graph), ElementsAre("convolution", "max_pool", "sigmoid"));
+  const Operator& pool = graph.op(graph.order()[1]);
+  EXPECT_TRUE(pool.attributes.flag("relu"));
+  EXPECT_EQ(pool.inputs[0], conv.id);
+  EXPECT_FALSE(graph.op(graph.order()[0]).attributes.flag("relu"));
+}
+
+TEST(Fusion, ReluReadBesidesTheMaxPoolStays) {
+  Builder net;
+  const Value relu = net.relu(net.convolution(net.image(2, 3, 8, 8), "conv", kThree));
+  const Value pooled = net.max_pool(relu, {});
+  const Value other = net.sigmoid(relu);
+  Graph graph = net.take();
+  graph.set_results({pooled.id, other.id});
+  fuse(graph);
+  graph.validate();
+  EXPECT_TRUE(graph.op(operator_named(graph, "conv")).attributes.flag("relu"));
+  EXPECT_FALSE(graph.op(all_of_type(graph, "max_pool")[0]).attributes.flag("relu"));
+}
+
+TEST(Fusion, SmallResidualNetwork) {
+  Graph graph = small_residual_network();
+  fuse(graph);
+  graph.validate();
+  auto counts = count_types(graph);
+  EXPECT_EQ(counts["relu"], 0);
+  EXPECT_EQ(counts["add"], 0);
+  EXPECT_EQ(counts["batch_norm"], 6);
+  EXPECT_EQ(counts["convolution"], 6);
+  const Operator& first = graph.op(operator_named(graph, "block1.b_norm"));
+  EXPECT_TRUE(first.attributes.flag("residual") && first.attributes.flag("relu"));
+  EXPECT_EQ(graph.tensor(first.inputs[5]).name, "block1.short_norm");
+  EXPECT_FALSE(graph.op(operator_named(graph, "stem_norm")).attributes.flag("relu"));
+}
+
+}  // namespace
+}  // namespace millrace
