@@ -55,7 +55,7 @@ class SyntheticEvaluationFeed : public Feed {
 
   Batch next() override {
     if (feed_.position().index == 0) return feed_.next();
-    return {.position = feed_.position()};
+    return {{}, {}, 0, feed_.position()};
   }
   FeedPosition position() const override { return feed_.position(); }
 

@@ -96,12 +96,14 @@ void check(const TrainJob& job) {
     fail_input("--epochs means nothing with --data synthetic, which has no end; use --steps.");
   }
   if (synthetic && (job.checkpoint_every.epochs > 0 || job.evaluation_every.epochs > 0)) {
-    fail_input("--data synthetic has no epochs; count --checkpoint-every and --eval-every in steps.");
+    fail_input(
+        "--data synthetic has no epochs; count --checkpoint-every and --eval-every in steps.");
   }
   if (job.checkpoint.empty() && job.resume) {
     fail_input("--resume needs --checkpoint, the directory to continue from.");
   }
-  if (job.checkpoint.empty() && (job.checkpoint_every.steps > 0 || job.checkpoint_every.epochs > 0)) {
+  if (job.checkpoint.empty() &&
+      (job.checkpoint_every.steps > 0 || job.checkpoint_every.epochs > 0)) {
     fail_input("--checkpoint-every needs --checkpoint, the directory to write to.");
   }
   if (job.evaluation_data.empty() &&

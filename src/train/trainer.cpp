@@ -41,8 +41,9 @@ StartingPoint find_start(const TrainJob& job, TrainingObserver& observer) {
     observer.on_message(Severity::warning, sentence);
   });
   if (!found) {
-    observer.on_message(Severity::note, fmt::format("No checkpoint in '{}' yet: starting at step 0.",
-                                                    job.checkpoint.string()));
+    observer.on_message(
+        Severity::note,
+        fmt::format("No checkpoint in '{}' yet: starting at step 0.", job.checkpoint.string()));
     return start;
   }
   start.checkpoint = *found;
@@ -166,19 +167,19 @@ void Trainer::step() {
   result_.wait_seconds += waited;
   const double recent = recent_step_seconds();
   const auto samples = static_cast<double>(job_.options.batch);
-  observer_.on_step({.step = result_.step,
-                     .total_steps = result_.total_steps,
-                     .epoch = batch.position.epoch,
-                     .samples = job_.options.batch,
-                     .loss = loss,
-                     .learning_rate = rate,
-                     .top1 = session.scalar(program, "top1") / samples,
-                     .top5 = session.scalar(program, "top5") / samples,
-                     .seconds = seconds,
-                     .wait_seconds = waited,
-                     .samples_per_second = samples / recent,
-                     .seconds_left =
-                         recent * static_cast<double>(result_.total_steps - result_.step)});
+  observer_.on_step(
+      {.step = result_.step,
+       .total_steps = result_.total_steps,
+       .epoch = batch.position.epoch,
+       .samples = job_.options.batch,
+       .loss = loss,
+       .learning_rate = rate,
+       .top1 = session.scalar(program, "top1") / samples,
+       .top5 = session.scalar(program, "top5") / samples,
+       .seconds = seconds,
+       .wait_seconds = waited,
+       .samples_per_second = samples / recent,
+       .seconds_left = recent * static_cast<double>(result_.total_steps - result_.step)});
 }
 
 double Trainer::recent_step_seconds() const {
