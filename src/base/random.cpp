@@ -2,37 +2,19 @@
 
 #include <cmath>
 
+#include "base/philox.h"
+
 namespace millrace {
 namespace {
-
-constexpr uint32_t kMultiplier0 = 0xD2511F53u;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57u;
-constexpr uint32_t kWeyl0 = 0x9E3779B9u;
-constexpr uint32_t kWeyl1 = 0xBB67AE85u;
-constexpr int kRounds = 10;
 
 float unit_interval(uint32_t word) { return static_cast<float>(word >> 8) * 0x1.0p-24f; }
 
 }  // namespace
 
 std::array<uint32_t, 4> Random::words(uint64_t counter) const {
-  std::array<uint32_t, 4> state = {static_cast<uint32_t>(counter),
-                                   static_cast<uint32_t>(counter >> 32),
-                                   static_cast<uint32_t>(stream_),
-                                   static_cast<uint32_t>(stream_ >> 32)};
-  auto key0 = static_cast<uint32_t>(seed_);
-  auto key1 = static_cast<uint32_t>(seed_ >> 32);
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t product0 = static_cast<uint64_t>(kMultiplier0) * state[0];
-    const uint64_t product1 = static_cast<uint64_t>(kMultiplier1) * state[2];
-    state = {static_cast<uint32_t>(product1 >> 32) ^ state[1] ^ key0,
-             static_cast<uint32_t>(product1),
-             static_cast<uint32_t>(product0 >> 32) ^ state[3] ^ key1,
-             static_cast<uint32_t>(product0)};
-    key0 += kWeyl0;
-    key1 += kWeyl1;
-  }
-  return state;
+  return philox({static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+                 static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)},
+                static_cast<uint32_t>(seed_), static_cast<uint32_t>(seed_ >> 32));
 }
 
 float Random::uniform(uint64_t index) const { return unit_interval(words(index / 4)[index % 4]); }

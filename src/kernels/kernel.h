@@ -65,6 +65,7 @@ struct KernelOptions {
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   ConvolutionTuner* tuner = nullptr;
   int threads = 1;
+  int64_t workspace_limit = 0;  // bytes a convolution may use beside its tensors; 0: any
   bool reference_only = false;  // the naive implementations, for comparison
 };
 

@@ -1,0 +1,182 @@
+#include <cmath>
+
+#include "base/parallel.h"
+#include "kernels/function_kernel.h"
+#include "kernels/layout_rules.h"
+#include "kernels/request_checks.h"
+#include "kernels/vector_math.h"
+
+namespace millrace {
+namespace {
+
+// ---- Vectorised ranges.
+
+MILLRACE_VECTORIZED void relu(const float* x, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] < 0 ? 0.0f : x[i];
+}
+
+MILLRACE_VECTORIZED void relu6(const float* x, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float positive = x[i] < 0 ? 0.0f : x[i];
+    y[i] = positive > 6 ? 6.0f : positive;
+  }
+}
+
+MILLRACE_VECTORIZED void sigmoid(const float* x, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = vector_sigmoid(x[i]);
+}
+
+MILLRACE_VECTORIZED void hyperbolic_tangent(const float* x, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = vector_tanh(x[i]);
+}
+
+MILLRACE_VECTORIZED void relu_backward(const float* dy, const float* y, float* dx,
+                                       int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) dx[i] = y[i] <= 0 ? 0.0f : dy[i];
+}
+
+MILLRACE_VECTORIZED void relu6_backward(const float* dy, const float* y, float* dx,
+                                        int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float low = y[i] <= 0 ? 0.0f : dy[i];
+    dx[i] = y[i] >= 6 ? 0.0f : low;
+  }
+}
+
+MILLRACE_VECTORIZED void sigmoid_backward(const float* dy, const float* y, float* dx,
+                                          int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * (y[i] * (1.0f - y[i]));
+}
+
+MILLRACE_VECTORIZED void tanh_backward(const float* dy, const float* y, float* dx,
+                                       int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * (1.0f - y[i] * y[i]);
+}
+
+using Unary = void (*)(const float*, float*, int64_t);
+using Binary = void (*)(const float*, const float*, float*, int64_t);
+
+std::unique_ptr<Kernel> make_unary(const KernelRequest& request, std::string* refusal,
+                                   Unary range) {
+  if (!is_uniform(request, refusal)) return nullptr;
+  const int64_t count = request.inputs[0].physical_elements();
+  return make_function_kernel([range, count](const KernelArguments& arguments) {
+    const auto* x = arguments.input<float>(0);
+    auto* y = arguments.output<float>(0);
+    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+      range(x + begin, y + begin, end - begin);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_binary(const KernelRequest& request, std::string* refusal,
+                                    Binary range) {
+  if (!is_uniform(request, refusal)) return nullptr;
+  const int64_t count = request.inputs[0].physical_elements();
+  return make_function_kernel([range, count](const KernelArguments& arguments) {
+    const auto* dy = arguments.input<float>(0);
+    const auto* y = arguments.input<float>(1);
+    auto* dx = arguments.output<float>(0);
+    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+      range(dy + begin, y + begin, dx + begin, end - begin);
+    });
+  });
+}
+
+// sigmoid(0) is not 0, and the padding of a blocked layout must stay 0.
+std::unique_ptr<Kernel> make_sigmoid(const KernelRequest& request, std::string* refusal) {
+  if (is_padded(request.inputs[0])) {
+    *refusal = "the layout is padded";
+    return nullptr;
+  }
+  return make_unary(request, refusal, sigmoid);
+}
+
+LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0); }
+
+LayoutWish follow_unpadded(const KernelRequest& request) {
+  if (is_padded(request.inputs[0])) return {{Layout()}, {Layout()}};
+  return follow_input(request, 0);
+}
+
+// ---- References.
+
+template <double (*function)(double)>
+std::unique_ptr<Kernel> reference_unary(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make_function_kernel([count = request.inputs[0].elements()](const KernelArguments& a) {
+    for (int64_t i = 0; i < count; ++i) {
+      a.output<float>(0)[i] = static_cast<float>(function(a.input<float>(0)[i]));
+    }
+  });
+}
+
+template <double (*derivative_at_output)(double)>
+std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make_function_kernel([count = request.inputs[0].elements()](const KernelArguments& a) {
+    for (int64_t i = 0; i < count; ++i) {
+      const double derivative = derivative_at_output(a.input<float>(1)[i]);
+      a.output<float>(0)[i] = static_cast<float>(a.input<float>(0)[i] * derivative);
+    }
+  });
+}
+
+double plain_relu(double x) { return x < 0 ? 0 : x; }
+double plain_relu6(double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
+double plain_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double plain_tanh(double x) { return std::tanh(x); }
+double relu_slope(double y) { return y <= 0 ? 0 : 1; }
+double relu6_slope(double y) { return y <= 0 || y >= 6 ? 0 : 1; }
+double sigmoid_slope(double y) { return y * (1 - y); }
+double tanh_slope(double y) { return 1 - y * y; }
+
+}  // namespace
+
+std::vector<KernelFamily> activation_kernels() {
+  using Request = const KernelRequest&;
+  using Refusal = std::string*;
+  return {
+      {"relu",
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu); }},
+        {"reference", reference_unary<plain_relu>}},
+       follow},
+      {"relu6",
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu6); }},
+        {"reference", reference_unary<plain_relu6>}},
+       follow},
+      {"sigmoid",
+       {{"vector", make_sigmoid}, {"reference", reference_unary<plain_sigmoid>}},
+       follow_unpadded},
+      {"tanh",
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hyperbolic_tangent); }},
+        {"reference", reference_unary<plain_tanh>}},
+       follow},
+      {"relu_backward",
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }},
+        {"reference", reference_backward<relu_slope>}},
+       follow},
+      {"relu6_backward",
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }},
+        {"reference", reference_backward<relu6_slope>}},
+       follow},
+      {"sigmoid_backward",
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }},
+        {"reference", reference_backward<sigmoid_slope>}},
+       follow},
+      {"tanh_backward",
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }},
+        {"reference", reference_backward<tanh_slope>}},
+       follow},
+  };
+}
+
+}  // namespace millrace

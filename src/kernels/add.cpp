@@ -1,0 +1,98 @@
+#include "base/parallel.h"
+#include "kernels/function_kernel.h"
+#include "kernels/layout_rules.h"
+#include "kernels/request_checks.h"
+#include "kernels/vectorize.h"
+
+namespace millrace {
+namespace {
+
+MILLRACE_VECTORIZED void add(const float* a, const float* b, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
+}
+
+MILLRACE_VECTORIZED void add_relu(const float* a, const float* b, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float sum = a[i] + b[i];
+    y[i] = sum < 0 ? 0.0f : sum;
+  }
+}
+
+MILLRACE_VECTORIZED void add_relu_backward(const float* da, const float* db, const float* y,
+                                           float* dx, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float sum = da[i] + db[i];
+    dx[i] = y[i] <= 0 ? 0.0f : sum;
+  }
+}
+
+std::unique_ptr<Kernel> make_add(const KernelRequest& request, std::string* refusal) {
+  if (!is_uniform(request, refusal)) return nullptr;
+  const auto range = request.op.attributes.flag("relu") ? add_relu : add;
+  const int64_t count = request.inputs[0].physical_elements();
+  return make_function_kernel([range, count](const KernelArguments& arguments) {
+    const auto* a = arguments.input<float>(0);
+    const auto* b = arguments.input<float>(1);
+    auto* y = arguments.output<float>(0);
+    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+      range(a + begin, b + begin, y + begin, end - begin);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_add_relu_backward(const KernelRequest& request,
+                                               std::string* refusal) {
+  if (!is_uniform(request, refusal)) return nullptr;
+  const int64_t count = request.inputs[0].physical_elements();
+  return make_function_kernel([count](const KernelArguments& arguments) {
+    const auto* da = arguments.input<float>(0);
+    const auto* db = arguments.input<float>(1);
+    const auto* y = arguments.input<float>(2);
+    auto* dx = arguments.output<float>(0);
+    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+      add_relu_backward(da + begin, db + begin, y + begin, dx + begin, end - begin);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> reference_add(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const bool relu = request.op.attributes.flag("relu");
+  const int64_t count = request.inputs[0].elements();
+  return make_function_kernel([relu, count](const KernelArguments& arguments) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float sum = arguments.input<float>(0)[i] + arguments.input<float>(1)[i];
+      arguments.output<float>(0)[i] = relu && sum < 0 ? 0 : sum;
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_add_relu_backward(const KernelRequest& request,
+                                                    std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const int64_t count = request.inputs[0].elements();
+  return make_function_kernel([count](const KernelArguments& arguments) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float sum = arguments.input<float>(0)[i] + arguments.input<float>(1)[i];
+      arguments.output<float>(0)[i] = arguments.input<float>(2)[i] <= 0 ? 0 : sum;
+    }
+  });
+}
+
+LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0); }
+
+}  // namespace
+
+std::vector<KernelFamily> add_kernels() {
+  return {
+      {"add", {{"vector", make_add}, {"reference", reference_add}}, follow},
+      {"add_relu_backward",
+       {{"vector", make_add_relu_backward}, {"reference", reference_add_relu_backward}},
+       follow},
+  };
+}
+
+}  // namespace millrace

@@ -1,0 +1,221 @@
+#include "kernels/batch_norm_loops.h"
+
+#include "kernels/vectorize.h"
+
+namespace millrace {
+namespace {
+
+// For blocked layouts the lanes of a vector are channels; for the plain layout they are
+// neighbouring pixels of one channel, which share its parameters.
+template <int kBlock>
+struct Lanes {
+  static constexpr int kWidth = kBlock == 1 ? 16 : kBlock;
+  typedef float Vector __attribute__((vector_size(kWidth * sizeof(float))));
+  typedef int32_t Mask __attribute__((vector_size(kWidth * sizeof(float))));
+
+  static MILLRACE_INLINE Vector load(const float* from) {
+    Vector value;
+    __builtin_memcpy(&value, from, sizeof(value));
+    return value;
+  }
+  static MILLRACE_INLINE void store(float* to, Vector value) {
+    __builtin_memcpy(to, &value, sizeof(value));
+  }
+  static MILLRACE_INLINE Vector parameter(const float* from) {
+    if constexpr (kBlock == 1) {
+      return Vector{} + from[0];
+    } else {
+      return load(from);
+    }
+  }
+};
+
+template <int kBlock>
+MILLRACE_INLINE void fold(const typename Lanes<kBlock>::Vector& lanes, float* sums) {
+  if constexpr (kBlock == 1) {
+    float total = 0;
+    for (int i = 0; i < Lanes<1>::kWidth; ++i) total += lanes[i];
+    sums[0] = total;
+  } else {
+    Lanes<kBlock>::store(sums, lanes);
+  }
+}
+
+template <int kBlock>
+MILLRACE_INLINE void statistics(const float* x, int64_t pixels, float* mean, float* deviations) {
+  using L = Lanes<kBlock>;
+  typename L::Vector first = {};
+  typename L::Vector second = {};
+  const int64_t count = pixels * kBlock;
+  const int64_t paired = count / (2 * L::kWidth) * (2 * L::kWidth);
+  for (int64_t i = 0; i < paired; i += 2 * L::kWidth) {
+    first += L::load(x + i);
+    second += L::load(x + i + L::kWidth);
+  }
+  const int64_t whole = count / L::kWidth * L::kWidth;
+  for (int64_t i = paired; i < whole; i += L::kWidth) first += L::load(x + i);
+  fold<kBlock>(first + second, mean);
+  for (int64_t i = whole; i < count; ++i) mean[0] += x[i];
+  for (int c = 0; c < kBlock; ++c) mean[c] /= static_cast<float>(pixels);
+
+  const typename L::Vector centre = L::parameter(mean);
+  first = typename L::Vector{};
+  second = typename L::Vector{};
+  for (int64_t i = 0; i < paired; i += 2 * L::kWidth) {
+    const auto a = L::load(x + i) - centre;
+    const auto b = L::load(x + i + L::kWidth) - centre;
+    first += a * a;
+    second += b * b;
+  }
+  for (int64_t i = paired; i < whole; i += L::kWidth) {
+    const auto a = L::load(x + i) - centre;
+    first += a * a;
+  }
+  fold<kBlock>(first + second, deviations);
+  for (int64_t i = whole; i < count; ++i) deviations[0] += (x[i] - mean[0]) * (x[i] - mean[0]);
+}
+
+template <int kBlock, bool kResidual, bool kRelu>
+MILLRACE_INLINE void apply(const float* x, const float* residual, const float* factor,
+                           const float* offset, int64_t pixels, float* y) {
+  using L = Lanes<kBlock>;
+  const auto scale = L::parameter(factor);
+  const auto start = L::parameter(offset);
+  const int64_t count = pixels * kBlock;
+  const int64_t whole = count / L::kWidth * L::kWidth;
+  for (int64_t i = 0; i < whole; i += L::kWidth) {
+    auto value = L::load(x + i) * scale + start;
+    if constexpr (kResidual) value += L::load(residual + i);
+    if constexpr (kRelu) value = value < 0.0f ? typename L::Vector{} : value;
+    L::store(y + i, value);
+  }
+  for (int64_t i = whole; i < count; ++i) {
+    float value = x[i] * factor[0] + offset[0];
+    if constexpr (kResidual) value += residual[i];
+    if constexpr (kRelu) value = value < 0.0f ? 0.0f : value;
+    y[i] = value;
+  }
+}
+
+template <int kBlock>
+MILLRACE_INLINE void apply_any(const float* x, const float* residual, const float* factor,
+                               const float* offset, bool relu, int64_t pixels, float* y) {
+  if (residual != nullptr && relu) {
+    apply<kBlock, true, true>(x, residual, factor, offset, pixels, y);
+  } else if (residual != nullptr) {
+    apply<kBlock, true, false>(x, residual, factor, offset, pixels, y);
+  } else if (relu) {
+    apply<kBlock, false, true>(x, residual, factor, offset, pixels, y);
+  } else {
+    apply<kBlock, false, false>(x, residual, factor, offset, pixels, y);
+  }
+}
+
+template <int kBlock, bool kRelu>
+MILLRACE_INLINE void gradient_sums(const float* dy, const float* x, const float* mean,
+                                   const float* factor, const float* offset, int64_t pixels,
+                                   float* sum, float* weighted_sum) {
+  using L = Lanes<kBlock>;
+  const auto centre = L::parameter(mean);
+  const auto scale = L::parameter(factor);
+  const auto start = L::parameter(offset);
+  typename L::Vector plain = {};
+  typename L::Vector weighted = {};
+  const int64_t count = pixels * kBlock;
+  const int64_t whole = count / L::kWidth * L::kWidth;
+  for (int64_t i = 0; i < whole; i += L::kWidth) {
+    const auto value = L::load(x + i);
+    auto gradient = L::load(dy + i);
+    if constexpr (kRelu) {
+      gradient = value * scale + start > 0.0f ? gradient : typename L::Vector{};
+    }
+    plain += gradient;
+    weighted += gradient * (value - centre);
+  }
+  fold<kBlock>(plain, sum);
+  fold<kBlock>(weighted, weighted_sum);
+  for (int64_t i = whole; i < count; ++i) {
+    if (kRelu && !(x[i] * factor[0] + offset[0] > 0.0f)) continue;
+    sum[0] += dy[i];
+    weighted_sum[0] += dy[i] * (x[i] - mean[0]);
+  }
+}
+
+template <int kBlock, bool kRelu>
+MILLRACE_INLINE void gradient(const float* dy, const float* x, const float* mean,
+                              const float* factor, const float* offset, const float* slope,
+                              const float* shift, int64_t pixels, float* dx) {
+  using L = Lanes<kBlock>;
+  const auto centre = L::parameter(mean);
+  const auto scale = L::parameter(factor);
+  const auto start = L::parameter(offset);
+  const auto tilt = L::parameter(slope);
+  const auto level = L::parameter(shift);
+  const int64_t count = pixels * kBlock;
+  const int64_t whole = count / L::kWidth * L::kWidth;
+  for (int64_t i = 0; i < whole; i += L::kWidth) {
+    const auto value = L::load(x + i);
+    auto incoming = L::load(dy + i);
+    if constexpr (kRelu) {
+      incoming = value * scale + start > 0.0f ? incoming : typename L::Vector{};
+    }
+    L::store(dx + i, incoming * scale + (value - centre) * tilt + level);
+  }
+  for (int64_t i = whole; i < count; ++i) {
+    const bool open = !kRelu || x[i] * factor[0] + offset[0] > 0.0f;
+    dx[i] = (open ? dy[i] * factor[0] : 0.0f) + (x[i] - mean[0]) * slope[0] + shift[0];
+  }
+}
+
+}  // namespace
+
+MILLRACE_VECTORIZED
+void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean,
+                      float* deviations) {
+  if (block == 16) return statistics<16>(x, pixels, mean, deviations);
+  if (block == 8) return statistics<8>(x, pixels, mean, deviations);
+  statistics<1>(x, pixels, mean, deviations);
+}
+
+MILLRACE_VECTORIZED
+void plane_apply(const float* x, const float* residual, const float* factor, const float* offset,
+                 bool relu, int64_t pixels, int64_t block, float* y) {
+  if (block == 16) return apply_any<16>(x, residual, factor, offset, relu, pixels, y);
+  if (block == 8) return apply_any<8>(x, residual, factor, offset, relu, pixels, y);
+  apply_any<1>(x, residual, factor, offset, relu, pixels, y);
+}
+
+MILLRACE_VECTORIZED
+void plane_gradient_sums(const float* dy, const float* x, const float* mean, const float* factor,
+                         const float* offset, bool relu, int64_t pixels, int64_t block, float* sum,
+                         float* weighted_sum) {
+  if (block == 16) {
+    return relu ? gradient_sums<16, true>(dy, x, mean, factor, offset, pixels, sum, weighted_sum)
+                : gradient_sums<16, false>(dy, x, mean, factor, offset, pixels, sum, weighted_sum);
+  }
+  if (block == 8) {
+    return relu ? gradient_sums<8, true>(dy, x, mean, factor, offset, pixels, sum, weighted_sum)
+                : gradient_sums<8, false>(dy, x, mean, factor, offset, pixels, sum, weighted_sum);
+  }
+  return relu ? gradient_sums<1, true>(dy, x, mean, factor, offset, pixels, sum, weighted_sum)
+              : gradient_sums<1, false>(dy, x, mean, factor, offset, pixels, sum, weighted_sum);
+}
+
+MILLRACE_VECTORIZED
+void plane_gradient(const float* dy, const float* x, const float* mean, const float* factor,
+                    const float* offset, const float* slope, const float* shift, bool relu,
+                    int64_t pixels, int64_t block, float* dx) {
+  if (block == 16) {
+    return relu
+               ? gradient<16, true>(dy, x, mean, factor, offset, slope, shift, pixels, dx)
+               : gradient<16, false>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
+  }
+  if (block == 8) {
+    return relu ? gradient<8, true>(dy, x, mean, factor, offset, slope, shift, pixels, dx)
+                : gradient<8, false>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
+  }
+  return relu ? gradient<1, true>(dy, x, mean, factor, offset, slope, shift, pixels, dx)
+              : gradient<1, false>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
+}
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+// Inner loops of batch normalisation over one plane: one image, one block of channels.
+//
+// A plane holds `pixels` x `block` values; block is 1 (plain layout), 8 or 16 (channels in
+// blocks). Channel parameters are arrays of `block` values. Sums are taken in a fixed order.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace {
+
+// Mean over the pixels and sum of squared deviations from it, per channel.
+void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean, float* deviations);
+
+// y = relu?(x * factor + offset + residual); residual may be null and may be y itself.
+void plane_apply(const float* x, const float* residual, const float* factor, const float* offset,
+                 bool relu, int64_t pixels, int64_t block, float* y);
+
+// Per channel: the sum of dy and of dy * (x - mean), where with `relu` only pixels with
+// x * factor + offset > 0 count.
+void plane_gradient_sums(const float* dy, const float* x, const float* mean, const float* factor,
+                         const float* offset, bool relu, int64_t pixels, int64_t block,
+                         float* sum, float* weighted_sum);
+
+// dx = dy * factor + (x - mean) * slope + shift, with dy masked as above; dx may be dy.
+void plane_gradient(const float* dy, const float* x, const float* mean, const float* factor,
+                    const float* offset, const float* slope, const float* shift, bool relu,
+                    int64_t pixels, int64_t block, float* dx);
+
+}  // namespace millrace

@@ -1,0 +1,172 @@
+// convolution and its two gradients, by oneDNN: Winograd where chosen, else direct.
+#include "kernels/convolution_problem.h"
+#include "kernels/reference/reference.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kAlignment = 64;
+
+// Which arguments of the operator the three tensors are.
+struct Roles {
+  DnnlArgument x;
+  DnnlArgument w;
+  DnnlArgument y;
+};
+
+Roles roles_of(ConvolutionDirection direction, const ConvolutionDescs& descs) {
+  switch (direction) {
+    case ConvolutionDirection::backward_data:
+      return {from_output(DNNL_ARG_DIFF_SRC, 0, descs.x), from_input(DNNL_ARG_WEIGHTS, 1, descs.w),
+              from_input(DNNL_ARG_DIFF_DST, 0, descs.y)};
+    case ConvolutionDirection::backward_weights:
+      return {from_input(DNNL_ARG_SRC, 0, descs.x), from_output(DNNL_ARG_DIFF_WEIGHTS, 0, descs.w),
+              from_input(DNNL_ARG_DIFF_DST, 1, descs.y)};
+    case ConvolutionDirection::forward:
+      break;
+  }
+  return {from_input(DNNL_ARG_SRC, 0, descs.x), from_input(DNNL_ARG_WEIGHTS, 1, descs.w),
+          from_output(DNNL_ARG_DST, 0, descs.y)};
+}
+
+std::unique_ptr<DnnlKernel> kernel_of(const ConvolutionProblem& problem,
+                                      const ConvolutionOffer& offer) {
+  const Roles roles = roles_of(problem.direction, offer.descs);
+  std::vector<DnnlArgument> arguments = {roles.x, roles.w, roles.y};
+  if (problem.bias && problem.direction == ConvolutionDirection::forward) {
+    arguments.push_back(from_input(DNNL_ARG_BIAS, 2, offer.bias));
+  } else if (problem.bias) {
+    arguments.push_back(from_output(DNNL_ARG_DIFF_BIAS, 1, offer.bias));
+  }
+  return std::make_unique<DnnlKernel>(offer.make(), arguments, offer.scratchpad);
+}
+
+// Grouped weights stay plain in the graph; this puts them into the order that the primitive
+// wants, in the workspace, around each run.
+class GroupedConvolution : public Kernel {
+ public:
+  GroupedConvolution(const ConvolutionProblem& problem, const ConvolutionOffer& offer)
+      : convolution_(kernel_of(problem, offer)),
+        weights_are_output_(problem.direction == ConvolutionDirection::backward_weights) {
+    const auto plain = dnnl_plain(problem.w.shape, problem.w.dtype);
+    const auto& from = weights_are_output_ ? offer.descs.w : plain;
+    const auto& to = weights_are_output_ ? plain : offer.descs.w;
+    const dnnl::reorder::primitive_desc description(dnnl_engine(), from, dnnl_engine(), to);
+    reorder_ = std::make_unique<DnnlKernel>(
+        dnnl::reorder(description),
+        std::vector{from_input(DNNL_ARG_FROM, 0, from), from_output(DNNL_ARG_TO, 0, to)},
+        dnnl::memory::desc());
+    staged_ = (convolution_->workspace_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    bytes_ = staged_ + offer.descs.w.get_size();
+  }
+
+  uint64_t workspace_bytes() const override { return bytes_; }
+
+  void run(const KernelArguments& arguments) override {
+    std::byte* staged = arguments.workspace + staged_;
+    if (weights_are_output_) {
+      std::byte* outputs[2] = {staged, arguments.outputs.size() > 1 ? arguments.outputs[1] : nullptr};
+      convolution_->run({arguments.inputs, {outputs, arguments.outputs.size()},
+                         arguments.workspace, arguments.step});
+      reorder_->run({{&staged, 1}, arguments.outputs, nullptr, arguments.step});
+      return;
+    }
+    std::byte* weights = arguments.inputs[1];
+    reorder_->run({{&weights, 1}, {&staged, 1}, nullptr, arguments.step});
+    std::byte* inputs[3] = {arguments.inputs[0], staged,
+                            arguments.inputs.size() > 2 ? arguments.inputs[2] : nullptr};
+    convolution_->run({{inputs, arguments.inputs.size()}, arguments.outputs, arguments.workspace,
+                       arguments.step});
+  }
+
+ private:
+  std::unique_ptr<DnnlKernel> convolution_;
+  std::unique_ptr<DnnlKernel> reorder_;
+  bool weights_are_output_;
+  uint64_t staged_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+// The tensors' layouts as the request has them; grouped weights are left to oneDNN.
+ConvolutionDescs requested_descs(const ConvolutionProblem& problem, const KernelRequest& request) {
+  const Roles roles = roles_of(problem.direction, {});
+  const auto desc_of = [&](const DnnlArgument& role) {
+    const bool input = role.source == DnnlArgument::Source::input;
+    return dnnl_desc((input ? request.inputs : request.outputs)[role.index]);
+  };
+  return {desc_of(roles.x), problem.groups > 1 ? dnnl_any(problem.w) : desc_of(roles.w),
+          desc_of(roles.y)};
+}
+
+std::unique_ptr<Kernel> create(const KernelRequest& request, ConvolutionAlgorithm algorithm,
+                               std::string* refusal) {
+  const ConvolutionProblem problem = convolution_problem(request);
+  if (algorithm == ConvolutionAlgorithm::winograd &&
+      choose_algorithm(problem, request.options) != algorithm) {
+    *refusal = "direct is chosen for this shape";
+    return nullptr;
+  }
+  const auto offer =
+      offer_convolution(problem, algorithm, requested_descs(problem, request), refusal);
+  if (!offer) return nullptr;
+  if (problem.groups > 1) return std::make_unique<GroupedConvolution>(problem, *offer);
+  return kernel_of(problem, *offer);
+}
+
+std::unique_ptr<Kernel> create_winograd(const KernelRequest& request, std::string* refusal) {
+  return create(request, ConvolutionAlgorithm::winograd, refusal);
+}
+
+std::unique_ptr<Kernel> create_direct(const KernelRequest& request, std::string* refusal) {
+  return create(request, ConvolutionAlgorithm::direct, refusal);
+}
+
+// What oneDNN likes best; where the data already lies another way that the same implementation
+// takes as well, that stays.
+LayoutWish layouts(const KernelRequest& request) {
+  LayoutWish wish = {std::vector<Layout>(request.inputs.size()),
+                     std::vector<Layout>(request.outputs.size())};
+  const ConvolutionProblem problem = convolution_problem(request);
+  const ConvolutionAlgorithm algorithm = choose_algorithm(problem, request.options);
+  auto offer = offer_convolution(problem, algorithm, any_descs(problem), nullptr);
+  if (!offer) return wish;
+  if (problem.direction != ConvolutionDirection::forward) {
+    ConvolutionDescs present = any_descs(problem);
+    const Roles roles = roles_of(problem.direction, {});
+    if (roles.x.source == DnnlArgument::Source::input) {
+      present.x = dnnl_desc(request.inputs[roles.x.index]);
+    }
+    present.y = dnnl_desc(request.inputs[roles.y.index]);
+    const auto kept = offer_convolution(problem, algorithm, present, nullptr);
+    if (kept && kept->implementation == offer->implementation) offer = kept;
+  }
+  const Roles roles = roles_of(problem.direction, offer->descs);
+  for (const DnnlArgument& role : {roles.x, roles.w, roles.y}) {
+    if (problem.groups > 1 && role.argument == roles.w.argument) continue;
+    const bool input = role.source == DnnlArgument::Source::input;
+    (input ? wish.inputs : wish.outputs)[role.index] = layout_from(role.desc).value_or(Layout());
+  }
+  return wish;
+}
+
+}  // namespace
+
+std::vector<KernelFamily> convolution_kernels() {
+  return {{"convolution",
+           {{"winograd", create_winograd},
+            {"direct", create_direct},
+            {"reference", reference_convolution}},
+           layouts},
+          {"convolution_backward_data",
+           {{"winograd", create_winograd},
+            {"direct", create_direct},
+            {"reference", reference_convolution_backward_data}},
+           layouts},
+          {"convolution_backward_weights",
+           {{"winograd", create_winograd},
+            {"direct", create_direct},
+            {"reference", reference_convolution_backward_weights}},
+           layouts}};
+}
+
+}  // namespace millrace

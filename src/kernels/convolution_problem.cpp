@@ -1,0 +1,220 @@
+#include "kernels/convolution_problem.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "kernels/convolution_tuner.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kLongRun = 0.15;  // seconds after which one timed run is enough
+
+dnnl::algorithm to_dnnl(ConvolutionAlgorithm algorithm) {
+  return algorithm == ConvolutionAlgorithm::winograd ? dnnl::algorithm::convolution_winograd
+                                                     : dnnl::algorithm::convolution_direct;
+}
+
+dnnl::memory::dims less_one(const Shape& dilation) {
+  dnnl::memory::dims gaps = dilation;
+  for (int64_t& gap : gaps) --gap;
+  return gaps;
+}
+
+dnnl::memory::desc bias_desc(const ConvolutionProblem& problem) {
+  return dnnl_plain({problem.y.shape[1]}, problem.w.dtype);
+}
+
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionProblem& problem,
+                                                       dnnl::algorithm algorithm,
+                                                       const ConvolutionDescs& descs, bool bias,
+                                                       bool relu) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  const auto gaps = less_one(problem.dilation);
+  const auto description =
+      bias ? dnnl::convolution_forward::desc(kind, algorithm, descs.x, descs.w, bias_desc(problem),
+                                             descs.y, problem.stride, gaps, problem.padding,
+                                             problem.padding)
+           : dnnl::convolution_forward::desc(kind, algorithm, descs.x, descs.w, descs.y,
+                                             problem.stride, gaps, problem.padding,
+                                             problem.padding);
+  return {description, dnnl_attributes(relu), dnnl_engine()};
+}
+
+ConvolutionOffer offer_forward(const ConvolutionProblem& problem, dnnl::algorithm algorithm,
+                               const ConvolutionDescs& descs) {
+  const auto chosen = forward_desc(problem, algorithm, descs, problem.bias, problem.relu);
+  return {{chosen.src_desc(), chosen.weights_desc(), chosen.dst_desc()},
+          bias_desc(problem),
+          chosen.scratchpad_desc(),
+          chosen.impl_info_str(),
+          [chosen] { return dnnl::convolution_forward(chosen); }};
+}
+
+ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, dnnl::algorithm algorithm,
+                                     const ConvolutionDescs& descs) {
+  const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
+  const dnnl::convolution_backward_data::desc description(
+      algorithm, descs.x, descs.w, descs.y, problem.stride, less_one(problem.dilation),
+      problem.padding, problem.padding);
+  const dnnl::convolution_backward_data::primitive_desc chosen(description, dnnl_attributes(),
+                                                               dnnl_engine(), hint);
+  return {{chosen.diff_src_desc(), chosen.weights_desc(), chosen.diff_dst_desc()},
+          {},
+          chosen.scratchpad_desc(),
+          chosen.impl_info_str(),
+          [chosen] { return dnnl::convolution_backward_data(chosen); }};
+}
+
+ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem,
+                                        dnnl::algorithm algorithm, const ConvolutionDescs& descs) {
+  const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
+  const auto gaps = less_one(problem.dilation);
+  const auto description =
+      problem.bias
+          ? dnnl::convolution_backward_weights::desc(algorithm, descs.x, descs.w,
+                                                     bias_desc(problem), descs.y, problem.stride,
+                                                     gaps, problem.padding, problem.padding)
+          : dnnl::convolution_backward_weights::desc(algorithm, descs.x, descs.w, descs.y,
+                                                     problem.stride, gaps, problem.padding,
+                                                     problem.padding);
+  const dnnl::convolution_backward_weights::primitive_desc chosen(description, dnnl_attributes(),
+                                                                  dnnl_engine(), hint);
+  return {{chosen.src_desc(), chosen.diff_weights_desc(), chosen.diff_dst_desc()},
+          bias_desc(problem),
+          chosen.scratchpad_desc(),
+          chosen.impl_info_str(),
+          [chosen] { return dnnl::convolution_backward_weights(chosen); }};
+}
+
+// Memory with values that are neither zero nor denormal.
+dnnl::memory filled(const dnnl::memory::desc& desc) {
+  dnnl::memory memory(desc, dnnl_engine());
+  auto* values = static_cast<float*>(memory.get_data_handle());
+  const size_t count = desc.get_size() / sizeof(float);
+  for (size_t i = 0; i < count; ++i) values[i] = 0.01f * static_cast<float>(i % 17) - 0.08f;
+  return memory;
+}
+
+}  // namespace
+
+std::string ConvolutionProblem::key() const {
+  constexpr const char* kNames[] = {"forward", "backward_data", "backward_weights"};
+  return fmt::format("{} x={} w={} y={} stride={} padding={} dilation={} groups={} bias={} relu={}",
+                     kNames[static_cast<size_t>(direction)], to_string(x.shape),
+                     to_string(w.shape), to_string(y.shape), to_string(stride), to_string(padding),
+                     to_string(dilation), groups, bias, relu);
+}
+
+ConvolutionProblem convolution_problem(const KernelRequest& request) {
+  ConvolutionProblem problem;
+  const Attributes& attributes = request.op.attributes;
+  problem.stride = attributes.integers("stride");
+  problem.padding = attributes.integers("padding");
+  problem.dilation = attributes.integers("dilation");
+  problem.groups = attributes.integer("groups");
+  if (request.op.type == "convolution") {
+    problem.x = request.inputs[0].type;
+    problem.w = request.inputs[1].type;
+    problem.y = request.outputs[0].type;
+    problem.bias = request.inputs.size() > 2;
+    problem.relu = attributes.flag("relu");
+  } else if (request.op.type == "convolution_backward_data") {
+    problem.direction = ConvolutionDirection::backward_data;
+    problem.x = request.outputs[0].type;
+    problem.w = request.inputs[1].type;
+    problem.y = request.inputs[0].type;
+  } else {
+    problem.direction = ConvolutionDirection::backward_weights;
+    problem.x = request.inputs[0].type;
+    problem.w = request.outputs[0].type;
+    problem.y = request.inputs[1].type;
+    problem.bias = attributes.flag("bias");
+  }
+  if (problem.groups > 1) {
+    Shape& w = problem.w.shape;
+    w[0] /= problem.groups;
+    w.insert(w.begin(), problem.groups);
+  }
+  return problem;
+}
+
+ConvolutionDescs any_descs(const ConvolutionProblem& problem) {
+  return {dnnl_any(problem.x), dnnl_any(problem.w), dnnl_any(problem.y)};
+}
+
+std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& problem,
+                                                  ConvolutionAlgorithm algorithm,
+                                                  const ConvolutionDescs& descs,
+                                                  std::string* refusal) {
+  try {
+    switch (problem.direction) {
+      case ConvolutionDirection::forward:
+        return offer_forward(problem, to_dnnl(algorithm), descs);
+      case ConvolutionDirection::backward_data:
+        return offer_backward_data(problem, to_dnnl(algorithm), descs);
+      case ConvolutionDirection::backward_weights:
+        return offer_backward_weights(problem, to_dnnl(algorithm), descs);
+    }
+  } catch (const dnnl::error& error) {
+    if (refusal != nullptr) *refusal = error.what();
+  }
+  return std::nullopt;
+}
+
+ConvolutionAlgorithm choose_algorithm(const ConvolutionProblem& problem,
+                                      const KernelOptions& options) {
+  if (options.convolution == ConvolutionAlgorithm::direct) return ConvolutionAlgorithm::direct;
+  const auto winograd = offer_convolution(problem, ConvolutionAlgorithm::winograd,
+                                          any_descs(problem), nullptr);
+  if (!winograd) return ConvolutionAlgorithm::direct;
+  if (options.workspace_limit > 0 &&
+      static_cast<int64_t>(winograd->scratchpad.get_size()) > options.workspace_limit) {
+    return ConvolutionAlgorithm::direct;
+  }
+  if (options.convolution == ConvolutionAlgorithm::winograd) return ConvolutionAlgorithm::winograd;
+  if (options.tuner == nullptr) return ConvolutionAlgorithm::direct;
+  const std::string key = fmt::format("{} threads={} isa={}", problem.key(), options.threads,
+                                      static_cast<int>(dnnl::get_effective_cpu_isa()));
+  return options.tuner->choose(key, [&](ConvolutionAlgorithm algorithm) {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(options.threads);
+    const double seconds = measure_convolution(problem, algorithm);
+    omp_set_num_threads(before);
+    return seconds;
+  });
+}
+
+double measure_convolution(const ConvolutionProblem& problem, ConvolutionAlgorithm algorithm) {
+  const auto offer = offer_convolution(problem, algorithm, any_descs(problem), nullptr);
+  if (!offer) return std::numeric_limits<double>::infinity();
+  const bool data = problem.direction == ConvolutionDirection::backward_data;
+  const bool weights = problem.direction == ConvolutionDirection::backward_weights;
+  std::unordered_map<int, dnnl::memory> arguments = {
+      {data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, filled(offer->descs.x)},
+      {weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, filled(offer->descs.w)},
+      {data || weights ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, filled(offer->descs.y)},
+      {DNNL_ARG_SCRATCHPAD, dnnl::memory(offer->scratchpad, dnnl_engine())}};
+  if (problem.bias) {
+    arguments.emplace(weights ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, filled(offer->bias));
+  }
+  const dnnl::primitive primitive = offer->make();
+  dnnl::stream stream(dnnl_engine());
+  const auto timed = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    primitive.execute(stream, arguments);
+    stream.wait();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const double first = timed();
+  double best = timed();
+  if (first < kLongRun) best = std::min({best, timed(), timed()});
+  return best;
+}
+
+}  // namespace millrace

@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <cmath>
+
+#include "base/parallel.h"
+#include "base/philox.h"
+#include "base/random.h"
+#include "kernels/function_kernel.h"
+#include "kernels/layout_rules.h"
+#include "kernels/request_checks.h"
+#include "kernels/vectorize.h"
+
+namespace millrace {
+namespace {
+
+// One step's mask: element `index` is kept where its uniform number is at least the rate.
+struct Mask {
+  uint64_t seed;
+  uint64_t stream;
+  uint32_t threshold;  // in units of 2^-24, as Random::uniform has them
+  float scale;
+};
+
+constexpr int64_t kCounters = 16;
+constexpr int64_t kChunk = 4 * kCounters;
+
+// factors[i] = scale or 0 for elements first .. first + kChunk; `first` is a multiple of 4.
+MILLRACE_VECTORIZED void mask_factors(const Mask& mask, int64_t first, float* factors) {
+  const auto key0 = static_cast<uint32_t>(mask.seed);
+  const auto key1 = static_cast<uint32_t>(mask.seed >> 32);
+  const auto stream0 = static_cast<uint32_t>(mask.stream);
+  const auto stream1 = static_cast<uint32_t>(mask.stream >> 32);
+  const auto counter = static_cast<uint64_t>(first) / 4;
+  const uint32_t threshold = mask.threshold;
+  const float scale = mask.scale;
+  uint32_t words[4][kCounters];
+#pragma GCC ivdep
+  for (int64_t i = 0; i < kCounters; ++i) {
+    const uint64_t at = counter + static_cast<uint64_t>(i);
+    const auto state =
+        philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), stream0, stream1},
+               key0, key1);
+    words[0][i] = state[0];
+    words[1][i] = state[1];
+    words[2][i] = state[2];
+    words[3][i] = state[3];
+  }
+  for (int64_t i = 0; i < kCounters; ++i) {
+    for (int64_t j = 0; j < 4; ++j) {
+      factors[4 * i + j] = (words[j][i] >> 8) >= threshold ? scale : 0.0f;
+    }
+  }
+}
+
+// y[i * stride] = x[i * stride] * factor(first + i) for i in [0, count).
+void apply(const Mask& mask, int64_t first, int64_t count, int64_t stride, const float* x,
+           float* y) {
+  float factors[kChunk];
+  for (int64_t done = 0; done < count;) {
+    const int64_t aligned = (first + done) / 4 * 4;
+    const int64_t skip = first + done - aligned;
+    const int64_t part = std::min(kChunk - skip, count - done);
+    mask_factors(mask, aligned, factors);
+    const float* from = x + done * stride;
+    float* to = y + done * stride;
+    const float* factor = factors + skip;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < part; ++i) {
+      to[i * stride] = factor[i] != 0 ? from[i * stride] * factor[i] : 0.0f;
+    }
+    done += part;
+  }
+}
+
+Mask mask_of(const KernelRequest& request) {
+  const double rate = request.op.attributes.number("rate");
+  return {0, static_cast<uint64_t>(request.op.attributes.integer("stream")),
+          static_cast<uint32_t>(std::ceil(rate * 0x1.0p24)),
+          rate < 1 ? static_cast<float>(1 / (1 - rate)) : 0.0f};
+}
+
+Mask at_step(Mask mask, const StepState& step) {
+  mask.seed = hash_combine(step.seed, static_cast<uint64_t>(step.step));
+  return mask;
+}
+
+std::unique_ptr<Kernel> make_flat(const KernelRequest& request) {
+  const int64_t count = request.inputs[0].elements();
+  return make_function_kernel([count, fixed = mask_of(request)](const KernelArguments& a) {
+    const Mask mask = at_step(fixed, *a.step);
+    const auto* x = a.input<float>(0);
+    auto* y = a.output<float>(0);
+    parallel_ranges(count, kElementwiseGrain / 4, [=](int, int64_t begin, int64_t end) {
+      apply(mask, begin, end - begin, 1, x + begin, y + begin);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string* refusal) {
+  if (!is_channelwise(request, refusal)) return nullptr;
+  const int64_t block = request.inputs[0].layout.channel_block();
+  if (block == 1) return make_flat(request);
+  const Shape& shape = request.inputs[0].type.shape;
+  const int64_t channels = shape.at(1);
+  const int64_t padded = (channels + block - 1) / block * block;
+  const int64_t spatial = elements_of(shape) / (shape[0] * channels);
+  const int64_t planes = shape[0] * padded;
+  return make_function_kernel([=, fixed = mask_of(request)](const KernelArguments& a) {
+    const Mask mask = at_step(fixed, *a.step);
+    const auto* x = a.input<float>(0);
+    auto* y = a.output<float>(0);
+    const int64_t grain = kElementwiseGrain / 4 / std::max<int64_t>(spatial, 1);
+    parallel_for(planes, grain, [=](int64_t plane) {
+      const int64_t n = plane / padded;
+      const int64_t c = plane % padded;
+      const int64_t at = (plane / block * spatial) * block + c % block;
+      if (c < channels) {
+        apply(mask, (n * channels + c) * spatial, spatial, block, x + at, y + at);
+      } else {
+        for (int64_t i = 0; i < spatial; ++i) y[at + i * block] = 0;
+      }
+    });
+  });
+}
+
+std::unique_ptr<Kernel> reference_dropout(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const double rate = request.op.attributes.number("rate");
+  const auto stream = static_cast<uint64_t>(request.op.attributes.integer("stream"));
+  const int64_t count = request.inputs[0].elements();
+  return make_function_kernel([=](const KernelArguments& a) {
+    const Random random(hash_combine(a.step->seed, static_cast<uint64_t>(a.step->step)), stream);
+    for (int64_t i = 0; i < count; ++i) {
+      const bool kept = random.uniform(static_cast<uint64_t>(i)) >= rate;
+      a.output<float>(0)[i] =
+          kept ? static_cast<float>(a.input<float>(0)[i] * (1 / (1 - rate))) : 0;
+    }
+  });
+}
+
+LayoutWish follow(const KernelRequest& request) { return follow_channels(request, 0); }
+
+}  // namespace
+
+std::vector<KernelFamily> dropout_kernels() {
+  return {
+      {"dropout", {{"vector", make_dropout}, {"reference", reference_dropout}}, follow},
+      {"dropout_backward", {{"vector", make_dropout}, {"reference", reference_dropout}}, follow},
+  };
+}
+
+}  // namespace millrace

@@ -1,0 +1,38 @@
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "kernels/function_kernel.h"
+#include "kernels/request_checks.h"
+#include "kernels/vectorize.h"
+
+namespace millrace {
+namespace {
+
+std::unique_ptr<Kernel> make_fill(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const int64_t count = request.outputs[0].elements();
+  const auto value = static_cast<float>(request.op.attributes.number("value"));
+  return make_function_kernel([count, value](const KernelArguments& arguments) {
+    auto* y = arguments.output<float>(0);
+    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+      std::fill(y + begin, y + end, value);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> reference_fill(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const int64_t count = request.outputs[0].elements();
+  const double value = request.op.attributes.number("value");
+  return make_function_kernel([count, value](const KernelArguments& arguments) {
+    for (int64_t i = 0; i < count; ++i) arguments.output<float>(0)[i] = static_cast<float>(value);
+  });
+}
+
+}  // namespace
+
+std::vector<KernelFamily> fill_kernels() {
+  return {{"fill", {{"vector", make_fill}, {"reference", reference_fill}}}};
+}
+
+}  // namespace millrace

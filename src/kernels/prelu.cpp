@@ -1,0 +1,193 @@
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "kernels/function_kernel.h"
+#include "kernels/layout_rules.h"
+#include "kernels/request_checks.h"
+#include "kernels/vectorize.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kLargestBlock = 64;
+
+// x as `planes` runs of `spatial` pixels with `block` channels each. Plain images have one
+// channel to a plane; rows of a matrix are one pixel with all channels.
+struct Geometry {
+  int64_t channels, block, blocks, spatial, planes;
+
+  int64_t first_channel(int64_t plane) const { return plane % blocks * block; }
+  int64_t length() const { return spatial * block; }
+  int64_t grain() const { return kElementwiseGrain / std::max<int64_t>(length(), 1); }
+};
+
+Geometry geometry_of(const TensorSpec& x) {
+  const Shape& shape = x.type.shape;
+  const int64_t channels = shape.at(1);
+  const int64_t spatial = elements_of(shape) / (shape[0] * channels);
+  const bool row = shape.size() == 2;
+  const int64_t block = row ? channels : x.layout.channel_block();
+  const int64_t blocks = (channels + block - 1) / block;
+  return {channels, block, blocks, spatial, shape[0] * blocks};
+}
+
+// The slopes of a plane's channels; past the last channel they are 0.
+const float* slopes_of(const Geometry& g, int64_t plane, const float* weight, float* scratch) {
+  const int64_t first = g.first_channel(plane);
+  if (first + g.block <= g.channels) return weight + first;
+  std::fill(scratch, scratch + g.block, 0.0f);
+  std::copy(weight + first, weight + g.channels, scratch);
+  return scratch;
+}
+
+// Both directions: y = value where x > 0, slope * value elsewhere.
+MILLRACE_VECTORIZED void apply_one(const float* x, const float* value, float slope, float* y,
+                                   int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = value[i] * (x[i] > 0 ? 1.0f : slope);
+}
+
+MILLRACE_VECTORIZED void apply_block(const float* x, const float* value, const float* slopes,
+                                     int64_t block, int64_t spatial, float* y) {
+  for (int64_t s = 0; s < spatial; ++s, x += block, value += block, y += block) {
+#pragma GCC ivdep
+    for (int64_t c = 0; c < block; ++c) y[c] = value[c] * (x[c] > 0 ? 1.0f : slopes[c]);
+  }
+}
+
+void apply(const Geometry& g, int64_t plane, const float* x, const float* value,
+           const float* weight, float* y) {
+  float scratch[kLargestBlock];
+  const int64_t at = plane * g.length();
+  const float* slopes = slopes_of(g, plane, weight, scratch);
+  if (g.block == 1) {
+    apply_one(x + at, value + at, slopes[0], y + at, g.spatial);
+  } else {
+    apply_block(x + at, value + at, slopes, g.block, g.spatial, y + at);
+  }
+}
+
+MILLRACE_INLINE void negative_products(const float* x, const float* dy, FloatLanes& sums) {
+  FloatLanes values;
+  FloatLanes gradients;
+  load_lanes(x, values);
+  load_lanes(dy, gradients);
+  sums += values > 0.0f ? FloatLanes{} : values * gradients;
+}
+
+// Sums of x * dy where x is not positive. `count` consecutive elements belong to one channel.
+MILLRACE_VECTORIZED void sum_one(const float* x, const float* dy, int64_t count, float* sum) {
+  FloatLanes sums = {};
+  int64_t i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes) negative_products(x + i, dy + i, sums);
+  double total = sum_of_lanes(sums);
+  for (; i < count; ++i) total += x[i] > 0 ? 0.0f : x[i] * dy[i];
+  *sum = static_cast<float>(total);
+}
+
+// As sum_one for each channel of a block; blocks that fill the lanes a whole number of times
+// keep their sums in registers.
+MILLRACE_VECTORIZED void sum_block(const float* x, const float* dy, int64_t block,
+                                   int64_t spatial, float* out) {
+  std::fill(out, out + block, 0.0f);
+  const int64_t length = spatial * block;
+  int64_t i = 0;
+  if (kFloatLanes % block == 0) {
+    FloatLanes sums = {};
+    for (; i + kFloatLanes <= length; i += kFloatLanes) negative_products(x + i, dy + i, sums);
+    for (int64_t lane = 0; lane < kFloatLanes; ++lane) out[lane % block] += sums[lane];
+  }
+  for (; i < length; i += block) {
+    for (int64_t c = 0; c < block; ++c) out[c] += x[i + c] > 0 ? 0.0f : x[i + c] * dy[i + c];
+  }
+}
+
+std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* refusal) {
+  if (!is_channelwise(request, refusal)) return nullptr;
+  return make_function_kernel([g = geometry_of(request.inputs[0])](const KernelArguments& a) {
+    const auto* x = a.input<float>(0);
+    const auto* weight = a.input<float>(1);
+    auto* y = a.output<float>(0);
+    parallel_for(g.planes, g.grain(), [&](int64_t plane) { apply(g, plane, x, x, weight, y); });
+  });
+}
+
+// The weight's gradient goes through one sum per sample and channel, added up in order.
+std::unique_ptr<Kernel> make_backward(const KernelRequest& request, std::string* refusal) {
+  if (!is_channelwise(request, refusal)) return nullptr;
+  const Geometry g = geometry_of(request.inputs[0]);
+  const int64_t padded = g.blocks * g.block;
+  const int64_t batch = g.planes / g.blocks;
+  const auto run = [=](const KernelArguments& a) {
+    const auto* dy = a.input<float>(0);
+    const auto* x = a.input<float>(1);
+    const auto* weight = a.input<float>(2);
+    auto* dx = a.output<float>(0);
+    auto* dweight = a.output<float>(1);
+    auto* sums = reinterpret_cast<float*>(a.workspace);
+    parallel_for(g.planes, g.grain(), [&](int64_t plane) {
+      const int64_t at = plane * g.length();
+      if (g.block == 1) {
+        sum_one(x + at, dy + at, g.spatial, sums + plane);
+      } else {
+        sum_block(x + at, dy + at, g.block, g.spatial, sums + plane * g.block);
+      }
+      apply(g, plane, x, dy, weight, dx);
+    });
+    parallel_for(g.channels, kElementwiseGrain / std::max<int64_t>(batch, 1), [&](int64_t c) {
+      double sum = 0;
+      for (int64_t n = 0; n < batch; ++n) sum += sums[n * padded + c];
+      dweight[c] = static_cast<float>(sum);
+    });
+  };
+  return make_function_kernel(run, static_cast<uint64_t>(batch * padded) * sizeof(float));
+}
+
+std::unique_ptr<Kernel> reference_forward(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const int64_t count = request.inputs[0].elements();
+  const int64_t channels = request.inputs[0].type.shape.at(1);
+  const int64_t spatial = count / (request.inputs[0].type.shape.at(0) * channels);
+  return make_function_kernel([=](const KernelArguments& a) {
+    for (int64_t i = 0; i < count; ++i) {
+      const float x = a.input<float>(0)[i];
+      const float slope = a.input<float>(1)[i / spatial % channels];
+      a.output<float>(0)[i] = x > 0 ? x : slope * x;
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const Shape shape = request.inputs[0].type.shape;
+  const int64_t channels = shape.at(1);
+  const int64_t spatial = elements_of(shape) / (shape[0] * channels);
+  return make_function_kernel([=](const KernelArguments& a) {
+    for (int64_t c = 0; c < channels; ++c) {
+      double sum = 0;
+      for (int64_t n = 0; n < shape[0]; ++n) {
+        for (int64_t s = 0; s < spatial; ++s) {
+          const int64_t i = (n * channels + c) * spatial + s;
+          const float x = a.input<float>(1)[i];
+          const float dy = a.input<float>(0)[i];
+          if (!(x > 0)) sum += static_cast<double>(x) * dy;
+          a.output<float>(0)[i] = x > 0 ? dy : a.input<float>(2)[c] * dy;
+        }
+      }
+      a.output<float>(1)[c] = static_cast<float>(sum);
+    }
+  });
+}
+
+LayoutWish follow(const KernelRequest& request) { return follow_channels(request, 0); }
+
+}  // namespace
+
+std::vector<KernelFamily> prelu_kernels() {
+  return {
+      {"prelu", {{"vector", make_forward}, {"reference", reference_forward}}, follow},
+      {"prelu_backward", {{"vector", make_backward}, {"reference", reference_backward}}, follow},
+  };
+}
+
+}  // namespace millrace

@@ -1,0 +1,124 @@
+#include <cmath>
+
+#include "kernels/function_kernel.h"
+#include "kernels/reference/reference.h"
+#include "kernels/request_checks.h"
+
+namespace millrace {
+namespace {
+
+// A tensor N,C,... whose statistics are taken channel by channel.
+struct Geometry {
+  int64_t batch, channels, spatial;
+
+  double samples() const { return static_cast<double>(batch * spatial); }
+
+  template <typename Body>
+  void each_of_channel(int64_t c, Body&& body) const {
+    for (int64_t n = 0; n < batch; ++n) {
+      for (int64_t s = 0; s < spatial; ++s) body((n * channels + c) * spatial + s);
+    }
+  }
+};
+
+Geometry geometry_of(const Shape& shape) {
+  return {shape.at(0), shape.at(1), elements_of(shape) / (shape[0] * shape[1])};
+}
+
+void normalize(const Geometry& g, int64_t c, const float* x, double mean, double inverse,
+               double scale, double bias, const float* residual, bool relu, float* y) {
+  g.each_of_channel(c, [&](int64_t i) {
+    double value = (x[i] - mean) * inverse * scale + bias;
+    if (residual != nullptr) value += residual[i];
+    y[i] = static_cast<float>(relu && value < 0 ? 0 : value);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const Attributes& attributes = request.op.attributes;
+  const Geometry g = geometry_of(request.inputs[0].type.shape);
+  const double epsilon = attributes.number("epsilon");
+  const double momentum = attributes.number("momentum");
+  const bool relu = attributes.flag("relu");
+  const bool inference = attributes.flag("inference");
+  const bool residual = attributes.flag("residual");
+  return make_function_kernel([=](const KernelArguments& a) {
+    const float* x = a.input<float>(0);
+    for (int64_t c = 0; c < g.channels; ++c) {
+      float& running_mean = a.input<float>(3)[c];
+      float& running_variance = a.input<float>(4)[c];
+      double mean = running_mean;
+      double variance = running_variance;
+      if (!inference) {
+        double sum = 0;
+        g.each_of_channel(c, [&](int64_t i) { sum += x[i]; });
+        mean = sum / g.samples();
+        double squares = 0;
+        g.each_of_channel(c, [&](int64_t i) { squares += (x[i] - mean) * (x[i] - mean); });
+        variance = squares / g.samples();
+        const double unbiased = squares / (g.samples() > 1 ? g.samples() - 1 : 1);
+        running_mean = static_cast<float>((1 - momentum) * running_mean + momentum * mean);
+        running_variance =
+            static_cast<float>((1 - momentum) * running_variance + momentum * unbiased);
+      }
+      const double inverse = 1 / std::sqrt(variance + epsilon);
+      a.output<float>(1)[c] = static_cast<float>(mean);
+      a.output<float>(2)[c] = static_cast<float>(inverse);
+      normalize(g, c, x, mean, inverse, a.input<float>(1)[c], a.input<float>(2)[c],
+                residual ? a.input<float>(5) : nullptr, relu, a.output<float>(0));
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
+                                                   std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const Geometry g = geometry_of(request.inputs[0].type.shape);
+  const bool relu = request.op.attributes.flag("relu");
+  const bool residual = request.op.attributes.flag("residual");
+  return make_function_kernel([=](const KernelArguments& a) {
+    for (int64_t c = 0; c < g.channels; ++c) {
+      normalize(g, c, a.input<float>(0), a.input<float>(3)[c], a.input<float>(4)[c],
+                a.input<float>(1)[c], a.input<float>(2)[c],
+                residual ? a.input<float>(5) : nullptr, relu, a.output<float>(0));
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& request,
+                                                      std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const Geometry g = geometry_of(request.inputs[0].type.shape);
+  const bool relu = request.op.attributes.flag("relu");
+  return make_function_kernel([=](const KernelArguments& a) {
+    const float* x = a.input<float>(1);
+    for (int64_t c = 0; c < g.channels; ++c) {
+      const double scale = a.input<float>(2)[c];
+      const double bias = a.input<float>(3)[c];
+      const double mean = a.input<float>(4)[c];
+      const double inverse = a.input<float>(5)[c];
+      const auto gradient = [&](int64_t i) {
+        const bool passes = !relu || (x[i] - mean) * inverse * scale + bias > 0;
+        return passes ? static_cast<double>(a.input<float>(0)[i]) : 0.0;
+      };
+      double sum = 0;
+      double products = 0;
+      g.each_of_channel(c, [&](int64_t i) {
+        sum += gradient(i);
+        products += gradient(i) * (x[i] - mean) * inverse;
+      });
+      g.each_of_channel(c, [&](int64_t i) {
+        const double centred = gradient(i) - sum / g.samples() -
+                               (x[i] - mean) * inverse * products / g.samples();
+        a.output<float>(0)[i] = static_cast<float>(centred * scale * inverse);
+      });
+      a.output<float>(1)[c] = static_cast<float>(products);
+      a.output<float>(2)[c] = static_cast<float>(sum);
+    }
+  });
+}
+
+}  // namespace millrace

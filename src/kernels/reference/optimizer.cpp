@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/function_kernel.h"
+#include "kernels/reference/reference.h"
+#include "kernels/request_checks.h"
+
+namespace millrace {
+namespace {
+
+struct Update {
+  int64_t count;
+  double momentum, weight_decay;
+  bool nesterov, has_clip;
+
+  double scale(const KernelArguments& a) const {
+    return has_clip ? static_cast<double>(*a.input<float>(a.inputs.size() - 1)) : 1.0;
+  }
+};
+
+Update update_of(const KernelRequest& request) {
+  const Attributes& attributes = request.op.attributes;
+  return {request.inputs.at(0).elements(),
+          attributes.has("momentum") ? attributes.number("momentum") : 0.0,
+          attributes.number("weight_decay"), attributes.flag("nesterov"),
+          attributes.flag("has_clip")};
+}
+
+double squares(const float* values, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
+  return sum;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
+    for (int64_t i = 0; i < u.count; ++i) {
+      float& w = a.input<float>(0)[i];
+      float& m = a.input<float>(1)[i];
+      const double g = a.input<float>(2)[i] * u.scale(a) + u.weight_decay * w;
+      const double momentum = u.momentum * m + g;
+      m = static_cast<float>(momentum);
+      const double direction = u.nesterov ? g + u.momentum * momentum : momentum;
+      w = static_cast<float>(w - a.step->learning_rate * direction);
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
+    for (int64_t i = 0; i < u.count; ++i) {
+      float& w = a.input<float>(0)[i];
+      const double g = a.input<float>(1)[i] * u.scale(a) + u.weight_decay * w;
+      w = static_cast<float>(w - a.step->learning_rate * g);
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const double beta1 = request.op.attributes.number("beta1");
+  const double beta2 = request.op.attributes.number("beta2");
+  const double epsilon = request.op.attributes.number("epsilon");
+  return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
+    const auto t = static_cast<double>(a.step->step + 1);
+    const double rate = a.step->learning_rate;
+    for (int64_t i = 0; i < u.count; ++i) {
+      float& w = a.input<float>(0)[i];
+      float& first = a.input<float>(1)[i];
+      float& second = a.input<float>(2)[i];
+      const double g = a.input<float>(3)[i] * u.scale(a);
+      const double mean = beta1 * first + (1 - beta1) * g;
+      const double square = beta2 * second + (1 - beta2) * g * g;
+      first = static_cast<float>(mean);
+      second = static_cast<float>(square);
+      const double corrected_mean = mean / (1 - std::pow(beta1, t));
+      const double corrected_square = square / (1 - std::pow(beta2, t));
+      const double decayed = w - rate * u.weight_decay * w;
+      w = static_cast<float>(decayed -
+                             rate * corrected_mean / (std::sqrt(corrected_square) + epsilon));
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const double trust = request.op.attributes.number("trust");
+  const double epsilon = request.op.attributes.number("epsilon");
+  return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
+    const double scale = u.scale(a);
+    const double weight_norm = std::sqrt(squares(a.input<float>(0), u.count));
+    const double gradient_norm = std::sqrt(squares(a.input<float>(2), u.count)) * scale;
+    const bool still = weight_norm == 0 || gradient_norm == 0;
+    const double local =
+        still ? 1 : trust * weight_norm / (gradient_norm + u.weight_decay * weight_norm + epsilon);
+    for (int64_t i = 0; i < u.count; ++i) {
+      float& w = a.input<float>(0)[i];
+      float& m = a.input<float>(1)[i];
+      const double g = a.input<float>(2)[i] * scale + u.weight_decay * w;
+      const double momentum = u.momentum * m + local * a.step->learning_rate * g;
+      m = static_cast<float>(momentum);
+      w = static_cast<float>(w - momentum);
+    }
+  });
+}
+
+std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest& request,
+                                                 std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make_function_kernel([inputs = request.inputs](const KernelArguments& a) {
+    double sum = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      sum += squares(a.input<float>(i), inputs[i].elements());
+    }
+    a.output<float>(0)[0] = static_cast<float>(sum);
+  });
+}
+
+std::unique_ptr<Kernel> reference_clip_scale(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make_function_kernel(
+      [bound = request.op.attributes.number("max_norm")](const KernelArguments& a) {
+        const double scale = bound / (std::sqrt(double{a.input<float>(0)[0]}) + 1e-6);
+        a.output<float>(0)[0] = static_cast<float>(scale < 1 ? scale : 1);
+      });
+}
+
+}  // namespace millrace
