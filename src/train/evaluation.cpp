@@ -9,10 +9,11 @@
 namespace millrace {
 
 void add_scores(Scores& scores, std::span<const float> logits, std::span<const int32_t> labels,
-                int64_t valid, int64_t classes) {
-  for (int64_t row = 0; row < valid; ++row) {
-    const float* values = logits.data() + row * classes;
-    const int64_t label = labels[static_cast<size_t>(row)];
+                int64_t classes) {
+  for (size_t row = 0; row < labels.size(); ++row) {
+    if (labels[row] == kNoLabel) continue;
+    const float* values = logits.data() + static_cast<int64_t>(row) * classes;
+    const int64_t label = labels[row];
     if (label < 0 || label >= classes) {
       fail_input("Label {} is not one of the {} classes; raise --classes or correct the data.",
                  label, classes);
@@ -37,15 +38,18 @@ std::optional<EvaluationReport> evaluate(Session& session, const Program& progra
   const auto start = std::chrono::steady_clock::now();
   const int64_t classes = program.result("logits").type.shape.back();
   Scores scores;
+  std::vector<int32_t> labels;
   while (true) {
     if (stop != nullptr && stop->load()) return {};
-    const Batch batch = feed.next();
-    if (batch.valid == 0) break;
-    session.write_input(program, "images", batch.images);
-    session.write_input(program, "labels", batch.labels);
+    const std::optional<FeedBatch> batch = feed.next();
+    if (!batch) break;
+    labels.assign(batch->labels.begin(), batch->labels.end());
+    std::replace(labels.begin(), labels.end(), kNoLabel, 0);
+    session.write_input(program, "images", batch->images);
+    session.write_input(program, "labels", labels);
     session.run(program, StepState{});
     const std::vector<float> logits = session.result(program, "logits");
-    add_scores(scores, logits, batch.labels, batch.valid, classes);
+    add_scores(scores, logits, batch->labels, classes);
   }
   if (scores.samples == 0) fail_input("The evaluation data set is empty.");
   const auto count = static_cast<double>(scores.samples);

@@ -20,13 +20,14 @@ struct Scores {
   int64_t top5 = 0;
 };
 
-// Adds the first `valid` rows of logits (rows × classes, plain order). A class counts as ahead
-// of the label's if its logit is larger, or equal and its number smaller. Throws InputError if
-// a label is not a class.
+// Adds rows of logits (rows × classes, plain order), passing over rows with kNoLabel. A class
+// counts as ahead of the label's if its logit is larger, or equal and its number smaller.
+// Throws InputError if a label is not a class.
 void add_scores(Scores& scores, std::span<const float> logits, std::span<const int32_t> labels,
-                int64_t valid, int64_t classes);
+                int64_t classes);
 
-// Runs an evaluation program over a feed to its end; the last batch may be partly padding.
+// Runs an evaluation program over a feed to its end; rows that do not count are
+// passed over.
 // Nothing if `stop` (may be null) is set before that.
 std::optional<EvaluationReport> evaluate(Session& session, const Program& program, Feed& feed,
                                          const std::atomic<bool>* stop);

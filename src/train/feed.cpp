@@ -14,9 +14,9 @@ class SyntheticFeed : public Feed {
   SyntheticFeed(const BatchShape& shape, uint64_t seed, FeedPosition start)
       : shape_(shape), seed_(seed), position_(start) {}
 
-  Batch next() override {
+  std::optional<FeedBatch> next() override {
     if (labels_.empty()) generate();
-    const Batch batch = {images_, labels_, shape_.batch, position_};
+    const FeedBatch batch = {images_, labels_, position_};
     position_.index += shape_.batch;
     return batch;
   }
@@ -53,9 +53,9 @@ class SyntheticEvaluationFeed : public Feed {
  public:
   SyntheticEvaluationFeed(const BatchShape& shape, uint64_t seed) : feed_(shape, seed, {}) {}
 
-  Batch next() override {
-    if (feed_.position().index == 0) return feed_.next();
-    return {{}, {}, 0, feed_.position()};
+  std::optional<FeedBatch> next() override {
+    if (feed_.position().index > 0) return {};
+    return feed_.next();
   }
   FeedPosition position() const override { return feed_.position(); }
 

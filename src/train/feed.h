@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,12 +17,14 @@ struct FeedPosition {
   bool operator==(const FeedPosition&) const = default;
 };
 
+// Labels of rows that do not count: padding, or records passed over in an evaluation.
+inline constexpr int32_t kNoLabel = -1;
+
 // A batch in plain order: images N×C×H×W, labels N. The memory belongs to the feed and stays
-// until the next call of `next`. Rows from `valid` on are padding (evaluation only).
-struct Batch {
+// until the next call. Only evaluation feeds have rows that do not count.
+struct FeedBatch {
   std::span<const float> images;
   std::span<const int32_t> labels;
-  int64_t valid = 0;
   FeedPosition position;  // of its first sample
 };
 
@@ -30,8 +33,8 @@ class Feed {
  public:
   virtual ~Feed() = default;
 
-  // A training feed never ends; an evaluation feed ends with a batch whose `valid` is 0.
-  virtual Batch next() = 0;
+  // Nothing at the end of an evaluation set; a training feed never ends.
+  virtual std::optional<FeedBatch> next() = 0;
 
   // Where the batch after the last one handed out starts.
   virtual FeedPosition position() const = 0;

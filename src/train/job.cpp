@@ -123,6 +123,7 @@ Json describe_job(const TrainJob& job) {
   fixed["seed"] = job.seed;
   fixed["optimizer"] = name_of(job.optimizer.kind);
   json["data"] = job.data.source;
+  json["label-offset"] = job.data.label_offset;
   json["augment"] = job.data.augment;
   json["dropout"] = job.options.dropout;
   json["label-smoothing"] = job.options.label_smoothing;

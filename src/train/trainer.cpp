@@ -143,7 +143,7 @@ void Trainer::step() {
   const auto start = Clock::now();
   Session& session = engine_.session();
   const Program& program = *engine_.training();
-  const Batch batch = feed_->next();
+  const FeedBatch batch = feed_->next().value();
   const double waited = seconds_since(start);
   if (!inputs_written_) {
     session.write_input(program, "images", batch.images);
