@@ -1,5 +1,7 @@
 #include "train/feeds.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "train/loader_feed.h"
