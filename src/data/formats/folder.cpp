@@ -1,0 +1,138 @@
+#include "data/formats/folder.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/file.h"
+#include "data/image/codec.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::streamoff kMaxFileBytes = 1 << 30;
+constexpr int64_t kMaxClasses = 1'000'000;
+
+bool is_image_name(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
+
+class FolderSource : public RecordSource {
+ public:
+  explicit FolderSource(const std::filesystem::path& directory) {
+    try {
+      list(directory);
+    } catch (const std::filesystem::filesystem_error& error) {
+      fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
+    }
+    if (files_.empty()) {
+      fail_input("'{}' has no class directories with .jpg, .jpeg or .png files in them.",
+                 directory.string());
+    }
+  }
+
+  uint64_t count() const override { return files_.size(); }
+
+  Sample read(uint64_t index) const override {
+    const File& file = files_[index];
+    std::ifstream stream(file.path, std::ios::binary | std::ios::ate);
+    const std::streamoff size = stream ? std::streamoff(stream.tellg()) : -1;
+    if (size < 0 || size > kMaxFileBytes) fail_data("the file cannot be read");
+    Sample sample;
+    sample.storage.resize(static_cast<size_t>(size));
+    stream.seekg(0);
+    if (!stream.read(reinterpret_cast<char*>(sample.storage.data()), size)) {
+      fail_data("the file cannot be read");
+    }
+    sample.bytes = sample.storage;
+    sample.label = file.label;
+    return sample;
+  }
+
+  RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0}; }
+  std::vector<std::string> class_names() const override { return classes_; }
+
+ private:
+  struct File {
+    std::string path;
+    int64_t label;
+  };
+
+  void list(const std::filesystem::path& directory) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      const std::string name = entry.path().filename().string();
+      if (entry.is_directory() && !name.starts_with('.')) classes_.push_back(name);
+    }
+    std::sort(classes_.begin(), classes_.end());
+    for (size_t label = 0; label < classes_.size(); ++label) {
+      const size_t first = files_.size();
+      const auto below = directory / classes_[label];
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
+        if (!entry.is_regular_file() || !is_image_name(entry.path())) continue;
+        files_.push_back({entry.path().string(), static_cast<int64_t>(label)});
+      }
+      std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
+                [](const File& a, const File& b) { return a.path < b.path; });
+    }
+  }
+
+  std::vector<std::string> classes_;
+  std::vector<File> files_;
+};
+
+class FolderWriter : public RecordWriter {
+ public:
+  explicit FolderWriter(std::filesystem::path directory) : directory_(std::move(directory)) {
+    make_directory(directory_);
+    if (!std::filesystem::is_empty(directory_)) {
+      fail_input("'{}' is not empty; name a new directory.", directory_.string());
+    }
+  }
+
+  void add(const Sample& sample) override {
+    if (sample.label < 0 || sample.label >= kMaxClasses) {
+      fail_data("its label {} is outside 0 to {}", sample.label, kMaxClasses - 1);
+    }
+    while (classes_ <= sample.label) make_directory(class_directory(classes_++));
+    const EncodedImage image(sample);
+    const char* extension = is_jpeg(image.bytes()) ? "jpg" : "png";
+    const auto path =
+        class_directory(sample.label) / fmt::format("{:08}.{}", written_++, extension);
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(image.bytes().data()),
+               static_cast<std::streamsize>(image.bytes().size()));
+    file.close();
+    if (!file) fail_input("Cannot write '{}'.", path.string());
+  }
+
+  void finish() override { sync_directory(directory_); }
+
+ private:
+  static void make_directory(const std::filesystem::path& path) {
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) fail_input("Cannot create '{}': {}.", path.string(), error.message());
+  }
+
+  std::filesystem::path class_directory(int64_t label) const {
+    return directory_ / fmt::format("{:06}", label);
+  }
+
+  std::filesystem::path directory_;
+  int64_t classes_ = 0;
+  uint64_t written_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordSource> open_folder(const std::filesystem::path& directory) {
+  return std::make_unique<FolderSource>(directory);
+}
+
+std::unique_ptr<RecordWriter> create_folder(const std::filesystem::path& directory) {
+  return std::make_unique<FolderWriter>(directory);
+}
+
+}  // namespace millrace

@@ -1,0 +1,50 @@
+// MXNet RecordIO: a .rec file of framed records, with an .idx file of their offsets beside it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/record_source.h"
+#include "data/record_writer.h"
+
+namespace millrace {
+
+// One record: its key in the index (its number if there is no index) and byte offset.
+struct RecordioEntry {
+  uint64_t key = 0;
+  uint64_t offset = 0;
+};
+
+// A record's payload. Points into the file if the record is in one piece, otherwise into
+// `joined`.
+struct RecordioPayload {
+  std::span<const std::byte> bytes;
+  std::vector<std::byte> joined;
+  uint64_t end = 0;  // offset of the record after it
+};
+
+// Lists the records by walking the file; where the walk cannot go on, the damaged record is the
+// last. Takes any bytes.
+std::vector<RecordioEntry> scan_recordio(std::span<const std::byte> file);
+
+// The record at this offset, parts joined. Takes any bytes and offset, throws BadData.
+RecordioPayload read_recordio(std::span<const std::byte> file, uint64_t offset);
+
+// Splits an image payload into labels and image. Takes any bytes, throws BadData.
+Sample parse_image_record(RecordioPayload payload);
+
+// Lines of `key TAB offset`. Throws InputError naming file and line.
+std::vector<RecordioEntry> parse_recordio_index(std::string_view text, std::string_view file);
+
+// Frames a payload, in several parts where it contains the magic number.
+std::string encode_recordio(std::span<const std::byte> payload);
+
+// `file` is the .rec; its .idx is used if it is there. A header record as InsightFace data sets
+// have it (first key, labels but no image) limits the samples to the keys before its first label.
+std::unique_ptr<RecordSource> open_recordio(const std::filesystem::path& file);
+std::unique_ptr<RecordWriter> create_recordio(const std::filesystem::path& file);
+
+}  // namespace millrace

@@ -1,0 +1,90 @@
+#include "data/image/codec.h"
+
+#include "data/image/png.h"
+
+namespace millrace {
+namespace {
+
+ImageView pixels_of(const Sample& sample) {
+  return {reinterpret_cast<const uint8_t*>(sample.bytes.data()), sample.height, sample.width,
+          sample.channels, int64_t{sample.width} * sample.channels};
+}
+
+ImageView convert_channels(const ImageView& from, int channels, std::vector<uint8_t>& storage) {
+  storage.resize(static_cast<size_t>(from.height) * from.width * channels);
+  uint8_t* to = storage.data();
+  for (int y = 0; y < from.height; ++y) {
+    const uint8_t* row = from.row(y);
+    for (int x = 0; x < from.width; ++x) {
+      if (channels == 3) {
+        for (int c = 0; c < 3; ++c) *to++ = row[x];
+      } else {
+        const uint8_t* rgb = row + 3 * x;
+        *to++ = static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
+      }
+    }
+  }
+  return {storage.data(), from.height, from.width, channels, int64_t{from.width} * channels};
+}
+
+}  // namespace
+
+ImageReader::ImageReader(const Sample& sample) : sample_(sample) {
+  if (sample.is_pixels()) {
+    format_ = "pixels";
+    height_ = sample.height;
+    width_ = sample.width;
+    channels_ = sample.channels;
+  } else if (is_jpeg(sample.bytes)) {
+    format_ = "jpeg";
+    jpeg_.emplace(sample.bytes);
+    height_ = jpeg_->height();
+    width_ = jpeg_->width();
+    channels_ = jpeg_->channels();
+  } else if (is_png(sample.bytes)) {
+    format_ = "png";
+    const PngInfo info = probe_png(sample.bytes);
+    height_ = info.height;
+    width_ = info.width;
+    channels_ = info.channels;
+  } else {
+    fail_data("its image of {} bytes is neither JPEG nor PNG", sample.bytes.size());
+  }
+}
+
+DecodedPart ImageReader::decode(const Region& region, int target_height, int target_width,
+                                int channels, bool exact, std::vector<uint8_t>& storage) {
+  if (jpeg_) {
+    return jpeg_->decode(region, target_height, target_width, channels, exact, storage);
+  }
+  DecodedPart part;
+  if (format_ == "png") {
+    part.view = decode_png(sample_.bytes, channels, storage);
+  } else {
+    part.view = pixels_of(sample_);
+    if (channels_ != channels) part.view = convert_channels(part.view, channels, storage);
+  }
+  return part;
+}
+
+Image decode_image(const Sample& sample, int channels) {
+  ImageReader reader(sample);
+  Image image{reader.height(), reader.width(), channels == 0 ? reader.channels() : channels, {}};
+  const Region whole = {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)};
+  const DecodedPart part =
+      reader.decode(whole, image.height, image.width, image.channels, true, image.pixels);
+  const size_t size = static_cast<size_t>(image.height) * image.width * image.channels;
+  if (part.view.pixels != image.pixels.data()) {
+    image.pixels.assign(part.view.pixels, part.view.pixels + size);
+  }
+  image.pixels.resize(size);
+  return image;
+}
+
+EncodedImage::EncodedImage(const Sample& sample) : bytes_(sample.bytes) {
+  if (!sample.is_pixels()) return;
+  storage_ = encode_png(pixels_of(sample));
+  bytes_ = storage_;
+}
+
+}  // namespace millrace

@@ -1,0 +1,51 @@
+// Images as bytes: rows from top to bottom, channels interleaved.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace millrace {
+
+// Pixels owned by someone else; `stride` is the bytes from one row to the next.
+struct ImageView {
+  const uint8_t* pixels = nullptr;
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  int64_t stride = 0;
+
+  const uint8_t* row(int y) const { return pixels + y * stride; }
+};
+
+struct Image {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  std::vector<uint8_t> pixels;
+
+  ImageView view() const {
+    return {pixels.data(), height, width, channels, int64_t{width} * channels};
+  }
+};
+
+// A rectangle in pixels of the image as it is stored, not necessarily on whole pixels.
+struct Region {
+  double left = 0;
+  double top = 0;
+  double width = 0;
+  double height = 0;
+};
+
+// What a decoder produced for a region: `view` is the stored image scaled by `scale`, without
+// the `left` columns and `top` rows (counted after scaling) before it.
+struct DecodedPart {
+  ImageView view;
+  double scale = 1;
+  int left = 0;
+  int top = 0;
+};
+
+// No image may have more pixels than this.
+inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
+
+}  // namespace millrace

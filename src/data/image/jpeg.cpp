@@ -1,0 +1,230 @@
+#include "data/image/jpeg.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "data/sample.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kMaxScans = 100;
+constexpr long kMaxCodecMemory = 1L << 30;
+// Even the emptiest image spends a bit on every block of 64 pixels.
+constexpr int64_t kMaxPixelsPerByte = 2048;
+
+struct ErrorState {
+  jpeg_error_mgr manager;
+  jmp_buf jump;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void on_error(j_common_ptr codec) {
+  auto* errors = reinterpret_cast<ErrorState*>(codec->err);
+  codec->err->format_message(codec, errors->message);
+  longjmp(errors->jump, 1);
+}
+
+void on_message(j_common_ptr codec, int level) {
+  if (level >= 0) return;
+  switch (codec->err->msg_code) {
+    case JWRN_JPEG_EOF:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_MUST_RESYNC:
+    case JWRN_ARITH_BAD_CODE: on_error(codec);
+    default: return;
+  }
+}
+
+void on_progress(j_common_ptr codec) {
+  const auto* decoder = reinterpret_cast<j_decompress_ptr>(codec);
+  if (decoder->input_scan_number <= kMaxScans) return;
+  auto* errors = reinterpret_cast<ErrorState*>(codec->err);
+  snprintf(errors->message, sizeof(errors->message), "more than %d scans", kMaxScans);
+  longjmp(errors->jump, 1);
+}
+
+void prepare_errors(ErrorState& errors) {
+  jpeg_std_error(&errors.manager);
+  errors.manager.error_exit = on_error;
+  errors.manager.emit_message = on_message;
+}
+
+// Runs calls into libjpeg, which leave by longjmp when they fail. `body` must own nothing: no
+// destructor may be needed between here and the failure.
+template <typename Body>
+__attribute__((noinline)) void protect(ErrorState& errors, const Body& body) {
+  if (setjmp(errors.jump) != 0) fail_data("its JPEG image is broken ({})", errors.message);
+  body();
+}
+
+int smallest_scale(const Region& region, int target_height, int target_width) {
+  for (const int eighths : {1, 2, 4}) {
+    if (region.width * eighths / 8 >= target_width &&
+        region.height * eighths / 8 >= target_height) {
+      return eighths;
+    }
+  }
+  return 8;
+}
+
+// CMYK as Adobe programs store it, inverted.
+void cmyk_to_rgb(const uint8_t* from, uint8_t* to, int width, int channels) {
+  for (int x = 0; x < width; ++x) {
+    const int key = from[4 * x + 3];
+    int rgb[3];
+    for (int c = 0; c < 3; ++c) rgb[c] = from[4 * x + c] * key / 255;
+    if (channels == 1) {
+      to[x] = static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2]) / 1000);
+    } else {
+      for (int c = 0; c < 3; ++c) to[3 * x + c] = static_cast<uint8_t>(rgb[c]);
+    }
+  }
+}
+
+}  // namespace
+
+struct JpegReader::State {
+  ErrorState errors;
+  jpeg_decompress_struct codec;
+  jpeg_progress_mgr progress;
+};
+
+JpegReader::JpegReader(std::span<const std::byte> bytes) : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.codec = {};
+  state.progress = {};
+  prepare_errors(state.errors);
+  state.codec.err = &state.errors.manager;
+  try {
+    protect(state.errors, [&state, bytes] {
+      jpeg_create_decompress(&state.codec);
+      state.codec.mem->max_memory_to_use = kMaxCodecMemory;
+      state.progress.progress_monitor = on_progress;
+      state.codec.progress = &state.progress;
+      jpeg_mem_src(&state.codec, reinterpret_cast<const unsigned char*>(bytes.data()),
+                   bytes.size());
+      jpeg_read_header(&state.codec, TRUE);
+    });
+    const int64_t pixels = int64_t{height()} * width();
+    const int64_t plausible = kMaxPixelsPerByte * static_cast<int64_t>(bytes.size());
+    if (pixels > std::min(kMaxPixels, plausible)) {
+      fail_data("its JPEG image claims {} × {} pixels in {} bytes", width(), height(),
+                bytes.size());
+    }
+  } catch (...) {
+    jpeg_destroy_decompress(&state.codec);
+    throw;
+  }
+}
+
+JpegReader::~JpegReader() { jpeg_destroy_decompress(&state_->codec); }
+
+int JpegReader::height() const { return static_cast<int>(state_->codec.image_height); }
+int JpegReader::width() const { return static_cast<int>(state_->codec.image_width); }
+int JpegReader::channels() const { return state_->codec.num_components == 1 ? 1 : 3; }
+
+DecodedPart JpegReader::decode(const Region& region, int target_height, int target_width,
+                               int channels, bool exact, std::vector<uint8_t>& storage) {
+  State& state = *state_;
+  jpeg_decompress_struct& codec = state.codec;
+  const int eighths = smallest_scale(region, target_height, target_width);
+  const bool is_cmyk =
+      codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
+  codec.scale_num = static_cast<unsigned>(eighths);
+  codec.scale_denom = 8;
+  codec.do_fancy_upsampling = exact ? TRUE : FALSE;
+  codec.dct_method = JDCT_ISLOW;
+  codec.out_color_space = is_cmyk ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  protect(state.errors, [&codec] { jpeg_start_decompress(&codec); });
+
+  DecodedPart part;
+  part.scale = eighths / 8.0;
+  const auto clamp = [](double value, unsigned limit) {
+    return static_cast<unsigned>(std::clamp(value, 0.0, static_cast<double>(limit)));
+  };
+  const unsigned full_width = codec.output_width;
+  const unsigned full_height = codec.output_height;
+  unsigned left = std::min(clamp(std::floor(region.left * part.scale), full_width), full_width - 1);
+  const unsigned right =
+      std::max(left + 1, clamp(std::ceil((region.left + region.width) * part.scale), full_width));
+  const unsigned top =
+      std::min(clamp(std::floor(region.top * part.scale), full_height), full_height - 1);
+  const unsigned bottom =
+      std::max(top + 1, clamp(std::ceil((region.top + region.height) * part.scale), full_height));
+  unsigned columns = right - left;
+  if (columns < full_width) {
+    protect(state.errors, [&] { jpeg_crop_scanline(&codec, &left, &columns); });
+  }
+  const int rows = static_cast<int>(bottom - top);
+  part.left = static_cast<int>(left);
+  part.top = static_cast<int>(top);
+  part.view = {nullptr, rows, static_cast<int>(columns), channels,
+               static_cast<int64_t>(columns) * channels};
+  const size_t line_bytes = size_t{codec.output_width} * codec.output_components;
+  const size_t image_bytes = static_cast<size_t>(part.view.stride * rows);
+  storage.resize(image_bytes + line_bytes);
+  uint8_t* pixels = storage.data();
+  protect(state.errors, [&codec, &part, pixels, image_bytes, rows, top, is_cmyk, channels] {
+    if (top > 0) jpeg_skip_scanlines(&codec, top);
+    for (int y = 0; y < rows;) {
+      uint8_t* target = pixels + y * part.view.stride;
+      JSAMPROW line = is_cmyk ? pixels + image_bytes : target;
+      const unsigned count = jpeg_read_scanlines(&codec, &line, 1);
+      if (count == 0) return;
+      if (is_cmyk) cmyk_to_rgb(line, target, part.view.width, channels);
+      y += static_cast<int>(count);
+    }
+  });
+  part.view.pixels = pixels;
+  return part;
+}
+
+bool is_jpeg(std::span<const std::byte> bytes) {
+  return bytes.size() >= 2 && bytes[0] == std::byte{0xFF} && bytes[1] == std::byte{0xD8};
+}
+
+std::vector<std::byte> encode_jpeg(const ImageView& image, int quality) {
+  ErrorState errors;
+  prepare_errors(errors);
+  jpeg_compress_struct codec = {};
+  codec.err = &errors.manager;
+  unsigned char* buffer = nullptr;
+  unsigned long size = 0;
+  struct Cleanup {
+    jpeg_compress_struct& codec;
+    unsigned char*& buffer;
+    ~Cleanup() {
+      jpeg_destroy_compress(&codec);
+      std::free(buffer);
+    }
+  } cleanup{codec, buffer};
+  protect(errors, [&] {
+    jpeg_create_compress(&codec);
+    jpeg_mem_dest(&codec, &buffer, &size);
+    codec.image_width = static_cast<unsigned>(image.width);
+    codec.image_height = static_cast<unsigned>(image.height);
+    codec.input_components = image.channels;
+    codec.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&codec);
+    jpeg_set_quality(&codec, quality, TRUE);
+    jpeg_start_compress(&codec, TRUE);
+    for (int y = 0; y < image.height; ++y) {
+      JSAMPROW line = const_cast<JSAMPROW>(image.row(y));
+      jpeg_write_scanlines(&codec, &line, 1);
+    }
+    jpeg_finish_compress(&codec);
+  });
+  const auto* bytes = reinterpret_cast<const std::byte*>(buffer);
+  return {bytes, bytes + size};
+}
+
+}  // namespace millrace

@@ -1,0 +1,227 @@
+#include "data/image/transform.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/image/codec.h"
+#include "data/image/vectorise.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kTries = 10;
+constexpr uint64_t kFlipDraw = 44;
+constexpr uint64_t kShiftDraw = 45;
+constexpr uint64_t kJitterDraw = 48;
+
+double between(double low, double high, float part) { return low + (high - low) * part; }
+
+Region centred(double width, double height, int image_width, int image_height) {
+  return {(image_width - width) / 2, (image_height - height) / 2, width, height};
+}
+
+Region random_resized(const TransformOptions& options, int height, int width,
+                      const Random& random) {
+  const double area = static_cast<double>(height) * width;
+  for (uint64_t attempt = 0; attempt < kTries; ++attempt) {
+    const uint64_t draw = attempt * 4;
+    const double wanted =
+        area * between(options.smallest_area, options.largest_area, random.uniform(draw));
+    const double ratio = std::exp(between(std::log(options.smallest_ratio),
+                                          std::log(options.largest_ratio),
+                                          random.uniform(draw + 1)));
+    const double crop_width = std::round(std::sqrt(wanted * ratio));
+    const double crop_height = std::round(std::sqrt(wanted / ratio));
+    if (crop_width < 1 || crop_height < 1 || crop_width > width || crop_height > height) continue;
+    const double left = std::floor((width - crop_width + 1) * random.uniform(draw + 2));
+    const double top = std::floor((height - crop_height + 1) * random.uniform(draw + 3));
+    return {std::min(left, width - crop_width), std::min(top, height - crop_height), crop_width,
+            crop_height};
+  }
+  const double ratio = static_cast<double>(width) / height;
+  if (ratio < options.smallest_ratio) {
+    return centred(width, std::min<double>(height, std::round(width / options.smallest_ratio)),
+                   width, height);
+  }
+  if (ratio > options.largest_ratio) {
+    return centred(std::min<double>(width, std::round(height * options.largest_ratio)), height,
+                   width, height);
+  }
+  return {0, 0, static_cast<double>(width), static_cast<double>(height)};
+}
+
+Region centre(const TransformOptions& options, int height, int width) {
+  const double shorter = options.shorter_side;
+  const double factor = shorter / std::min(height, width);
+  const double resized_width = width <= height ? shorter : std::floor(width * factor);
+  const double resized_height = height <= width ? shorter : std::floor(height * factor);
+  const double left = std::max(0.0, std::nearbyint((resized_width - options.width) / 2));
+  const double top = std::max(0.0, std::nearbyint((resized_height - options.height) / 2));
+  const double step_x = width / resized_width;
+  const double step_y = height / resized_height;
+  return {left * step_x, top * step_y, std::min<double>(width, options.width * step_x),
+          std::min<double>(height, options.height * step_y)};
+}
+
+void mirror(float* pixels, int width, int lanes) {
+  for (int left = 0, right = width - 1; left < right; ++left, --right) {
+    for (int c = 0; c < lanes; ++c) std::swap(pixels[left * lanes + c], pixels[right * lanes + c]);
+  }
+}
+
+MILLRACE_VECTORISE
+void store_planes(const float* __restrict from, float* __restrict red, float* __restrict green,
+                  float* __restrict blue, int width, const float* scale, const float* offset) {
+  for (int x = 0; x < width; ++x) {
+    red[x] = from[4 * x] * scale[0] + offset[0];
+    green[x] = from[4 * x + 1] * scale[1] + offset[1];
+    blue[x] = from[4 * x + 2] * scale[2] + offset[2];
+  }
+}
+
+}  // namespace
+
+TransformOptions photograph_training(int size) {
+  TransformOptions options;
+  options.height = options.width = size;
+  options.crop = CropKind::kRandomResized;
+  options.flip = true;
+  return options;
+}
+
+TransformOptions photograph_evaluation(int size) {
+  TransformOptions options;
+  options.height = options.width = size;
+  options.shorter_side = size * 8 / 7;
+  return options;
+}
+
+TransformOptions face_training(int size) {
+  TransformOptions options = face_evaluation(size);
+  options.flip = true;
+  return options;
+}
+
+TransformOptions face_evaluation(int size) {
+  TransformOptions options;
+  options.height = options.width = size;
+  options.crop = CropKind::kWhole;
+  options.mean = {0.5f, 0.5f, 0.5f};
+  options.deviation = {0.5f, 0.5f, 0.5f};
+  return options;
+}
+
+TransformOptions small_training(int size, int channels) {
+  TransformOptions options = small_evaluation(size, channels);
+  options.crop = CropKind::kPadAndShift;
+  options.padding = std::max(1, size / 14);
+  options.flip = true;
+  return options;
+}
+
+TransformOptions small_evaluation(int size, int channels) {
+  TransformOptions options;
+  options.height = options.width = size;
+  options.channels = channels;
+  options.crop = CropKind::kWhole;
+  options.mean = {0.286f, 0.286f, 0.286f};
+  options.deviation = {0.353f, 0.353f, 0.353f};
+  return options;
+}
+
+Region choose_region(const TransformOptions& options, int height, int width,
+                     const Random& random) {
+  switch (options.crop) {
+    case CropKind::kRandomResized: return random_resized(options, height, width, random);
+    case CropKind::kCentre: return centre(options, height, width);
+    case CropKind::kWhole:
+    case CropKind::kPadAndShift: break;
+  }
+  return {0, 0, static_cast<double>(width), static_cast<double>(height)};
+}
+
+Transformer::Transformer(const TransformOptions& options) : options_(options) {
+  if (options.height < 1 || options.width < 1 || (options.channels != 1 && options.channels != 3)) {
+    fail_input("Images of {} × {} × {} cannot be made; channels are 1 or 3.", options.height,
+               options.width, options.channels);
+  }
+  for (size_t c = 0; c < 3; ++c) {
+    scale_[c] = 1.0f / (255.0f * options.deviation[c]);
+    offset_[c] = -options.mean[c] / options.deviation[c];
+  }
+}
+
+void Transformer::apply(const Sample& sample, const Random& random, float* target) {
+  ImageReader reader(sample);
+  const Region region = choose_region(options_, reader.height(), reader.width(), random);
+  const bool exact = options_.crop != CropKind::kRandomResized;
+  const DecodedPart part = reader.decode(region, options_.height, options_.width,
+                                         options_.channels, exact, decoded_);
+  const Region inside = {region.left * part.scale - part.left, region.top * part.scale - part.top,
+                         region.width * part.scale, region.height * part.scale};
+  const bool mirrored = options_.flip && random.uniform(kFlipDraw) < 0.5f;
+  int shift_x = 0;
+  int shift_y = 0;
+  if (options_.crop == CropKind::kPadAndShift) {
+    const auto choices = static_cast<float>(2 * options_.padding + 1);
+    shift_x = static_cast<int>(random.uniform(kShiftDraw) * choices) - options_.padding;
+    shift_y = static_cast<int>(random.uniform(kShiftDraw + 1) * choices) - options_.padding;
+    fill_black(target);
+  }
+  const int lanes = resize_lanes(options_.channels);
+  const auto store = [&](int y, float* pixels) {
+    const int shifted = y + shift_y;
+    if (shifted < 0 || shifted >= options_.height) return;
+    if (mirrored) mirror(pixels, options_.width, lanes);
+    store_row(pixels, shifted, shift_x, target);
+  };
+  if (!options_.jitter.enabled()) {
+    resize(part.view, inside, options_.height, options_.width, workspace_, store);
+    return;
+  }
+  const size_t row_values = static_cast<size_t>(options_.width) * lanes;
+  whole_.resize(row_values * options_.height);
+  resize(part.view, inside, options_.height, options_.width, workspace_,
+         [&](int y, const float* pixels) {
+           std::copy(pixels, pixels + row_values, &whole_[static_cast<size_t>(y) * row_values]);
+         });
+  apply_jitter(options_.jitter, random, kJitterDraw, whole_, lanes);
+  for (int y = 0; y < options_.height; ++y) {
+    store(y, &whole_[static_cast<size_t>(y) * row_values]);
+  }
+}
+
+void Transformer::store_row(const float* pixels, int y, int shift_x, float* target) const {
+  const int width = options_.width;
+  const int channels = options_.channels;
+  const int lanes = resize_lanes(channels);
+  const int64_t plane = int64_t{options_.height} * width;
+  const bool planar = options_.layout == PixelLayout::kNchw;
+  float* row = target + int64_t{y} * width * (planar ? 1 : channels);
+  if (planar && channels == 3 && shift_x == 0) {
+    store_planes(pixels, row, row + plane, row + 2 * plane, width, scale_.data(), offset_.data());
+    return;
+  }
+  const int64_t channel_step = planar ? plane : 1;
+  const int64_t pixel_step = planar ? 1 : channels;
+  const int first = std::max(0, -shift_x);
+  const int last = std::min(width, width - shift_x);
+  for (int x = first; x < last; ++x) {
+    for (int c = 0; c < channels; ++c) {
+      row[(x + shift_x) * pixel_step + c * channel_step] =
+          pixels[x * lanes + c] * scale_[static_cast<size_t>(c)] +
+          offset_[static_cast<size_t>(c)];
+    }
+  }
+}
+
+void Transformer::fill_black(float* target) const {
+  const int64_t pixels = int64_t{options_.height} * options_.width;
+  const bool planar = options_.layout == PixelLayout::kNchw;
+  for (int64_t i = 0; i < pixels * options_.channels; ++i) {
+    const int64_t channel = planar ? i / pixels : i % options_.channels;
+    target[i] = offset_[static_cast<size_t>(channel)];
+  }
+}
+
+}  // namespace millrace

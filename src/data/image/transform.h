@@ -1,0 +1,80 @@
+// From a sample to the floats of a batch: crop, resize, flip, colour, normalisation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/random.h"
+#include "data/image/colour.h"
+#include "data/image/image.h"
+#include "data/image/resize.h"
+#include "data/sample.h"
+
+namespace millrace {
+
+enum class PixelLayout { kNchw, kNhwc };
+
+// Which part of the image becomes the input.
+enum class CropKind {
+  kRandomResized,  // a random area and aspect ratio, resized: training on photographs
+  kCentre,         // shorter side resized to `shorter_side`, then the centre: their evaluation
+  kWhole,          // the whole image resized: aligned faces, small images
+  kPadAndShift,    // the whole image resized, moved by up to `padding` pixels, black around it
+};
+
+// The recipe for one image. Values are divided by 255, then (x − mean) / deviation.
+struct TransformOptions {
+  int height = 224;
+  int width = 224;
+  int channels = 3;
+  PixelLayout layout = PixelLayout::kNchw;
+  CropKind crop = CropKind::kCentre;
+  double smallest_area = 0.08;  // kRandomResized: part of the image's area
+  double largest_area = 1.0;
+  double smallest_ratio = 3.0 / 4.0;
+  double largest_ratio = 4.0 / 3.0;
+  int shorter_side = 256;
+  int padding = 0;
+  bool flip = false;
+  ColourJitter jitter;
+  std::array<float, 3> mean = {0.485f, 0.456f, 0.406f};
+  std::array<float, 3> deviation = {0.229f, 0.224f, 0.225f};
+
+  int64_t values() const { return int64_t{height} * width * channels; }
+};
+
+TransformOptions photograph_training(int size);
+TransformOptions photograph_evaluation(int size);
+TransformOptions face_training(int size = 112);
+TransformOptions face_evaluation(int size = 112);
+// Small images such as Fashion-MNIST, with the mean and deviation of that set.
+TransformOptions small_training(int size = 28, int channels = 1);
+TransformOptions small_evaluation(int size = 28, int channels = 1);
+
+// The region that a recipe takes from an image of this size; uses draws 0 … 43.
+Region choose_region(const TransformOptions& options, int height, int width,
+                     const Random& random);
+
+// Applies a recipe. Holds scratch memory: one per thread. The result depends on the sample, the
+// options and `random` alone.
+class Transformer {
+ public:
+  explicit Transformer(const TransformOptions& options);
+
+  // Writes options.values() floats to `target`. Throws BadData if the image is damaged.
+  void apply(const Sample& sample, const Random& random, float* target);
+
+ private:
+  void store_row(const float* pixels, int y, int shift_x, float* target) const;
+  void fill_black(float* target) const;
+
+  TransformOptions options_;
+  std::array<float, 4> scale_ = {};
+  std::array<float, 4> offset_ = {};
+  ResizeWorkspace workspace_;
+  std::vector<uint8_t> decoded_;
+  std::vector<float> whole_;
+};
+
+}  // namespace millrace

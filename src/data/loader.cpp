@@ -1,0 +1,230 @@
+#include "data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.h"
+#include "data/order.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kAugmentStream = 0x6175676D656E74;
+constexpr uint64_t kReplacementTries = 1000;
+constexpr size_t kDescribedRecords = 20;
+constexpr int64_t kValuesPerTask = 1 << 16;
+
+}  // namespace
+
+// A batch in the making. `next_row`, `rows_done` and the error fields are guarded by the loader's
+// mutex; rows are written without it by the worker that took them.
+struct Loader::Slot {
+  Batch batch;
+  int64_t rows = 0;  // without padding
+  int64_t next_row = 0;
+  int64_t rows_done = 0;
+  int64_t failed_row = INT64_MAX;
+  std::exception_ptr error;
+  std::vector<std::pair<int64_t, std::string>> skipped;  // row and description
+};
+
+Loader::Loader(std::shared_ptr<const RecordSource> source, const LoaderOptions& options)
+    : source_(std::move(source)),
+      options_(options),
+      epoch_(options.start_epoch),
+      epoch_start_(options.start_position) {
+  if (options.batch < 1 || options.readers < 1 || options.reader >= options.readers ||
+      options.workers < 1 || options.prefetch < 1) {
+    fail_input("The loader needs at least one sample per batch, one reader, one worker and one "
+               "batch of prefetch.");
+  }
+  const uint64_t count = source_->count();
+  const uint64_t global_batch = static_cast<uint64_t>(options.batch) * options.readers;
+  if (batches_per_epoch(0) == 0) {
+    fail_input("The data set has {} samples, fewer than one batch of {}; use a smaller --batch.",
+               count, global_batch);
+  }
+  if (options.start_position > count) {
+    fail_input("The run cannot start at position {} of a data set with {} samples.",
+               options.start_position, count);
+  }
+  const int64_t values = options.transform.values();
+  rows_per_task_ = std::clamp<int64_t>(kValuesPerTask / values, 1, options.batch);
+  Transformer check(options.transform);
+  for (int i = 0; i < options.prefetch; ++i) slots_.push_back(std::make_unique<Slot>());
+  advance();
+  try {
+    for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+Loader::~Loader() { stop(); }
+
+void Loader::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_ready_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+uint64_t Loader::batches_per_epoch(uint64_t start) const {
+  const uint64_t count = source_->count() - std::min(source_->count(), start);
+  const uint64_t global_batch = static_cast<uint64_t>(options_.batch) * options_.readers;
+  const bool pad = options_.last_batch == LastBatch::kPad;
+  return (count + (pad ? global_batch - 1 : 0)) / global_batch;
+}
+
+// Starts batches in every free slot. Called with the mutex held (or before the workers start).
+void Loader::advance() {
+  while (produced_ < consumed_ + slots_.size()) {
+    while (batch_in_epoch_ == batches_per_epoch(epoch_start_)) {
+      ++epoch_;
+      epoch_start_ = 0;
+      batch_in_epoch_ = 0;
+    }
+    if (options_.epochs > 0 && epoch_ >= options_.epochs) return;
+    start_batch(*slots_[produced_ % slots_.size()]);
+    ++produced_;
+    ++batch_in_epoch_;
+  }
+}
+
+void Loader::start_batch(Slot& slot) {
+  const uint64_t count = source_->count();
+  const auto batch = static_cast<uint64_t>(options_.batch);
+  const uint64_t global_batch = batch * options_.readers;
+  const uint64_t first = epoch_start_ + batch_in_epoch_ * global_batch;
+  slot.batch.epoch = epoch_;
+  slot.batch.position = first + options_.reader * batch;
+  slot.batch.next_position = std::min(count, first + global_batch);
+  const uint64_t left = count - std::min(count, slot.batch.position);
+  slot.rows = static_cast<int64_t>(std::min(left, batch));
+  slot.next_row = 0;
+  slot.rows_done = 0;
+  slot.failed_row = INT64_MAX;
+  slot.error = nullptr;
+  slot.skipped.clear();
+}
+
+void Loader::work() {
+  Transformer transformer(options_.transform);
+  std::unique_lock lock(mutex_);
+  while (true) {
+    Slot* slot = nullptr;
+    work_ready_.wait(lock, [&] {
+      for (uint64_t i = consumed_; slot == nullptr && i < produced_; ++i) {
+        Slot& candidate = *slots_[i % slots_.size()];
+        if (candidate.next_row < options_.batch) slot = &candidate;
+      }
+      return stopping_ || slot != nullptr;
+    });
+    if (stopping_) return;
+    const int64_t first = slot->next_row;
+    if (first == 0) {
+      const auto rows = static_cast<size_t>(options_.batch);
+      slot->batch.labels.resize(rows);
+      slot->batch.images.resize(rows * static_cast<size_t>(options_.transform.values()));
+    }
+    const int64_t last = std::min(options_.batch, first + rows_per_task_);
+    slot->next_row = last;
+    lock.unlock();
+    int64_t row = first;
+    std::exception_ptr error;
+    try {
+      for (; row < last; ++row) fill_row(*slot, row, transformer);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error && row < slot->failed_row) {
+      slot->failed_row = row;
+      slot->error = error;
+    }
+    slot->rows_done += last - first;
+    if (slot->rows_done == options_.batch) batch_ready_.notify_one();
+  }
+}
+
+void Loader::fill_row(Slot& slot, int64_t row, Transformer& transformer) {
+  const uint64_t count = source_->count();
+  const uint64_t position = slot.batch.position + static_cast<uint64_t>(row);
+  if (row < slot.rows) {
+    const ShuffledOrder order(count, options_.seed, slot.batch.epoch);
+    const bool replace = options_.last_batch == LastBatch::kDrop;
+    const uint64_t tries = replace ? std::min(count, kReplacementTries) : 1;
+    for (uint64_t step = 0; step < tries; ++step) {
+      const uint64_t place = (position + step) % count;
+      const uint64_t index = options_.shuffle ? order.at(place) : place;
+      if (try_record(slot, index, position, row, transformer)) return;
+    }
+    if (replace) fail_input("{} records in a row are bad; check the data set.", tries);
+  }
+  const int64_t values = options_.transform.values();
+  std::fill_n(slot.batch.images.begin() + row * values, values, 0.0f);
+  slot.batch.labels[static_cast<size_t>(row)] = -1;
+}
+
+// False if the record is bad and is to be skipped.
+bool Loader::try_record(Slot& slot, uint64_t index, uint64_t position, int64_t row,
+                        Transformer& transformer) {
+  try {
+    const Sample sample = source_->read(index);
+    int64_t label = 0;
+    if (__builtin_sub_overflow(sample.label, options_.label_offset, &label) || label < 0 ||
+        label > INT32_MAX || (options_.classes > 0 && label >= options_.classes)) {
+      fail_data("its label {} is outside {} to {}", sample.label, options_.label_offset,
+                options_.label_offset + (options_.classes > 0 ? options_.classes : INT32_MAX) - 1);
+    }
+    const uint64_t stream = hash_combine(hash_combine(kAugmentStream, slot.batch.epoch), position);
+    transformer.apply(sample, Random(options_.seed, stream),
+                      slot.batch.images.data() + row * options_.transform.values());
+    slot.batch.labels[static_cast<size_t>(row)] = static_cast<int32_t>(label);
+    return true;
+  } catch (const BadData& error) {
+    std::string description = describe_bad_record(source_->place(index), error.what());
+    if (options_.bad_records == BadRecords::kFail) {
+      fail_input("{} Use --on-bad-record skip to go on without such records.", description);
+    }
+    const std::lock_guard lock(mutex_);
+    slot.skipped.emplace_back(row, std::move(description));
+    return false;
+  }
+}
+
+bool Loader::next(Batch& batch) {
+  std::unique_lock lock(mutex_);
+  if (consumed_ == produced_) return false;
+  Slot& slot = *slots_[consumed_ % slots_.size()];
+  if (slot.rows_done < options_.batch) {
+    const auto start = std::chrono::steady_clock::now();
+    batch_ready_.wait(lock, [&] { return slot.rows_done == options_.batch; });
+    statistics_.seconds_waited +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (slot.error) std::rethrow_exception(slot.error);
+  std::stable_sort(slot.skipped.begin(), slot.skipped.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [row, description] : slot.skipped) {
+    if (statistics_.skipped_records.size() >= kDescribedRecords) break;
+    statistics_.skipped_records.push_back(std::move(description));
+  }
+  slot.batch.skipped = static_cast<int64_t>(slot.skipped.size());
+  slot.batch.valid = std::count_if(slot.batch.labels.begin(), slot.batch.labels.end(),
+                                   [](int32_t label) { return label >= 0; });
+  statistics_.skipped += slot.skipped.size();
+  ++statistics_.batches;
+  std::swap(batch, slot.batch);
+  ++consumed_;
+  advance();
+  lock.unlock();
+  work_ready_.notify_all();
+  return true;
+}
+
+}  // namespace millrace

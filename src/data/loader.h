@@ -1,0 +1,116 @@
+// Batches of images, prepared by worker threads ahead of the training step.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "data/image/transform.h"
+#include "data/record_source.h"
+
+namespace millrace {
+
+// What becomes of the last samples of an epoch that do not fill a batch.
+enum class LastBatch {
+  kDrop,  // training: left out of this epoch
+  kPad,   // evaluation: the batch is filled up with rows that do not count
+};
+
+enum class BadRecords {
+  kFail,  // stop with the file, record number and byte offset
+  kSkip,  // training: the next good record of the order takes its place; evaluation: its row
+          // does not count
+};
+
+struct LoaderOptions {
+  TransformOptions transform;
+  int64_t batch = 32;           // samples per batch of this reader
+  uint64_t seed = 0;
+  bool shuffle = true;
+  LastBatch last_batch = LastBatch::kDrop;
+  BadRecords bad_records = BadRecords::kFail;
+  uint64_t reader = 0;          // this reader's number among `readers`
+  uint64_t readers = 1;         // batch b of reader r holds positions (b · readers + r) · batch …
+  uint64_t epochs = 0;          // 0: endless
+  uint64_t start_epoch = 0;
+  uint64_t start_position = 0;  // of the whole data set, over all readers
+  int workers = 2;
+  int prefetch = 4;             // batches prepared ahead, at least 1
+  int64_t classes = 0;          // labels must be below; 0 does not check
+  int64_t label_offset = 0;     // subtracted from every label: 1 for sets that count from 1
+};
+
+// One batch: images in the layout asked for, one label per row. Rows that do not count (padding,
+// or a bad record skipped in evaluation) have label −1 and zero pixels.
+struct Batch {
+  uint64_t epoch = 0;
+  uint64_t position = 0;       // of the first row, in the order of the epoch
+  uint64_t next_position = 0;  // where a run that stops after this batch goes on
+  int64_t valid = 0;           // rows with a label
+  int64_t skipped = 0;         // bad records met
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+};
+
+struct LoaderStatistics {
+  uint64_t batches = 0;
+  double seconds_waited = 0;  // time that `next` was blocked, in all
+  uint64_t skipped = 0;
+  std::vector<std::string> skipped_records;  // descriptions of the first 20
+};
+
+// Prepares batches in the background. What they hold is a function of the source and the options
+// without `workers` and `prefetch`. One thread calls `next` and `statistics`; the loader owns its
+// worker threads and joins them when destroyed. Memory: prefetch + 1 batches.
+class Loader {
+ public:
+  // Throws InputError if the options make no batch.
+  Loader(std::shared_ptr<const RecordSource> source, const LoaderOptions& options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // Waits for the next batch and exchanges it with `batch`, whose memory is used again. False
+  // after the last epoch. Throws InputError for a bad record if that is the policy.
+  bool next(Batch& batch);
+
+  // Batches of a whole epoch, the same for each reader.
+  uint64_t batches_per_epoch() const { return batches_per_epoch(0); }
+  const LoaderStatistics& statistics() const { return statistics_; }
+
+ private:
+  struct Slot;
+
+  uint64_t batches_per_epoch(uint64_t start) const;
+  void advance();
+  void start_batch(Slot& slot);
+  void work();
+  void stop();
+  void fill_row(Slot& slot, int64_t row, Transformer& transformer);
+  bool try_record(Slot& slot, uint64_t index, uint64_t position, int64_t row,
+                  Transformer& transformer);
+
+  std::shared_ptr<const RecordSource> source_;
+  LoaderOptions options_;
+  int64_t rows_per_task_ = 1;
+  LoaderStatistics statistics_;
+
+  std::mutex mutex_;
+  std::condition_variable work_ready_;
+  std::condition_variable batch_ready_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  uint64_t produced_ = 0;  // batches started so far; slot = number % slots
+  uint64_t consumed_ = 0;
+  uint64_t epoch_ = 0;       // of the next batch to start
+  uint64_t epoch_start_ = 0; // position where that epoch began
+  uint64_t batch_in_epoch_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,25 @@
+// In which order the records of a data set are visited.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace {
+
+// A permutation of [0, count) that is a function of (seed, epoch) alone and needs no memory:
+// any thread can ask for any position, and a run can start anywhere.
+class ShuffledOrder {
+ public:
+  ShuffledOrder(uint64_t count, uint64_t seed, uint64_t epoch);
+
+  // The record at this position; position < count.
+  uint64_t at(uint64_t position) const;
+
+ private:
+  uint64_t permute_power_of_two(uint64_t value) const;
+
+  uint64_t count_;
+  uint64_t key_;
+  int half_bits_ = 1;
+};
+
+}  // namespace millrace

@@ -1,0 +1,73 @@
+#include "data/record_source.h"
+
+#include <filesystem>
+
+#include "base/text.h"
+#include "data/formats/folder.h"
+#include "data/formats/idx.h"
+#include "data/formats/ofrecord.h"
+#include "data/formats/raw.h"
+#include "data/formats/recordio.h"
+#include "data/record_writer.h"
+
+namespace millrace {
+namespace {
+
+const std::vector<std::string>& formats() {
+  static const std::vector<std::string> names = {"ofrecord", "recordio", "folder", "idx", "raw"};
+  return names;
+}
+
+std::filesystem::path choose_split(const std::filesystem::path& directory, Split split) {
+  if (!std::filesystem::is_directory(directory / "train")) return directory;
+  for (const char* name : {"test", "validation", "val"}) {
+    if (!std::filesystem::is_directory(directory / name)) continue;
+    return directory / (split == Split::kTrain ? "train" : name);
+  }
+  return directory;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> parse_data_specification(std::string_view specification) {
+  const size_t colon = specification.find(':');
+  const std::string format(specification.substr(0, colon));
+  for (const std::string& known : formats()) {
+    if (known != format) continue;
+    if (colon == std::string_view::npos || colon + 1 == specification.size()) {
+      fail_input("Data set '{}' names no path; write {}:PATH.", specification, format);
+    }
+    return {format, std::string(specification.substr(colon + 1))};
+  }
+  const std::string close = nearest(format, formats());
+  fail_input("'{}' is no data set{}; write ofrecord:DIR, recordio:FILE.rec, folder:DIR, idx:DIR "
+             "or raw:FILE.",
+             specification, close.empty() ? "" : fmt::format(" (did you mean {}:?)", close));
+}
+
+std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split) {
+  const auto [format, path] = parse_data_specification(specification);
+  if (!std::filesystem::exists(path)) fail_input("Data set '{}' does not exist.", path);
+  if (format == "ofrecord") return open_ofrecord(choose_split(path, split));
+  if (format == "recordio") return open_recordio(path);
+  if (format == "folder") return open_folder(choose_split(path, split));
+  if (format == "idx") return open_idx(path, split);
+  return open_raw(path);
+}
+
+std::unique_ptr<RecordWriter> create_writer(std::string_view specification,
+                                            const WriterOptions& options) {
+  const auto [format, path] = parse_data_specification(specification);
+  if (format == "ofrecord") return create_ofrecord(path, options);
+  if (format == "recordio") return create_recordio(path);
+  if (format == "folder") return create_folder(path);
+  if (format == "idx") return create_idx(path, options.split);
+  return create_raw(path);
+}
+
+std::string describe_bad_record(const RecordPlace& place, std::string_view reason) {
+  return fmt::format("Record {} at byte {} of '{}' is bad: {}.", place.record, place.offset,
+                     place.file, reason);
+}
+
+}  // namespace millrace

@@ -1,0 +1,49 @@
+// Data sets as numbered records, whatever the format on disk.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/sample.h"
+
+namespace millrace {
+
+// Where a record lies, for messages: the record's number and byte offset within its file.
+struct RecordPlace {
+  std::string file;
+  uint64_t record = 0;
+  uint64_t offset = 0;
+};
+
+// Random access to the records of a data set. Immutable once opened: `read` and `place` may be
+// called from any number of threads. `index` is below count().
+class RecordSource {
+ public:
+  virtual ~RecordSource() = default;
+
+  // Damage that hides the rest of a file counts as one record, which fails when read.
+  virtual uint64_t count() const = 0;
+  // Throws BadData if the record is damaged. The sample must not outlive the source.
+  virtual Sample read(uint64_t index) const = 0;
+  virtual RecordPlace place(uint64_t index) const = 0;
+  // Names in label order where the format has them, else empty.
+  virtual std::vector<std::string> class_names() const { return {}; }
+};
+
+enum class Split { kTrain, kTest };
+
+// Opens "ofrecord:DIR", "recordio:FILE.rec", "folder:DIR", "idx:DIR" or "raw:FILE". `split`
+// chooses train-* or t10k-* files of idx, and the directory train or test (validation, val) of
+// ofrecord and folder where both exist; elsewhere it has no meaning. Throws InputError.
+std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split);
+
+// "ofrecord:DIR" → {"ofrecord", "DIR"}; throws InputError listing the formats if it is none.
+std::pair<std::string, std::string> parse_data_specification(std::string_view specification);
+
+// "Record 12 at byte 3456 of 'part-00000' is bad: REASON".
+std::string describe_bad_record(const RecordPlace& place, std::string_view reason);
+
+}  // namespace millrace

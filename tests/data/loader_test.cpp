@@ -1,0 +1,226 @@
+#include "data/loader.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "images.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Gray 4 × 4 images whose pixels and label are the record's number; some records are bad.
+class NumberedSource : public RecordSource {
+ public:
+  explicit NumberedSource(uint64_t count, std::set<uint64_t> bad = {})
+      : count_(count), bad_(std::move(bad)) {}
+  uint64_t count() const override { return count_; }
+  Sample read(uint64_t index) const override {
+    if (bad_.contains(index)) fail_data("it was made bad");
+    Sample sample = sample_of(smooth_image(4, 4, 1, static_cast<double>(index)), 0);
+    sample.label = static_cast<int64_t>(index);
+    return sample;
+  }
+  RecordPlace place(uint64_t index) const override { return {"numbers", index, index * 16}; }
+
+ private:
+  uint64_t count_;
+  std::set<uint64_t> bad_;
+};
+
+LoaderOptions options_of(int64_t batch) {
+  LoaderOptions options;
+  options.transform = small_training(4, 1);
+  options.batch = batch;
+  options.seed = 5;
+  options.epochs = 2;
+  return options;
+}
+
+std::vector<Batch> all_batches(std::shared_ptr<const RecordSource> source,
+                               const LoaderOptions& options) {
+  Loader loader(std::move(source), options);
+  std::vector<Batch> batches;
+  Batch batch;
+  while (loader.next(batch)) batches.push_back(batch);
+  return batches;
+}
+
+void expect_same(const std::vector<Batch>& a, const std::vector<Batch>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].labels, b[i].labels);
+    EXPECT_EQ(a[i].images, b[i].images);
+    EXPECT_EQ(a[i].epoch, b[i].epoch);
+    EXPECT_EQ(a[i].position, b[i].position);
+    EXPECT_EQ(a[i].skipped, b[i].skipped);
+  }
+}
+
+TEST(Loader, SameBitsForAnyNumberOfWorkersAndPrefetch) {
+  const auto source = std::make_shared<NumberedSource>(1003, std::set<uint64_t>{3, 4, 5, 900});
+  LoaderOptions options = options_of(10);
+  options.bad_records = BadRecords::kSkip;
+  options.workers = 1;
+  options.prefetch = 1;
+  const auto expected = all_batches(source, options);
+  EXPECT_EQ(expected.size(), 200u);
+  for (const auto& [workers, prefetch] : {std::pair(2, 1), {3, 7}, {8, 2}}) {
+    options.workers = workers;
+    options.prefetch = prefetch;
+    expect_same(all_batches(source, options), expected);
+  }
+  options.seed = 6;
+  EXPECT_NE(all_batches(source, options)[0].labels, expected[0].labels);
+}
+
+TEST(Loader, StartsAnywhere) {
+  const auto source = std::make_shared<NumberedSource>(57);
+  LoaderOptions options = options_of(5);
+  const auto expected = all_batches(source, options);
+  for (size_t stop = 0; stop < expected.size(); ++stop) {
+    options.start_epoch = expected[stop].epoch;
+    options.start_position = expected[stop].next_position;
+    const auto rest = all_batches(source, options);
+    expect_same(rest, {expected.begin() + static_cast<std::ptrdiff_t>(stop) + 1, expected.end()});
+  }
+}
+
+TEST(Loader, ReadersAreDisjointAndCompleteAndMakeTheSameGlobalBatch) {
+  const auto source = std::make_shared<NumberedSource>(100);
+  LoaderOptions options = options_of(6);
+  options.last_batch = LastBatch::kPad;
+  options.epochs = 1;
+  const auto whole = all_batches(source, options);
+  options.batch = 2;
+  options.readers = 3;
+  std::vector<int32_t> seen;
+  std::vector<std::vector<Batch>> shards;
+  for (options.reader = 0; options.reader < 3; ++options.reader) {
+    shards.push_back(all_batches(source, options));
+    ASSERT_EQ(shards.back().size(), whole.size());
+    for (const Batch& batch : shards.back()) {
+      for (const int32_t label : batch.labels) if (label >= 0) seen.push_back(label);
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  std::vector<int32_t> expected(100);
+  for (int32_t i = 0; i < 100; ++i) expected[static_cast<size_t>(i)] = i;
+  EXPECT_EQ(seen, expected);
+  for (size_t b = 0; b < whole.size(); ++b) {
+    std::vector<float> joined;
+    for (const auto& shard : shards) {
+      joined.insert(joined.end(), shard[b].images.begin(), shard[b].images.end());
+    }
+    EXPECT_EQ(joined, whole[b].images);
+  }
+}
+
+TEST(Loader, LastBatchIsDroppedOrPadded) {
+  const auto source = std::make_shared<NumberedSource>(23);
+  LoaderOptions options = options_of(10);
+  options.shuffle = false;
+  options.epochs = 1;
+  EXPECT_EQ(all_batches(source, options).size(), 2u);
+  options.last_batch = LastBatch::kPad;
+  const auto padded = all_batches(source, options);
+  ASSERT_EQ(padded.size(), 3u);
+  EXPECT_EQ(padded[2].valid, 3);
+  EXPECT_EQ(padded[2].labels, (std::vector<int32_t>{20, 21, 22, -1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(padded[2].images.back(), 0.0f);
+}
+
+TEST(Loader, EpochsAreShuffledDifferentlyAndEachIsComplete) {
+  const auto source = std::make_shared<NumberedSource>(30);
+  const auto batches = all_batches(source, options_of(10));
+  std::vector<std::vector<int32_t>> epochs(2);
+  for (const Batch& batch : batches) {
+    epochs.at(batch.epoch).insert(epochs[batch.epoch].end(), batch.labels.begin(), batch.labels.end());
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  for (const auto& labels : epochs) {
+    EXPECT_EQ(std::set<int32_t>(labels.begin(), labels.end()).size(), 30u);
+  }
+}
+
+TEST(Loader, FailsNamingFileRecordAndOffset) {
+  const auto source = std::make_shared<NumberedSource>(20, std::set<uint64_t>{7, 8});
+  LoaderOptions options = options_of(5);
+  options.shuffle = false;
+  Loader loader(source, options);
+  Batch batch;
+  EXPECT_TRUE(loader.next(batch));
+  try {
+    loader.next(batch);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("Record 7 at byte 112 of 'numbers' is bad: it was made bad"));
+    EXPECT_THAT(error.what(), HasSubstr("--on-bad-record skip"));
+  }
+}
+
+TEST(Loader, SkippingReplacesInTrainingAndLeavesOutInEvaluation) {
+  const auto source = std::make_shared<NumberedSource>(20, std::set<uint64_t>{7, 8, 19});
+  LoaderOptions options = options_of(5);
+  options.shuffle = false;
+  options.epochs = 1;
+  options.bad_records = BadRecords::kSkip;
+  Loader loader(source, options);
+  Batch batch;
+  std::vector<int32_t> labels;
+  while (loader.next(batch)) labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
+  EXPECT_EQ(labels[7], 9);
+  EXPECT_EQ(labels[8], 9);
+  EXPECT_EQ(labels[19], 0);
+  EXPECT_EQ(loader.statistics().skipped, 4u);
+  EXPECT_THAT(loader.statistics().skipped_records[0], HasSubstr("Record 7"));
+  options.last_batch = LastBatch::kPad;
+  const auto evaluation = all_batches(source, options);
+  EXPECT_EQ(evaluation[1].labels, (std::vector<int32_t>{5, 6, -1, -1, 9}));
+  EXPECT_EQ(evaluation[1].valid, 3);
+}
+
+TEST(Loader, LabelsAreCheckedAndShifted) {
+  const auto source = std::make_shared<NumberedSource>(10);
+  LoaderOptions options = options_of(5);
+  options.shuffle = false;
+  options.classes = 9;
+  EXPECT_THROW(all_batches(source, options), InputError);
+  options.classes = 10;
+  EXPECT_EQ(all_batches(source, options)[0].labels[1], 1);
+  options.label_offset = 1;
+  options.bad_records = BadRecords::kSkip;
+  EXPECT_EQ(all_batches(source, options)[0].labels, (std::vector<int32_t>{0, 0, 1, 2, 3}));
+}
+
+TEST(Loader, RefusesWhatMakesNoBatch) {
+  const auto source = std::make_shared<NumberedSource>(10);
+  EXPECT_THROW(Loader(source, options_of(11)), InputError);
+  EXPECT_THROW(Loader(std::make_shared<NumberedSource>(0), options_of(1)), InputError);
+  EXPECT_THROW(Loader(source, options_of(0)), InputError);
+  LoaderOptions all_bad = options_of(5);
+  all_bad.bad_records = BadRecords::kSkip;
+  EXPECT_THROW(
+      all_batches(std::make_shared<NumberedSource>(5, std::set<uint64_t>{0, 1, 2, 3, 4}), all_bad),
+      InputError);
+}
+
+TEST(Loader, StopsWithBatchesInFlight) {
+  const auto source = std::make_shared<NumberedSource>(1000);
+  for (int i = 0; i < 50; ++i) {
+    LoaderOptions options = options_of(100);
+    options.epochs = 0;
+    options.workers = 3;
+    Loader loader(source, options);
+    Batch batch;
+    if (i % 2 == 0) {
+      EXPECT_TRUE(loader.next(batch));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace
