@@ -177,14 +177,14 @@ Value Builder::relu6(Value x) { return apply("relu6", "", {x}); }
 Value Builder::sigmoid(Value x) { return apply("sigmoid", "", {x}); }
 Value Builder::tanh(Value x) { return apply("tanh", "", {x}); }
 
-Value Builder::max_pool(Value x, const PoolOptions& options) {
-  return apply("max_pool", "", {x}, pool_attributes(options));
+Value Builder::max_pool(Value x, const PoolOptions& options, const std::string& name) {
+  return apply("max_pool", name, {x}, pool_attributes(options));
 }
 
-Value Builder::average_pool(Value x, const PoolOptions& options) {
+Value Builder::average_pool(Value x, const PoolOptions& options, const std::string& name) {
   Attributes attributes = pool_attributes(options);
   attributes.set("count_include_pad", options.count_include_pad);
-  return apply("average_pool", "", {x}, std::move(attributes));
+  return apply("average_pool", name, {x}, std::move(attributes));
 }
 
 Value Builder::global_average_pool(Value x) { return apply("global_average_pool", "", {x}); }

@@ -7,8 +7,9 @@
 //   net.classify(net.linear(x, "fc", {.features = 1000}), {.label_smoothing = 0.1});
 //   Graph graph = net.take();
 //
-// Layer names become parameter names: "conv1.weight", "bn1.running_mean". Shape mistakes throw
-// InputError naming the layer. Single-threaded; `take` ends the builder.
+// Layer names become parameter names: "conv1.weight", "bn1.running_mean". A layer without a name
+// gets one from its type and a counter: "relu_3". Shape mistakes throw InputError naming the
+// layer. Single-threaded; `take` ends the builder.
 #pragma once
 
 #include <cstdint>
@@ -81,8 +82,8 @@ class Builder {
   Value relu6(Value x);
   Value sigmoid(Value x);
   Value tanh(Value x);
-  Value max_pool(Value x, const PoolOptions& options);
-  Value average_pool(Value x, const PoolOptions& options);
+  Value max_pool(Value x, const PoolOptions& options, const std::string& name = {});
+  Value average_pool(Value x, const PoolOptions& options, const std::string& name = {});
   Value global_average_pool(Value x);
   Value adaptive_average_pool(Value x, int64_t height, int64_t width);
   Value add(Value a, Value b);

@@ -1,0 +1,108 @@
+#include "models/models.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "models/blocks.h"
+
+namespace millrace {
+namespace {
+
+struct Model {
+  std::string_view name;
+  void (*describe)(Builder& net, const ModelOptions& options);
+  ModelOptions usual = {};
+};
+
+constexpr Model kModels[] = {
+    {"alexnet", alexnet},     {"vgg16", vgg16},       {"vgg16_bn", vgg16_bn},
+    {"resnet18", resnet18},   {"resnet34", resnet34}, {"resnet50", resnet50},
+    {"resnet101", resnet101}, {"resnet152", resnet152},
+    {"fashion_cnn", fashion_cnn, {.classes = 10, .image = 28, .channels = 1}},
+};
+
+// Every network here takes images of this size.
+constexpr int64_t kAmpleImage = 512;
+
+const Model& find_model(std::string_view name) {
+  for (const Model& model : kModels) {
+    if (model.name == name) return model;
+  }
+  const std::vector<std::string> names = model_names();
+  const std::string guess = nearest(name, names);
+  fail_input("There is no model '{}'{}; the models are {}.", name,
+             guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess),
+             fmt::join(names, ", "));
+}
+
+void expect_between(std::string_view what, int64_t value, int64_t least, int64_t most) {
+  if (value < least || value > most) {
+    fail_input("The {} must be from {} to {}, not {}.", what, least, most, value);
+  }
+}
+
+void check(const ModelOptions& options) {
+  expect_between("batch size", options.batch, 1, int64_t{1} << 20);
+  expect_between("number of classes", options.classes, 1, int64_t{1} << 30);
+  expect_between("image size", options.image, 1, int64_t{1} << 14);
+  expect_between("number of image channels", options.channels, 1, 4096);
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
+    fail_input("The label smoothing must be from 0 to 1, not {}.", options.label_smoothing);
+  }
+}
+
+Graph build(const Model& model, const ModelOptions& options) {
+  Builder net;
+  model.describe(net, options);
+  return net.take();
+}
+
+bool works(const Model& model, ModelOptions options, int64_t image) {
+  options.image = image;
+  try {
+    build(model, options);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+// The smallest working image in (too_small, ample].
+int64_t smallest_image(const Model& model, const ModelOptions& options, int64_t ample) {
+  int64_t too_small = options.image;
+  while (ample - too_small > 1) {
+    const int64_t middle = (too_small + ample) / 2;
+    (works(model, options, middle) ? ample : too_small) = middle;
+  }
+  return ample;
+}
+
+}  // namespace
+
+Graph build_model(std::string_view name, const ModelOptions& options) {
+  const Model& model = find_model(name);
+  check(options);
+  try {
+    return build(model, options);
+  } catch (const InputError& error) {
+    if (options.image >= kAmpleImage || !works(model, options, kAmpleImage)) {
+      fail_input("Model '{}' cannot be built: {}.", name, error.what());
+    }
+    const int64_t least = smallest_image(model, options, kAmpleImage);
+    fail_input("Model '{}' cannot take images of {}x{} in batches of {}: {}; it works from {}x{} "
+               "upwards.", name, options.image, options.image, options.batch, error.what(), least,
+               least);
+  }
+}
+
+ModelOptions default_options(std::string_view name) { return find_model(name).usual; }
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Model& model : kModels) names.emplace_back(model.name);
+  return names;
+}
+
+}  // namespace millrace

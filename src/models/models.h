@@ -1,0 +1,34 @@
+// Networks by name: graphs of the forward pass up to loss and accuracy, nothing else.
+//
+// Parameter names, shapes and starting values are torchvision's, so that its checkpoints fit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace millrace {
+
+struct ModelOptions {
+  int64_t batch = 1;
+  int64_t classes = 1000;
+  int64_t image = 224;  // height and width
+  int64_t channels = 3;
+  bool dropout = true;  // false leaves dropout layers out
+  double label_smoothing = 0;
+};
+
+// Throws InputError for an unknown name (with a suggestion), options out of range, or an image
+// too small for the network (with the layer at fault and the smallest image that works).
+Graph build_model(std::string_view name, const ModelOptions& options);
+
+// The options a model is usually trained with: 28x28 grey images of ten classes for
+// fashion_cnn, ImageNet's for the others. Throws InputError for an unknown name.
+ModelOptions default_options(std::string_view name);
+
+std::vector<std::string> model_names();
+
+}  // namespace millrace

@@ -1,0 +1,208 @@
+#include "models/models.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "graph/operator_definition.h"
+
+namespace millrace {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using Lines = std::vector<std::string>;
+
+// Lines "name shape kind" of each model, as torchvision has them.
+std::map<std::string, Lines> torchvision_lines(const Lines& models) {
+  std::string command = "/usr/bin/python3 '" MILLRACE_TEST_DATA "/torchvision_parameters.py'";
+  for (const std::string& model : models) command += " " + model;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
+  std::string text;
+  std::array<char, 4096> buffer;
+  while (const size_t count = fread(buffer.data(), 1, buffer.size(), pipe)) {
+    text.append(buffer.data(), count);
+  }
+  if (pclose(pipe) != 0) throw std::runtime_error(command + " failed");
+  std::map<std::string, Lines> lines;
+  std::istringstream stream(text);
+  for (std::string model, rest; stream >> model && std::getline(stream >> std::ws, rest);) {
+    lines[model].push_back(rest);
+  }
+  return lines;
+}
+
+Lines own_lines(const Graph& graph) {
+  Lines lines;
+  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.role != Role::parameter && tensor.role != Role::buffer) continue;
+    lines.push_back(fmt::format("{} {} {}", tensor.name, to_string(tensor.type.shape),
+                                name_of(tensor.role)));
+  }
+  return lines;
+}
+
+Graph usual_model(const std::string& name) { return build_model(name, default_options(name)); }
+
+int64_t parameters_of(const Graph& graph) {
+  int64_t count = 0;
+  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
+    if (graph.tensor(id).role == Role::parameter) count += graph.tensor(id).type.elements();
+  }
+  return count;
+}
+
+int64_t count_type(const Graph& graph, const std::string& type) {
+  int64_t count = 0;
+  for (OperatorId id : graph.order()) count += graph.op(id).type == type ? 1 : 0;
+  return count;
+}
+
+const Initializer& start_of(const Graph& graph, const std::string& name) {
+  return graph.tensor(graph.find_tensor(name)).initializer;
+}
+
+TEST(Models, HaveTorchvisionsParametersInItsOrder) {
+  Lines names = model_names();
+  std::erase(names, "fashion_cnn");
+  const auto expected = torchvision_lines(names);
+  ASSERT_EQ(expected.size(), names.size());
+  for (const std::string& name : names) {
+    EXPECT_EQ(own_lines(usual_model(name)), expected.at(name)) << name;
+  }
+}
+
+TEST(Models, HaveThePublishedNumbersOfParameters) {
+  EXPECT_EQ(parameters_of(usual_model("alexnet")), 61100840);
+  EXPECT_EQ(parameters_of(usual_model("vgg16")), 138357544);
+  EXPECT_EQ(parameters_of(usual_model("resnet18")), 11689512);
+  EXPECT_EQ(parameters_of(usual_model("resnet50")), 25557032);
+  EXPECT_EQ(parameters_of(usual_model("resnet152")), 60192808);
+}
+
+TEST(Models, HaveThePublishedArithmetic) {
+  const std::map<std::string, double> giga_multiply_adds = {
+      {"alexnet", 0.71}, {"vgg16", 15.47}, {"resnet18", 1.81}, {"resnet50", 4.09},
+      {"resnet152", 11.51}};
+  for (const auto& [name, expected] : giga_multiply_adds) {
+    const Graph graph = usual_model(name);
+    double count = 0;
+    for (OperatorId id : graph.order()) {
+      const Operator& op = graph.op(id);
+      if (op.type != "convolution" && op.type != "linear") continue;
+      Inference inference = {op, {}};
+      for (size_t i = 0; i < 2; ++i) inference.inputs.push_back(graph.tensor(op.inputs[i]).type);
+      count += definition_of(op.type).arithmetic(inference) / 2e9;
+    }
+    EXPECT_NEAR(count, expected, 0.01 * expected) << name;
+  }
+}
+
+TEST(Models, AreValidForSeveralSizes) {
+  for (const std::string& name : model_names()) {
+    for (const int64_t image : {64, 97, 224}) {
+      const Graph graph = build_model(
+          name, {.batch = 4, .classes = 7, .image = image, .channels = 1, .dropout = false});
+      EXPECT_NO_THROW(graph.validate()) << name;
+      EXPECT_EQ(graph.tensor(graph.find_tensor("logits")).type.shape, (Shape{4, 7})) << name;
+      EXPECT_EQ(count_type(graph, "dropout"), 0) << name;
+    }
+  }
+}
+
+TEST(Models, FashionNetworkIsSmall) {
+  const Graph graph = usual_model("fashion_cnn");
+  EXPECT_EQ(graph.tensor(graph.find_tensor("images")).type.shape, (Shape{1, 1, 28, 28}));
+  EXPECT_EQ(graph.tensor(graph.find_tensor("logits")).type.shape, (Shape{1, 10}));
+  EXPECT_GE(parameters_of(graph), 300000);
+  EXPECT_LE(parameters_of(graph), 1000000);
+}
+
+TEST(Models, LeaveOutPoolsThatDoNothing) {
+  const ModelOptions usual;
+  EXPECT_EQ(count_type(build_model("alexnet", usual), "adaptive_average_pool"), 0);
+  EXPECT_EQ(count_type(build_model("vgg16", usual), "adaptive_average_pool"), 0);
+  ModelOptions larger;
+  larger.image = 288;
+  EXPECT_EQ(count_type(build_model("alexnet", larger), "adaptive_average_pool"), 1);
+  EXPECT_EQ(count_type(build_model("vgg16", larger), "adaptive_average_pool"), 1);
+  EXPECT_EQ(count_type(build_model("resnet18", usual), "global_average_pool"), 1);
+  EXPECT_EQ(count_type(build_model("resnet18", {.batch = 2, .image = 32}), "global_average_pool"),
+            0);
+}
+
+TEST(Models, DropoutAndSmoothingFollowTheOptions) {
+  const Graph graph = build_model("vgg16", {.label_smoothing = 0.1});
+  EXPECT_EQ(count_type(graph, "dropout"), 2);
+  const Operator& loss = graph.op(graph.tensor(graph.find_tensor("loss")).producer);
+  EXPECT_EQ(loss.attributes.number("label_smoothing"), 0.1);
+}
+
+TEST(Models, StartAsTorchvisionDoes) {
+  const Graph vgg = usual_model("vgg16");
+  EXPECT_EQ(start_of(vgg, "features.0.weight").kind, Initializer::Kind::normal);
+  EXPECT_NEAR(start_of(vgg, "features.0.weight").second, std::sqrt(2.0 / (64 * 9)), 1e-6);
+  EXPECT_EQ(start_of(vgg, "features.0.bias").kind, Initializer::Kind::constant);
+  EXPECT_NEAR(start_of(vgg, "classifier.0.weight").second, 0.01, 1e-8);
+  EXPECT_EQ(start_of(vgg, "classifier.0.bias").kind, Initializer::Kind::constant);
+  const Graph resnet = usual_model("resnet50");
+  EXPECT_NEAR(start_of(resnet, "conv1.weight").second, std::sqrt(2.0 / (64 * 49)), 1e-6);
+  EXPECT_EQ(start_of(resnet, "fc.weight").kind, Initializer::Kind::uniform);
+  EXPECT_NEAR(start_of(resnet, "fc.bias").second, 1 / std::sqrt(2048.0), 1e-6);
+  const Graph alexnet = usual_model("alexnet");
+  EXPECT_NEAR(start_of(alexnet, "features.0.weight").second, 1 / std::sqrt(3 * 121.0), 1e-6);
+  EXPECT_NEAR(start_of(alexnet, "features.0.bias").second, 1 / std::sqrt(3 * 121.0), 1e-6);
+}
+
+TEST(Models, ResNetStridesInTheThreeByThree) {
+  const Graph graph = usual_model("resnet50");
+  const auto stride = [&](const std::string& name) {
+    return graph.op(graph.tensor(graph.find_tensor(name)).producer).attributes.integers("stride");
+  };
+  EXPECT_EQ(stride("layer2.0.conv1"), (Attributes::Integers{1, 1}));
+  EXPECT_EQ(stride("layer2.0.conv2"), (Attributes::Integers{2, 2}));
+}
+
+TEST(Models, UnknownNamesGetASuggestion) {
+  EXPECT_THAT([] { build_model("resnet5", {}); },
+              ThrowsMessage<InputError>(
+                  AllOf(HasSubstr("no model 'resnet5'"), HasSubstr("did you mean 'resnet"),
+                        HasSubstr("alexnet, vgg16, vgg16_bn, resnet18"))));
+  EXPECT_THAT([] { default_options("zzzzzzzzzz"); },
+              ThrowsMessage<InputError>(testing::Not(HasSubstr("did you mean"))));
+}
+
+TEST(Models, SmallImagesGetTheSmallestThatWorks) {
+  EXPECT_THAT([] { build_model("alexnet", {.image = 32}); },
+              ThrowsMessage<InputError>(AllOf(HasSubstr("Model 'alexnet'"), HasSubstr("32x32"),
+                                              HasSubstr("Layer 'features.12'"),
+                                              HasSubstr("works from 63x63"))));
+  EXPECT_NO_THROW(build_model("alexnet", {.image = 63}));
+  EXPECT_THROW(build_model("alexnet", {.image = 62}), InputError);
+  EXPECT_THAT([] { build_model("vgg16", {.image = 31}); },
+              ThrowsMessage<InputError>(
+                  AllOf(HasSubstr("Layer 'features.30'"), HasSubstr("works from 32x32"))));
+  EXPECT_THAT([] { build_model("resnet18", {.batch = 1, .image = 32}); },
+              ThrowsMessage<InputError>(
+                  AllOf(HasSubstr("layer4.0.bn1"), HasSubstr("works from 33x33"))));
+}
+
+TEST(Models, RefuseOptionsOutOfRange) {
+  EXPECT_THROW(build_model("resnet18", {.batch = 0}), InputError);
+  EXPECT_THROW(build_model("resnet18", {.classes = 0}), InputError);
+  EXPECT_THROW(build_model("resnet18", {.image = -5}), InputError);
+  EXPECT_THROW(build_model("resnet18", {.channels = int64_t{1} << 60}), InputError);
+  EXPECT_THROW(build_model("resnet18", {.label_smoothing = 2}), InputError);
+}
+
+}  // namespace
+}  // namespace millrace
