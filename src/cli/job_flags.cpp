@@ -41,7 +41,8 @@ void add_data_flags(CLI::App& command, JobFlags& flags) {
       "Recipe for the images: photo (random crop, flip), face (flip), small (shift, flip), none, "
       "or auto: small up to 64 pixels, else photo")
       ->capture_default_str();
-  add("--label-offset", flags.label_offset, "Subtracted from each label: 1 for sets that count from 1")
+  add("--label-offset", flags.label_offset,
+      "Subtracted from each label: 1 for sets that count from 1")
       ->capture_default_str();
   add("--workers", flags.workers, "Threads that read and decode ahead of the training step")
       ->capture_default_str();
@@ -152,12 +153,12 @@ TrainJob to_job(const JobFlags& flags) {
   job.options.dropout = choose("--dropout", flags.dropout, {"off", "on"}) == 1;
   job.options.label_smoothing = flags.label_smoothing;
 
-  job.data = {.source = flags.data,
-              .augment = flags.augment,
-              .label_offset = flags.label_offset,
-              .workers = flags.workers,
-              .skip_bad_records =
-                  choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
+  job.data = {
+      .source = flags.data,
+      .augment = flags.augment,
+      .label_offset = flags.label_offset,
+      .workers = flags.workers,
+      .skip_bad_records = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
   job.steps = flags.steps;
   job.epochs = flags.epochs;
   job.seed = flags.seed;
@@ -178,7 +179,8 @@ TrainJob to_job(const JobFlags& flags) {
 
   using Optimizer = OptimizerSettings::Kind;
   constexpr Optimizer kOptimizers[] = {Optimizer::sgd, Optimizer::adamw, Optimizer::lars};
-  job.optimizer.kind = kOptimizers[choose("--optimizer", flags.optimizer, {"sgd", "adamw", "lars"})];
+  job.optimizer.kind =
+      kOptimizers[choose("--optimizer", flags.optimizer, {"sgd", "adamw", "lars"})];
   const bool adam = job.optimizer.kind == Optimizer::adamw;
   job.optimizer.momentum = flags.momentum;
   job.optimizer.nesterov = flags.nesterov;

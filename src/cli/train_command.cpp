@@ -92,8 +92,9 @@ TrainJob to_train_job(const TrainFlags& flags) {
 void print_end(const TrainJob& job, const TrainResult& result, const TrainFlags& flags) {
   if (result.interrupted) {
     fmt::print("Stopped after step {} of {}; {}.\n", result.step, result.total_steps,
-               job.checkpoint.empty() ? std::string("nothing was saved, as there is no --checkpoint")
-                                      : "add --resume to continue");
+               job.checkpoint.empty()
+                   ? std::string("nothing was saved, as there is no --checkpoint")
+                   : "add --resume to continue");
   }
   if (result.skipped_records > 0) {
     fmt::print("{} bad records were skipped.\n", result.skipped_records);
