@@ -24,7 +24,7 @@ struct LearningRateSettings {
   double base = 0.1;
   double final = 0;
   int64_t warmup_steps = 0;
-  std::vector<int64_t> milestones;  // ascending
+  std::vector<int64_t> milestones = {};  // ascending
   double gamma = 0.1;
   double power = 2;
   int64_t total_steps = 0;

@@ -11,7 +11,7 @@ namespace millrace {
 
 // What is about to run.
 struct JobStart {
-  std::string model;
+  std::string model = {};
   int64_t batch = 0;
   int64_t first_step = 0;  // finished steps that a checkpoint brought along
   int64_t total_steps = 0;
@@ -48,7 +48,7 @@ struct EvaluationReport {
 
 struct CheckpointReport {
   int64_t step = 0;
-  std::filesystem::path directory;
+  std::filesystem::path directory = {};
   uint64_t bytes = 0;
   double seconds = 0;  // from the snapshot until it was safe on disk
 };
