@@ -2,7 +2,8 @@
 //
 //   Builder net;
 //   Value x = net.image(batch, 3, 224, 224);
-//   x = net.relu(net.batch_norm(net.convolution(x, "conv1", {.channels = 64, .kernel = 7, .stride = 2, .padding = 3}), "bn1"));
+//   x = net.convolution(x, "conv1", {.channels = 64, .kernel = 7, .stride = 2, .padding = 3});
+//   x = net.relu(net.batch_norm(x, "bn1"));
 //   ...
 //   net.classify(net.linear(x, "fc", {.features = 1000}), {.label_smoothing = 0.1});
 //   Graph graph = net.take();

@@ -114,7 +114,8 @@ void Graph::validate() const {
   for (OperatorId id : order_) {
     const Operator& current = op(id);
     const auto fault = [&](const std::string& what) {
-      throw std::logic_error(fmt::format("operator '{}' ({}): {}", current.name, current.type, what));
+      throw std::logic_error(
+          fmt::format("operator '{}' ({}): {}", current.name, current.type, what));
     };
     for (TensorId input : current.inputs) {
       if (!available.at(static_cast<size_t>(input))) {

@@ -2,6 +2,10 @@
 
 #include "kernels/vectorize.h"
 
+// Vectors are passed by value only between inlined functions, so their calling convention does
+// not matter.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace millrace {
 namespace {
 

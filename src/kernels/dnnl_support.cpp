@@ -4,6 +4,13 @@
 #include <numeric>
 
 namespace millrace {
+namespace {
+
+dnnl::memory unbound(const dnnl::memory::desc& desc) {
+  return {desc, dnnl_engine(), DNNL_MEMORY_NONE};
+}
+
+}  // namespace
 
 const dnnl::engine& dnnl_engine() {
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
@@ -108,12 +115,12 @@ DnnlKernel::DnnlKernel(dnnl::primitive primitive, const std::vector<DnnlArgument
                        const dnnl::memory::desc& scratchpad)
     : primitive_(std::move(primitive)), stream_(dnnl_engine()), sources_(arguments) {
   for (const DnnlArgument& argument : sources_) {
-    memories_.emplace_back(argument.desc, dnnl_engine(), DNNL_MEMORY_NONE);
+    memories_.push_back(unbound(argument.desc));
     bound_.push_back({argument.argument, memories_.back().get()});
   }
   scratchpad_bytes_ = scratchpad.get_size();
   if (scratchpad_bytes_ > 0) {
-    memories_.emplace_back(scratchpad, dnnl_engine(), DNNL_MEMORY_NONE);
+    memories_.push_back(unbound(scratchpad));
     bound_.push_back({DNNL_ARG_SCRATCHPAD, memories_.back().get()});
   }
 }

@@ -108,4 +108,9 @@ std::unique_ptr<Kernel> make_kernel(const KernelRequest& request, std::string* c
 // What the layout pass asks.
 LayoutWish layouts_of(const KernelRequest& request);
 
+// Copies a tensor from one layout to another; the types must be equal. For moving data in and
+// out of a program, not for use while it runs.
+void copy_between_layouts(const TensorSpec& from, const std::byte* source, const TensorSpec& to,
+                          std::byte* target);
+
 }  // namespace millrace

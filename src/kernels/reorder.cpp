@@ -1,4 +1,6 @@
 // reorder: the same values in another layout.
+#include <algorithm>
+
 #include "kernels/dnnl_support.h"
 
 namespace millrace {
@@ -55,6 +57,24 @@ LayoutWish keep_layouts(const KernelRequest& request) {
 }
 
 }  // namespace
+
+void copy_between_layouts(const TensorSpec& from, const std::byte* source, const TensorSpec& to,
+                          std::byte* target) {
+  if (from.layout == to.layout) {
+    std::copy_n(source, from.bytes(), target);
+    return;
+  }
+  const Operator op = {"reorder", "copy", {}, {}, {}, Phase::forward};
+  const KernelOptions options;
+  std::byte* input = const_cast<std::byte*>(source);
+  std::string refusal;
+  const KernelRequest request = {op, {from}, {to}, options};
+  auto kernel = dnnl_reorder(request, &refusal);
+  if (kernel == nullptr || kernel->workspace_bytes() > 0) {
+    kernel = reference_reorder(request, &refusal);
+  }
+  kernel->run({{&input, 1}, {&target, 1}, nullptr, nullptr});
+}
 
 std::vector<KernelFamily> reorder_kernels() {
   return {{"reorder", {{"dnnl", dnnl_reorder}, {"reference", reference_reorder}}, keep_layouts}};

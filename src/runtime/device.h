@@ -25,7 +25,7 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Maps the arena; may be called again with another size only after `release`.
+  // Maps the arena, dropping an earlier one.
   void allocate(int64_t bytes);
   std::byte* arena() const;
   int64_t arena_bytes() const;

@@ -25,6 +25,9 @@ class Session {
   // The first program's state is the session's; the others must share it (compile_evaluation).
   // Allocates the device's arena for the largest of them.
   Session(Device& device, std::vector<const Program*> programs);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   // Fills parameters and buffers by their initializers and zeroes optimizer state.
   void initialize(uint64_t seed);
@@ -50,8 +53,14 @@ class Session {
   void write_state(const Slot& slot, std::span<const float> values);
 
  private:
+  struct Bound;
+  const Bound& bound(const Program& program) const;
+  void write_slot(const Slot& slot, const std::byte* values);
+  void read_slot(const Slot& slot, std::byte* values) const;
+
   Device& device_;
   std::vector<const Program*> programs_;
+  std::vector<Bound> bound_;
 };
 
 }  // namespace millrace

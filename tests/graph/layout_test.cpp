@@ -25,7 +25,7 @@ void expect_offsets(const std::string& tag, const Shape& shape, int64_t storage,
         for (int64_t d = 0; d < shape[3]; ++d) {
           const Index index = {a, b, c, d};
           const int64_t offset = layout.offset(shape, index);
-          ASSERT_EQ(offset, formula(index)) << tag << " at " << a << "," << b << "," << c << "," << d;
+          ASSERT_EQ(offset, formula(index)) << tag << " at " << testing::PrintToString(index);
           ASSERT_LT(offset, storage);
           ASSERT_TRUE(seen.insert(offset).second);
         }

@@ -1,0 +1,127 @@
+#include "compile/compiler.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "compile/assembly.h"
+#include "passes/autodiff.h"
+#include "passes/fusion.h"
+#include "passes/gradient_fusion.h"
+#include "passes/in_place.h"
+#include "passes/inference.h"
+#include "passes/layout.h"
+#include "passes/pipeline.h"
+
+namespace millrace {
+namespace {
+
+class KernelLayouts : public LayoutOracle {
+ public:
+  explicit KernelLayouts(const KernelOptions& options) : options_(options) {}
+
+  Wish wish(const Graph& graph, const Operator& op) const override {
+    LayoutWish wanted = layouts_of(request_for(graph, op, options_));
+    return {std::move(wanted.inputs), std::move(wanted.outputs)};
+  }
+
+ private:
+  const KernelOptions& options_;
+};
+
+// Logits are only of interest when evaluating; a training step need not keep them.
+void drop_result(Graph& graph, std::string_view name) {
+  std::vector<TensorId> kept;
+  for (TensorId id : graph.results()) {
+    if (graph.tensor(id).name != name) kept.push_back(id);
+  }
+  graph.set_results(std::move(kept));
+}
+
+Program training_program(Graph graph, const CompileOptions& options) {
+  const KernelLayouts layouts(options.kernels);
+  std::vector<ParameterGradient> gradients;
+  int recomputed = 0;
+  int in_place = 0;
+  drop_result(graph, "logits");
+  PassPipeline pipeline;
+  pipeline.add("fusion", fuse);
+  pipeline.add("autodiff", [&](Graph& g) { gradients = differentiate(g, g.find_tensor("loss")); });
+  pipeline.add("gradient_fusion", fuse_gradients);
+  pipeline.add("optimizer", [&](Graph& g) { add_updates(g, gradients, options.optimizer); });
+  pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
+  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts); });
+  pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
+  pipeline.run(graph, {options.dump_directory});
+  Program program = assemble(graph, options.kernels);
+  program.recomputed = recomputed;
+  program.in_place = in_place;
+  return program;
+}
+
+Program evaluation_program(Graph graph, const CompileOptions& options,
+                           const std::vector<Slot>& shared, int64_t shared_bytes) {
+  const KernelLayouts layouts(options.kernels);
+  std::map<std::string, Layout> fixed;
+  for (const Slot& slot : shared) fixed[slot.name] = slot.layout;
+  int in_place = 0;
+  PassPipeline pipeline;
+  pipeline.add("inference", make_inference);
+  pipeline.add("fusion", fuse);
+  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, fixed); });
+  pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
+  pipeline.run(graph, {});
+  Program program = assemble(graph, options.kernels, shared, shared_bytes);
+  program.in_place = in_place;
+  return program;
+}
+
+int64_t batch_of(const Graph& graph) {
+  const TensorId images = graph.find_tensor("images");
+  return images == kNone ? 1 : graph.tensor(images).type.shape.at(0);
+}
+
+[[noreturn]] void refuse(const Program& program, int64_t limit, int64_t batch) {
+  const int64_t transient = program.arena_bytes - program.persistent_bytes;
+  const int64_t room = limit - program.persistent_bytes;
+  std::string remedy = "even a batch of 1 would not fit; use a smaller model or a larger device";
+  const int64_t smaller = room > 0 ? std::min(batch - 1, batch * room / transient) : 0;
+  if (smaller >= 1) remedy = fmt::format("a batch of about {} would fit", smaller);
+  fail_input("The job needs {} on the device but --device-memory allows {} ({}); {}.",
+             format_bytes(static_cast<uint64_t>(program.arena_bytes)),
+             format_bytes(static_cast<uint64_t>(limit)), describe(program.breakdown), remedy);
+}
+
+}  // namespace
+
+Program compile_training(Graph graph, const CompileOptions& options) {
+  const int64_t batch = batch_of(graph);
+  Program program = training_program(graph, options);
+  if (options.memory_limit <= 0 || program.arena_bytes <= options.memory_limit) return program;
+  if (options.kernels.convolution == ConvolutionAlgorithm::automatic) {
+    CompileOptions direct = options;
+    direct.kernels.convolution = ConvolutionAlgorithm::direct;
+    program = training_program(std::move(graph), direct);
+    if (program.arena_bytes <= options.memory_limit) return program;
+  }
+  refuse(program, options.memory_limit, batch);
+}
+
+Program compile_evaluation(Graph graph, const CompileOptions& options, const Program& training) {
+  return evaluation_program(std::move(graph), options, training.state, training.persistent_bytes);
+}
+
+Program compile_evaluation(Graph graph, const CompileOptions& options) {
+  return evaluation_program(std::move(graph), options, {}, 0);
+}
+
+std::string describe(const MemoryBreakdown& breakdown) {
+  const auto text = [](int64_t bytes) { return format_bytes(static_cast<uint64_t>(bytes)); };
+  return fmt::format(
+      "weights {}, gradients {}, optimizer {}, activations {}, workspace {}, communication {}",
+      text(breakdown.weights), text(breakdown.gradients), text(breakdown.optimizer),
+      text(breakdown.activations), text(breakdown.workspace), text(breakdown.communication));
+}
+
+}  // namespace millrace

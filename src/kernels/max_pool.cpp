@@ -1,0 +1,203 @@
+// max_pool and its gradient on plain and channel-blocked images. The position of the maximum
+// within its window is kept as one byte, so the input need not be kept for the backward pass.
+#include <algorithm>
+#include <limits>
+
+#include "base/parallel.h"
+#include "kernels/layout_rules.h"
+#include "kernels/reference/reference.h"
+#include "kernels/vectorize.h"
+
+namespace millrace {
+namespace {
+
+struct PoolGeometry {
+  int64_t planes;  // images x channel blocks
+  int64_t block;
+  int64_t height, width;          // of the input
+  int64_t out_height, out_width;  // of the output
+  int64_t kernel_height, kernel_width;
+  int64_t stride_height, stride_width;
+  int64_t pad_height, pad_width;
+  bool relu;
+
+  PoolGeometry(const Attributes& attributes, const Shape& x, const TensorSpec& y)
+      : planes(x[0]),
+        block(y.layout.channel_block()),
+        height(x[2]),
+        width(x[3]),
+        out_height(y.type.shape[2]),
+        out_width(y.type.shape[3]),
+        kernel_height(attributes.integers("kernel")[0]),
+        kernel_width(attributes.integers("kernel")[1]),
+        stride_height(attributes.integers("stride")[0]),
+        stride_width(attributes.integers("stride")[1]),
+        pad_height(attributes.integers("padding")[0]),
+        pad_width(attributes.integers("padding")[1]),
+        relu(attributes.flag("relu")) {
+    planes *= (x[1] + block - 1) / block;
+  }
+
+  int64_t input_values() const { return height * width * block; }
+  int64_t output_values() const { return out_height * out_width * block; }
+};
+
+template <int kBlock>
+MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const float* x, float* y,
+                                uint8_t* positions) {
+  for (int64_t oh = 0; oh < g.out_height; ++oh) {
+    const int64_t top = oh * g.stride_height - g.pad_height;
+    const int64_t first_row = std::max<int64_t>(0, -top);
+    const int64_t last_row = std::min(g.kernel_height, g.height - top);
+    for (int64_t ow = 0; ow < g.out_width; ++ow) {
+      const int64_t left = ow * g.stride_width - g.pad_width;
+      const int64_t first_column = std::max<int64_t>(0, -left);
+      const int64_t last_column = std::min(g.kernel_width, g.width - left);
+      float best[kBlock];
+      int32_t where[kBlock];
+      for (int c = 0; c < kBlock; ++c) best[c] = -std::numeric_limits<float>::infinity();
+      for (int c = 0; c < kBlock; ++c) {
+        where[c] = static_cast<int32_t>(first_row * g.kernel_width + first_column);
+      }
+      for (int64_t row = first_row; row < last_row; ++row) {
+        for (int64_t column = first_column; column < last_column; ++column) {
+          const float* from = x + ((top + row) * g.width + left + column) * kBlock;
+          const auto position = static_cast<int32_t>(row * g.kernel_width + column);
+          for (int c = 0; c < kBlock; ++c) {
+            const bool larger = from[c] > best[c] || from[c] != from[c];
+            best[c] = larger ? from[c] : best[c];
+            where[c] = larger ? position : where[c];
+          }
+        }
+      }
+      const int64_t at = (oh * g.out_width + ow) * kBlock;
+      for (int c = 0; c < kBlock; ++c) y[at + c] = g.relu && best[c] < 0 ? 0.0f : best[c];
+      for (int c = 0; c < kBlock; ++c) positions[at + c] = static_cast<uint8_t>(where[c]);
+    }
+  }
+}
+
+template <int kBlock>
+MILLRACE_INLINE void spread_plane(const PoolGeometry& g, const float* dy, const uint8_t* positions,
+                                  float* dx) {
+  std::fill_n(dx, g.input_values(), 0.0f);
+  for (int64_t oh = 0; oh < g.out_height; ++oh) {
+    const int64_t top = oh * g.stride_height - g.pad_height;
+    const int64_t first_row = std::max<int64_t>(0, -top);
+    const int64_t last_row = std::min(g.kernel_height, g.height - top);
+    for (int64_t ow = 0; ow < g.out_width; ++ow) {
+      const int64_t left = ow * g.stride_width - g.pad_width;
+      const int64_t first_column = std::max<int64_t>(0, -left);
+      const int64_t last_column = std::min(g.kernel_width, g.width - left);
+      const int64_t at = (oh * g.out_width + ow) * kBlock;
+      for (int64_t row = first_row; row < last_row; ++row) {
+        for (int64_t column = first_column; column < last_column; ++column) {
+          float* to = dx + ((top + row) * g.width + left + column) * kBlock;
+          const auto position = static_cast<int32_t>(row * g.kernel_width + column);
+          for (int c = 0; c < kBlock; ++c) {
+            to[c] += positions[at + c] == position ? dy[at + c] : 0.0f;
+          }
+        }
+      }
+    }
+  }
+}
+
+MILLRACE_VECTORIZED
+void pool_planes(const PoolGeometry& g, int64_t begin, int64_t end, const float* x, float* y,
+                 uint8_t* positions) {
+  for (int64_t i = begin; i < end; ++i) {
+    const float* from = x + i * g.input_values();
+    float* to = y + i * g.output_values();
+    uint8_t* where = positions + i * g.output_values();
+    if (g.block == 16) {
+      pool_plane<16>(g, from, to, where);
+    } else if (g.block == 8) {
+      pool_plane<8>(g, from, to, where);
+    } else {
+      pool_plane<1>(g, from, to, where);
+    }
+  }
+}
+
+MILLRACE_VECTORIZED
+void spread_planes(const PoolGeometry& g, int64_t begin, int64_t end, const float* dy,
+                   const uint8_t* positions, float* dx) {
+  for (int64_t i = begin; i < end; ++i) {
+    const float* from = dy + i * g.output_values();
+    const uint8_t* where = positions + i * g.output_values();
+    float* to = dx + i * g.input_values();
+    if (g.block == 16) {
+      spread_plane<16>(g, from, where, to);
+    } else if (g.block == 8) {
+      spread_plane<8>(g, from, where, to);
+    } else {
+      spread_plane<1>(g, from, where, to);
+    }
+  }
+}
+
+class MaxPool : public Kernel {
+ public:
+  explicit MaxPool(const KernelRequest& request)
+      : geometry_(request.op.attributes, request.inputs[0].type.shape, request.outputs[0]) {}
+
+  void run(const KernelArguments& arguments) override {
+    const auto* x = arguments.input<const float>(0);
+    auto* y = arguments.output<float>(0);
+    auto* positions = arguments.output<uint8_t>(1);
+    parallel_ranges(geometry_.planes, 1, [&](int, int64_t begin, int64_t end) {
+      pool_planes(geometry_, begin, end, x, y, positions);
+    });
+  }
+
+ private:
+  PoolGeometry geometry_;
+};
+
+class MaxPoolBackward : public Kernel {
+ public:
+  explicit MaxPoolBackward(const KernelRequest& request)
+      : geometry_(request.op.attributes, request.outputs[0].type.shape, request.inputs[0]) {}
+
+  void run(const KernelArguments& arguments) override {
+    const auto* dy = arguments.input<const float>(0);
+    const auto* positions = arguments.input<const uint8_t>(1);
+    auto* dx = arguments.output<float>(0);
+    parallel_ranges(geometry_.planes, 1, [&](int, int64_t begin, int64_t end) {
+      spread_planes(geometry_, begin, end, dy, positions, dx);
+    });
+  }
+
+ private:
+  PoolGeometry geometry_;
+};
+
+template <typename Implementation>
+std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusal) {
+  const Layout& layout = request.inputs[0].layout;
+  const int64_t block = layout.channel_block();
+  for (const auto& list : {request.inputs, request.outputs}) {
+    for (const TensorSpec& spec : list) {
+      if (spec.layout == layout && (block == 1 || block == 8 || block == 16)) continue;
+      *refusal = "needs all images plain or all with channels in blocks of 8 or 16";
+      return nullptr;
+    }
+  }
+  return std::make_unique<Implementation>(request);
+}
+
+LayoutWish follow_image(const KernelRequest& request) { return follow_channels(request, 0); }
+
+}  // namespace
+
+std::vector<KernelFamily> max_pool_kernels() {
+  return {{"max_pool",
+           {{"planes", create<MaxPool>}, {"reference", reference_max_pool}},
+           follow_image},
+          {"max_pool_backward",
+           {{"planes", create<MaxPoolBackward>}, {"reference", reference_max_pool_backward}},
+           follow_image}};
+}
+
+}  // namespace millrace
