@@ -26,17 +26,22 @@ class IdxFile {
       fail_input("Neither '{}' nor the same with .gz exists.", plain.string());
     }
     file_ = MappedFile(path_);
-    bytes_ = file_.bytes();
+    use(file_.bytes());
+  }
+  IdxFile(std::span<const std::byte> bytes, std::string_view name) : path_(name) { use(bytes); }
+
+  std::string name() const { return path_.string(); }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  void use(std::span<const std::byte> bytes) {
+    bytes_ = bytes;
     if (as_text(bytes_).starts_with("\x1f\x8b")) {
       unpacked_ = gunzip(bytes_, path_.string());
       bytes_ = unpacked_;
     }
   }
 
-  std::string name() const { return path_.string(); }
-  std::span<const std::byte> bytes() const { return bytes_; }
-
- private:
   std::filesystem::path path_;
   MappedFile file_;
   std::vector<std::byte> unpacked_;
@@ -45,9 +50,9 @@ class IdxFile {
 
 class IdxSource : public RecordSource {
  public:
-  IdxSource(const std::filesystem::path& directory, Split split)
-      : images_(directory / (stem(split) + "-images-idx3-ubyte")),
-        labels_(directory / (stem(split) + "-labels-idx1-ubyte")),
+  IdxSource(IdxFile images, IdxFile labels)
+      : images_(std::move(images)),
+        labels_(std::move(labels)),
         pixels_(parse_idx(images_.bytes(), images_.name())),
         classes_(parse_idx(labels_.bytes(), labels_.name())) {
     if (classes_.shape.size() != 1) {
@@ -211,7 +216,14 @@ std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::string_view
 }
 
 std::unique_ptr<RecordSource> open_idx(const std::filesystem::path& directory, Split split) {
-  return std::make_unique<IdxSource>(directory, split);
+  return std::make_unique<IdxSource>(IdxFile(directory / (stem(split) + "-images-idx3-ubyte")),
+                                     IdxFile(directory / (stem(split) + "-labels-idx1-ubyte")));
+}
+
+std::unique_ptr<RecordSource> open_idx_bytes(std::span<const std::byte> images,
+                                             std::span<const std::byte> labels,
+                                             std::string_view name) {
+  return std::make_unique<IdxSource>(IdxFile(images, name), IdxFile(labels, name));
 }
 
 std::unique_ptr<RecordWriter> create_idx(const std::filesystem::path& directory, Split split) {

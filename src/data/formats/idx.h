@@ -27,6 +27,10 @@ std::vector<std::byte> gunzip(std::span<const std::byte> bytes, std::string_view
 // DIR/train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-… for the test split), each
 // with or without .gz; images are N × H × W or N × H × W × C bytes.
 std::unique_ptr<RecordSource> open_idx(const std::filesystem::path& directory, Split split);
+// The same from the contents of the two files, which must outlive the source.
+std::unique_ptr<RecordSource> open_idx_bytes(std::span<const std::byte> images,
+                                             std::span<const std::byte> labels,
+                                             std::string_view name);
 std::unique_ptr<RecordWriter> create_idx(const std::filesystem::path& directory, Split split);
 
 }  // namespace millrace

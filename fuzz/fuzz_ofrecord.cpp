@@ -1,0 +1,15 @@
+#include "data/formats/ofrecord.h"
+#include "fuzz_target.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace millrace;
+  const std::span<const std::byte> file = std::as_bytes(std::span(data, size));
+  refuse_or_accept([&] { sink = touch(parse_ofrecord(file).bytes); });
+  for (const OfrecordEntry& entry : scan_ofrecord(file)) {
+    if (!entry.damage.empty()) continue;
+    refuse_or_accept([&] {
+      sink = touch(parse_ofrecord(file.subspan(entry.offset + 8, entry.length)).bytes);
+    });
+  }
+  return 0;
+}

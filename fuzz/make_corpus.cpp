@@ -1,0 +1,116 @@
+// Writes seed inputs for every fuzz target: fuzz_corpus DIRECTORY.
+#include <zlib.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "data/formats/ofrecord.h"
+#include "data/formats/recordio.h"
+#include "data/image/jpeg.h"
+#include "data/image/png.h"
+#include "data/safetensors.h"
+#include "data/tools.h"
+
+namespace millrace {
+namespace {
+
+void save(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  std::filesystem::create_directories(path.parent_path());
+  write_text(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+void make_images(const std::filesystem::path& directory) {
+  for (const int channels : {1, 3}) {
+    for (const int size : {1, 17, 48}) {
+      SynthOptions options;
+      options.height = size;
+      options.width = size + 5;
+      options.channels = channels;
+      const Image image = synthesise_image(options, 1);
+      const std::string name = fmt::format("{}-{}", channels, size);
+      for (const int quality : {30, 90}) {
+        save(directory / "jpeg" / fmt::format("{}-{}", name, quality),
+             encode_jpeg(image.view(), quality));
+      }
+      save(directory / "png" / name, encode_png(image.view()));
+    }
+  }
+}
+
+void make_records(const std::filesystem::path& directory) {
+  std::string ofrecord;
+  std::string recordio;
+  std::string index;
+  for (int i = 0; i < 3; ++i) {
+    const std::string image = fmt::format("image {} \x0a\x23\xd7\xce tail", i);
+    const std::string message = encode_ofrecord(std::as_bytes(std::span(image)), i);
+    const uint64_t length = message.size();
+    ofrecord.append(reinterpret_cast<const char*>(&length), 8);
+    ofrecord += message;
+    save(directory / "ofrecord" / fmt::format("message-{}", i), std::as_bytes(std::span(message)));
+    std::string payload(24, '\0');
+    payload[0] = static_cast<char>(i);
+    payload += std::string(static_cast<size_t>(4 * i), '\x40') + image;
+    index += fmt::format("{}\t{}\n", i, recordio.size());
+    recordio += encode_recordio(std::as_bytes(std::span(payload)));
+  }
+  save(directory / "ofrecord" / "file", std::as_bytes(std::span(ofrecord)));
+  save(directory / "recordio" / "file", std::as_bytes(std::span(recordio)));
+  save(directory / "recordio" / "index", std::as_bytes(std::span(index)));
+}
+
+void make_idx(const std::filesystem::path& directory) {
+  const std::filesystem::path scratch = directory / "scratch";
+  SynthOptions options;
+  options.count = 4;
+  options.height = options.width = 3;
+  options.channels = 1;
+  synth_data("idx:" + scratch.string(), options, {});
+  const std::string images = read_text(scratch / "train-images-idx3-ubyte");
+  std::string labels = read_text(scratch / "train-labels-idx1-ubyte");
+  std::filesystem::remove_all(scratch);
+  save(directory / "idx" / "images", std::as_bytes(std::span(images)));
+  save(directory / "idx" / "labels", std::as_bytes(std::span(labels)));
+  labels.resize(images.size(), '\0');
+  const std::string both = images + labels;
+  save(directory / "idx" / "both", std::as_bytes(std::span(both)));
+  const std::string packed = (directory / "idx" / "packed").string();
+  const gzFile file = gzopen(packed.c_str(), "wb");
+  if (file == nullptr) fail_input("Cannot write '{}'.", packed);
+  gzwrite(file, images.data(), static_cast<unsigned>(images.size()));
+  gzclose(file);
+}
+
+void make_safetensors(const std::filesystem::path& directory) {
+  std::filesystem::create_directories(directory / "safetensors");
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const std::vector<SafetensorsTensor> tensors = {
+      {"weight", "F32", {2, 3}, values.data(), 24},
+      {"half", "BF16", {2}, values.data(), 4},
+      {"empty", "I64", {0}, nullptr, 0}};
+  write_safetensors(directory / "safetensors" / "three", tensors, {{"step", "1"}});
+  write_safetensors(directory / "safetensors" / "none", {}, {});
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fputs("usage: fuzz_corpus DIRECTORY\n", stderr);
+    return 2;
+  }
+  try {
+    millrace::make_images(argv[1]);
+    millrace::make_records(argv[1]);
+    millrace::make_idx(argv[1]);
+    millrace::make_safetensors(argv[1]);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  }
+  return 0;
+}

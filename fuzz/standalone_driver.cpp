@@ -1,0 +1,72 @@
+// Runs a fuzz target without libFuzzer: every corpus file as it is, then mutations of them that
+// depend on the run's number alone. usage: fuzz_X -runs=N CORPUS_DIRECTORY
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "fuzz_target.h"
+
+namespace {
+
+using millrace::Random;
+
+std::string mutate(const std::vector<std::string>& corpus, uint64_t run) {
+  const Random random(0x66757A7A, run);
+  uint64_t draw = 0;
+  const auto below = [&](uint64_t bound) { return random.below(draw++, std::max<uint64_t>(1, bound)); };
+  std::string bytes = corpus[below(corpus.size())];
+  const uint64_t changes = 1 + below(8);
+  for (uint64_t i = 0; i < changes && !bytes.empty(); ++i) {
+    const uint64_t at = below(bytes.size());
+    switch (below(7)) {
+      case 0: bytes[at] = static_cast<char>(below(256)); break;
+      case 1: bytes[at] ^= static_cast<char>(1 << below(8)); break;
+      case 2: bytes.resize(at); break;
+      case 3: bytes.insert(at, bytes.substr(below(bytes.size()), below(32))); break;
+      case 4: bytes.erase(at, 1 + below(16)); break;
+      case 5: {
+        static constexpr uint32_t kEdges[] = {0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff};
+        const uint32_t word = kEdges[below(8)];
+        std::memcpy(bytes.data() + at, &word, std::min<uint64_t>(4, bytes.size() - at));
+        break;
+      }
+      default: {
+        const std::string& other = corpus[below(corpus.size())];
+        const uint64_t from = below(other.size());
+        bytes.replace(at, std::string::npos, other.substr(from, below(other.size() - from) + 1));
+      }
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  uint64_t runs = 1000000;
+  std::vector<std::string> corpus;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strncmp(argv[i], "-runs=", 6) == 0) {
+      runs = std::strtoull(argv[i] + 6, nullptr, 10);
+    } else if (std::filesystem::is_directory(argv[i])) {
+      for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
+        corpus.push_back(millrace::read_text(entry.path()));
+      }
+    }
+  }
+  std::sort(corpus.begin(), corpus.end());
+  if (corpus.empty()) corpus.emplace_back("\0\0\0\0\0\0\0\0", 8);
+  const auto run_one = [](const std::string& bytes) {
+    LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  };
+  for (const std::string& bytes : corpus) run_one(bytes);
+  for (uint64_t run = 0; run < runs; ++run) run_one(mutate(corpus, run));
+  std::printf("Done %llu runs\n", static_cast<unsigned long long>(runs));
+  return 0;
+}
