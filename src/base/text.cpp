@@ -57,8 +57,10 @@ uint64_t parse_bytes(std::string_view text, std::string_view what) {
       }
     }
   }
-  fail_input("{} is '{}', which is not a size; write bytes or a number with a unit, such as 12066MiB or 16GiB.",
-             what, text);
+  fail_input(
+      "{} is '{}', which is not a size; write bytes or a number with a unit, such as 12066MiB or "
+      "16GiB.",
+      what, text);
 }
 
 std::string format_bytes(uint64_t bytes) {

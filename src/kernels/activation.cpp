@@ -34,14 +34,12 @@ MILLRACE_VECTORIZED void hyperbolic_tangent(const float* x, float* y, int64_t co
   for (int64_t i = 0; i < count; ++i) y[i] = vector_tanh(x[i]);
 }
 
-MILLRACE_VECTORIZED void relu_backward(const float* dy, const float* y, float* dx,
-                                       int64_t count) {
+MILLRACE_VECTORIZED void relu_backward(const float* dy, const float* y, float* dx, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) dx[i] = y[i] <= 0 ? 0.0f : dy[i];
 }
 
-MILLRACE_VECTORIZED void relu6_backward(const float* dy, const float* y, float* dx,
-                                        int64_t count) {
+MILLRACE_VECTORIZED void relu6_backward(const float* dy, const float* y, float* dx, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float low = y[i] <= 0 ? 0.0f : dy[i];
@@ -55,8 +53,7 @@ MILLRACE_VECTORIZED void sigmoid_backward(const float* dy, const float* y, float
   for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * (y[i] * (1.0f - y[i]));
 }
 
-MILLRACE_VECTORIZED void tanh_backward(const float* dy, const float* y, float* dx,
-                                       int64_t count) {
+MILLRACE_VECTORIZED void tanh_backward(const float* dy, const float* y, float* dx, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * (1.0f - y[i] * y[i]);
 }

@@ -43,8 +43,7 @@ std::unique_ptr<Kernel> make_add(const KernelRequest& request, std::string* refu
   });
 }
 
-std::unique_ptr<Kernel> make_add_relu_backward(const KernelRequest& request,
-                                               std::string* refusal) {
+std::unique_ptr<Kernel> make_add_relu_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
   return make_function_kernel([count](const KernelArguments& arguments) {

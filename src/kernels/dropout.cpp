@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/parallel.h"
@@ -23,22 +24,20 @@ struct Mask {
 constexpr int64_t kCounters = 16;
 constexpr int64_t kChunk = 4 * kCounters;
 
-// factors[i] = scale or 0 for elements first .. first + kChunk; `first` is a multiple of 4.
-MILLRACE_VECTORIZED void mask_factors(const Mask& mask, int64_t first, float* factors) {
+// All bits set for elements first .. first + kChunk that are kept; `first` is a multiple of 4.
+MILLRACE_VECTORIZED void kept_bits(const Mask& mask, int64_t first, uint32_t* bits) {
   const auto key0 = static_cast<uint32_t>(mask.seed);
   const auto key1 = static_cast<uint32_t>(mask.seed >> 32);
   const auto stream0 = static_cast<uint32_t>(mask.stream);
   const auto stream1 = static_cast<uint32_t>(mask.stream >> 32);
   const auto counter = static_cast<uint64_t>(first) / 4;
   const uint32_t threshold = mask.threshold;
-  const float scale = mask.scale;
   uint32_t words[4][kCounters];
 #pragma GCC ivdep
   for (int64_t i = 0; i < kCounters; ++i) {
     const uint64_t at = counter + static_cast<uint64_t>(i);
-    const auto state =
-        philox({static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), stream0, stream1},
-               key0, key1);
+    const auto state = philox(
+        {static_cast<uint32_t>(at), static_cast<uint32_t>(at >> 32), stream0, stream1}, key0, key1);
     words[0][i] = state[0];
     words[1][i] = state[1];
     words[2][i] = state[2];
@@ -46,26 +45,38 @@ MILLRACE_VECTORIZED void mask_factors(const Mask& mask, int64_t first, float* fa
   }
   for (int64_t i = 0; i < kCounters; ++i) {
     for (int64_t j = 0; j < 4; ++j) {
-      factors[4 * i + j] = (words[j][i] >> 8) >= threshold ? scale : 0.0f;
+      bits[4 * i + j] = (words[j][i] >> 8) >= threshold ? ~0u : 0u;
     }
   }
 }
 
-// y[i * stride] = x[i * stride] * factor(first + i) for i in [0, count).
+MILLRACE_INLINE float keep(float x, float scale, uint32_t bits) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(x * scale) & bits);
+}
+
+MILLRACE_VECTORIZED void keep_row(const float* x, const uint32_t* bits, float scale, float* y,
+                                  int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = keep(x[i], scale, bits[i]);
+}
+
+// Elements first .. first + count, which lie `stride` apart in x and y.
 void apply(const Mask& mask, int64_t first, int64_t count, int64_t stride, const float* x,
            float* y) {
-  float factors[kChunk];
+  uint32_t bits[kChunk];
   for (int64_t done = 0; done < count;) {
     const int64_t aligned = (first + done) / 4 * 4;
     const int64_t skip = first + done - aligned;
     const int64_t part = std::min(kChunk - skip, count - done);
-    mask_factors(mask, aligned, factors);
+    kept_bits(mask, aligned, bits);
     const float* from = x + done * stride;
     float* to = y + done * stride;
-    const float* factor = factors + skip;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < part; ++i) {
-      to[i * stride] = factor[i] != 0 ? from[i * stride] * factor[i] : 0.0f;
+    if (stride == 1) {
+      keep_row(from, bits + skip, mask.scale, to, part);
+    } else {
+      for (int64_t i = 0; i < part; ++i) {
+        to[i * stride] = keep(from[i * stride], mask.scale, bits[skip + i]);
+      }
     }
     done += part;
   }

@@ -14,9 +14,8 @@ std::unique_ptr<Kernel> make_fill(const KernelRequest& request, std::string* ref
   const auto value = static_cast<float>(request.op.attributes.number("value"));
   return make_function_kernel([count, value](const KernelArguments& arguments) {
     auto* y = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      std::fill(y + begin, y + end, value);
-    });
+    parallel_ranges(count, kElementwiseGrain,
+                    [=](int, int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });
   });
 }
 

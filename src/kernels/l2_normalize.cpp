@@ -109,7 +109,8 @@ std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::st
       for (int64_t i = 0; i < width; ++i) along += static_cast<double>(dy[i]) * y[i];
       if (norm <= epsilon) along = 0;
       for (int64_t i = 0; i < width; ++i) {
-        arguments.output<float>(0)[n * width + i] = static_cast<float>((dy[i] - y[i] * along) / norm);
+        arguments.output<float>(0)[n * width + i] =
+            static_cast<float>((dy[i] - y[i] * along) / norm);
       }
     }
   });

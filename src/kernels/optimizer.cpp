@@ -96,14 +96,14 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string* refu
 
 struct AdamW {
   float beta1, beta2, epsilon;
-  float decay;          // what the weight is multiplied with
-  float rate;           // learning rate over the first moment's bias correction
-  float deviation;      // 1 / sqrt of the second moment's bias correction
+  float decay;      // what the weight is multiplied with
+  float rate;       // learning rate over the first moment's bias correction
+  float deviation;  // 1 / sqrt of the second moment's bias correction
   float scale;
 };
 
-MILLRACE_VECTORIZED void adamw(const AdamW s, float* w, float* first, float* second,
-                               const float* g, int64_t count) {
+MILLRACE_VECTORIZED void adamw(const AdamW s, float* w, float* first, float* second, const float* g,
+                               int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float gradient = g[i] * s.scale;

@@ -41,17 +41,27 @@ const float* slopes_of(const Geometry& g, int64_t plane, const float* weight, fl
 }
 
 // Both directions: y = value where x > 0, slope * value elsewhere.
-MILLRACE_VECTORIZED void apply_one(const float* x, const float* value, float slope, float* y,
-                                   int64_t count) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) y[i] = value[i] * (x[i] > 0 ? 1.0f : slope);
+MILLRACE_VECTORIZED void apply_lanes(const float* x, const float* value, const float* slopes,
+                                     int64_t block, int64_t count, float* y) {
+  FloatLanes factors;
+  for (int64_t lane = 0; lane < kFloatLanes; ++lane) factors[lane] = slopes[lane % block];
+  int64_t i = 0;
+  for (; i + kFloatLanes <= count; i += kFloatLanes) {
+    FloatLanes signs;
+    FloatLanes values;
+    load_lanes(x + i, signs);
+    load_lanes(value + i, values);
+    values = signs > 0.0f ? values : values * factors;
+    std::memcpy(y + i, &values, sizeof(values));
+  }
+  for (; i < count; ++i) y[i] = x[i] > 0 ? value[i] : value[i] * slopes[i % block];
 }
 
 MILLRACE_VECTORIZED void apply_block(const float* x, const float* value, const float* slopes,
                                      int64_t block, int64_t spatial, float* y) {
   for (int64_t s = 0; s < spatial; ++s, x += block, value += block, y += block) {
 #pragma GCC ivdep
-    for (int64_t c = 0; c < block; ++c) y[c] = value[c] * (x[c] > 0 ? 1.0f : slopes[c]);
+    for (int64_t c = 0; c < block; ++c) y[c] = x[c] > 0 ? value[c] : value[c] * slopes[c];
   }
 }
 
@@ -60,8 +70,8 @@ void apply(const Geometry& g, int64_t plane, const float* x, const float* value,
   float scratch[kLargestBlock];
   const int64_t at = plane * g.length();
   const float* slopes = slopes_of(g, plane, weight, scratch);
-  if (g.block == 1) {
-    apply_one(x + at, value + at, slopes[0], y + at, g.spatial);
+  if (kFloatLanes % g.block == 0) {
+    apply_lanes(x + at, value + at, slopes, g.block, g.length(), y + at);
   } else {
     apply_block(x + at, value + at, slopes, g.block, g.spatial, y + at);
   }
@@ -87,8 +97,8 @@ MILLRACE_VECTORIZED void sum_one(const float* x, const float* dy, int64_t count,
 
 // As sum_one for each channel of a block; blocks that fill the lanes a whole number of times
 // keep their sums in registers.
-MILLRACE_VECTORIZED void sum_block(const float* x, const float* dy, int64_t block,
-                                   int64_t spatial, float* out) {
+MILLRACE_VECTORIZED void sum_block(const float* x, const float* dy, int64_t block, int64_t spatial,
+                                   float* out) {
   std::fill(out, out + block, 0.0f);
   const int64_t length = spatial * block;
   int64_t i = 0;

@@ -44,8 +44,6 @@ bool is_channelwise(const KernelRequest& request, std::string* refusal) {
   return false;
 }
 
-bool is_padded(const TensorSpec& tensor) {
-  return tensor.physical_elements() != tensor.elements();
-}
+bool is_padded(const TensorSpec& tensor) { return tensor.physical_elements() != tensor.elements(); }
 
 }  // namespace millrace

@@ -36,33 +36,31 @@ MILLRACE_INLINE float maximum_of(const float* x, int64_t count) {
 }
 
 // Writes e^(x - maximum) to `out` and sums in a fixed order.
-MILLRACE_VECTORIZED void exponentiate_row(const float* x, int64_t count, float* out,
-                                          RowSums* sums) {
+MILLRACE_VECTORIZED void exponentiate_row(const float* __restrict x, int64_t count,
+                                          float* __restrict out, RowSums* sums) {
+  constexpr int64_t kChunk = 1024;
   const float maximum = maximum_of(x, count);
   DoubleLanes exponentials = {};
   DoubleLanes shifted = {};
-  int64_t i = 0;
-  for (; i + kDoubleLanes <= count; i += kDoubleLanes) {
-    float difference[kDoubleLanes];
-    for (int64_t lane = 0; lane < kDoubleLanes; ++lane) {
-      difference[lane] = x[i + lane] - maximum;
-      out[i + lane] = vector_exp(difference[lane]);
+  *sums = {maximum, 0, 0};
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t end = std::min(begin + kChunk, count);
+    for (int64_t i = begin; i < end; ++i) out[i] = vector_exp(x[i] - maximum);
+    int64_t i = begin;
+    for (; i + kDoubleLanes <= end; i += kDoubleLanes) {
+      DoubleLanes wide;
+      load_lanes(x + i, wide);
+      shifted += wide - static_cast<double>(maximum);
+      load_lanes(out + i, wide);
+      exponentials += wide;
     }
-    DoubleLanes wide;
-    load_lanes(difference, wide);
-    shifted += wide;
-    load_lanes(out + i, wide);
-    exponentials += wide;
+    for (; i < end; ++i) {
+      sums->shifted += static_cast<double>(x[i]) - maximum;
+      sums->exponentials += out[i];
+    }
   }
-  sums->maximum = maximum;
-  sums->exponentials = sum_of_lanes(exponentials);
-  sums->shifted = sum_of_lanes(shifted);
-  for (; i < count; ++i) {
-    const float difference = x[i] - maximum;
-    out[i] = vector_exp(difference);
-    sums->exponentials += out[i];
-    sums->shifted += difference;
-  }
+  sums->exponentials += sum_of_lanes(exponentials);
+  sums->shifted += sum_of_lanes(shifted);
 }
 
 MILLRACE_VECTORIZED void scale_row(float* row, int64_t count, float factor) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graph_facts.h"
+#include "symbolic.h"
 
 namespace millrace {
 namespace {
@@ -160,8 +161,12 @@ TEST(Fusion, ReluReadBesidesTheMaxPoolStays) {
 
 TEST(Fusion, SmallResidualNetwork) {
   Graph graph = small_residual_network();
+  const auto values = Symbolic(graph).results();
+  const auto buffers = Symbolic(graph).persistent();
   fuse(graph);
   graph.validate();
+  EXPECT_EQ(Symbolic(graph).results(), values);
+  EXPECT_EQ(Symbolic(graph).persistent(), buffers);
   auto counts = count_types(graph);
   EXPECT_EQ(counts["relu"], 0);
   EXPECT_EQ(counts["add"], 0);

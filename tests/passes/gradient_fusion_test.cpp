@@ -6,6 +6,7 @@
 #include "graph_facts.h"
 #include "passes/autodiff.h"
 #include "passes/fusion.h"
+#include "symbolic.h"
 
 namespace millrace {
 namespace {
@@ -13,9 +14,11 @@ namespace {
 TEST(GradientFusion, BlockOutputsSumAndMaskInOneOperator) {
   Graph graph = small_residual_network();
   fuse(graph);
-  differentiate(graph, graph.find_tensor("loss"));
-  const OperatorId sum = operator_named(graph, "relu_2/add");
-  const Operator before = graph.op(sum);
+  for (const auto& pair : differentiate(graph, graph.find_tensor("loss"))) {
+    graph.add_result(pair.gradient);
+  }
+  const Operator before = graph.op(all_of_type(graph, "add")[0]);
+  const Symbolic values(graph);
   const OperatorId mask = graph.consumers()[static_cast<size_t>(before.outputs[0])][0];
   const TensorId masked = graph.op(mask).outputs[0];
   const TensorId y = graph.op(mask).inputs[1];
@@ -30,6 +33,7 @@ TEST(GradientFusion, BlockOutputsSumAndMaskInOneOperator) {
   EXPECT_EQ(fused.name, "block1.b_norm/add_relu_backward");
   EXPECT_THAT(fused.inputs, testing::ElementsAre(before.inputs[0], before.inputs[1], y));
   EXPECT_EQ(fused.outputs[0], masked);
+  EXPECT_EQ(Symbolic(graph).results(), values.results());
 }
 
 TEST(GradientFusion, SumWithAnotherReaderStays) {

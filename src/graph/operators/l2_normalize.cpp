@@ -20,7 +20,8 @@ std::vector<TensorType> infer_backward(const Inference& inference) {
 void differentiate(Differentiation& d) {
   if (!d.needs_gradient(0)) return;
   const OperatorId added =
-      d.apply("l2_normalize_backward", {d.output_gradient(0), d.output(0), d.output(1)});
+      d.apply("l2_normalize_backward", {d.output_gradient(0), d.output(0), d.output(1)},
+              {{"epsilon", d.op().attributes.number("epsilon")}});
   d.set_input_gradient(0, d.result(added));
 }
 

@@ -82,8 +82,8 @@ std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
   return make_function_kernel([=](const KernelArguments& a) {
     for (int64_t c = 0; c < g.channels; ++c) {
       normalize(g, c, a.input<float>(0), a.input<float>(3)[c], a.input<float>(4)[c],
-                a.input<float>(1)[c], a.input<float>(2)[c],
-                residual ? a.input<float>(5) : nullptr, relu, a.output<float>(0));
+                a.input<float>(1)[c], a.input<float>(2)[c], residual ? a.input<float>(5) : nullptr,
+                relu, a.output<float>(0));
     }
   });
 }
@@ -111,8 +111,8 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
         products += gradient(i) * (x[i] - mean) * inverse;
       });
       g.each_of_channel(c, [&](int64_t i) {
-        const double centred = gradient(i) - sum / g.samples() -
-                               (x[i] - mean) * inverse * products / g.samples();
+        const double centred =
+            gradient(i) - sum / g.samples() - (x[i] - mean) * inverse * products / g.samples();
         a.output<float>(0)[i] = static_cast<float>(centred * scale * inverse);
       });
       a.output<float>(1)[c] = static_cast<float>(products);

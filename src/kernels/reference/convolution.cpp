@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/function_kernel.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/sums.h"
@@ -64,8 +66,7 @@ Geometry geometry_of(const Attributes& attributes, const Shape& image, const Sha
 
 }  // namespace
 
-std::unique_ptr<Kernel> reference_convolution(const KernelRequest& request,
-                                              std::string* refusal) {
+std::unique_ptr<Kernel> reference_convolution(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const Shape& weights = request.inputs.at(1).type.shape;
   const Geometry g = geometry_of(request.op.attributes, request.inputs[0].type.shape,
@@ -73,19 +74,20 @@ std::unique_ptr<Kernel> reference_convolution(const KernelRequest& request,
   const bool bias = request.inputs.size() > 2;
   const bool relu = request.op.attributes.flag("relu");
   const int64_t count = request.outputs[0].elements();
-  return make_function_kernel([=](const KernelArguments& a) {
-    double* sums = zeroed_sums(a, count);
-    g.each_product([&](int64_t image, int64_t weight, int64_t result) {
-      sums[result] +=
-          static_cast<double>(a.input<float>(0)[image]) * a.input<float>(1)[weight];
-    });
-    for (int64_t i = 0; i < count; ++i) {
-      double& sum = sums[i];
-      if (bias) sum += a.input<float>(2)[g.channel_of_result(i)];
-      if (relu && sum < 0) sum = 0;
-    }
-    store_sums(sums, count, a.output<float>(0));
-  }, bytes_of_sums(count));
+  return make_function_kernel(
+      [=](const KernelArguments& a) {
+        double* sums = zeroed_sums(a, count);
+        g.each_product([&](int64_t image, int64_t weight, int64_t result) {
+          sums[result] += static_cast<double>(a.input<float>(0)[image]) * a.input<float>(1)[weight];
+        });
+        for (int64_t i = 0; i < count; ++i) {
+          double& sum = sums[i];
+          if (bias) sum += a.input<float>(2)[g.channel_of_result(i)];
+          if (relu && sum < 0) sum = 0;
+        }
+        store_sums(sums, count, a.output<float>(0));
+      },
+      bytes_of_sums(count));
 }
 
 std::unique_ptr<Kernel> reference_convolution_backward_data(const KernelRequest& request,
@@ -95,14 +97,15 @@ std::unique_ptr<Kernel> reference_convolution_backward_data(const KernelRequest&
   const Geometry g = geometry_of(request.op.attributes, request.outputs[0].type.shape,
                                  request.inputs[0].type.shape, weights.at(2), weights.at(3));
   const int64_t count = request.outputs[0].elements();
-  return make_function_kernel([=](const KernelArguments& a) {
-    double* sums = zeroed_sums(a, count);
-    g.each_product([&](int64_t image, int64_t weight, int64_t result) {
-      sums[image] +=
-          static_cast<double>(a.input<float>(0)[result]) * a.input<float>(1)[weight];
-    });
-    store_sums(sums, count, a.output<float>(0));
-  }, bytes_of_sums(count));
+  return make_function_kernel(
+      [=](const KernelArguments& a) {
+        double* sums = zeroed_sums(a, count);
+        g.each_product([&](int64_t image, int64_t weight, int64_t result) {
+          sums[image] += static_cast<double>(a.input<float>(0)[result]) * a.input<float>(1)[weight];
+        });
+        store_sums(sums, count, a.output<float>(0));
+      },
+      bytes_of_sums(count));
 }
 
 std::unique_ptr<Kernel> reference_convolution_backward_weights(const KernelRequest& request,
@@ -114,20 +117,21 @@ std::unique_ptr<Kernel> reference_convolution_backward_weights(const KernelReque
   const int64_t weight_count = request.outputs[0].elements();
   const int64_t result_count = request.inputs[1].elements();
   const bool bias = request.outputs.size() > 1;
-  return make_function_kernel([=](const KernelArguments& a) {
-    double* sums = zeroed_sums(a, weight_count);
-    g.each_product([&](int64_t image, int64_t weight, int64_t result) {
-      sums[weight] +=
-          static_cast<double>(a.input<float>(0)[image]) * a.input<float>(1)[result];
-    });
-    store_sums(sums, weight_count, a.output<float>(0));
-    if (!bias) return;
-    double* bias_sums = zeroed_sums(a, g.outputs);
-    for (int64_t i = 0; i < result_count; ++i) {
-      bias_sums[g.channel_of_result(i)] += a.input<float>(1)[i];
-    }
-    store_sums(bias_sums, g.outputs, a.output<float>(1));
-  }, bytes_of_sums(std::max(weight_count, g.outputs)));
+  return make_function_kernel(
+      [=](const KernelArguments& a) {
+        double* sums = zeroed_sums(a, weight_count);
+        g.each_product([&](int64_t image, int64_t weight, int64_t result) {
+          sums[weight] += static_cast<double>(a.input<float>(0)[image]) * a.input<float>(1)[result];
+        });
+        store_sums(sums, weight_count, a.output<float>(0));
+        if (!bias) return;
+        double* bias_sums = zeroed_sums(a, g.outputs);
+        for (int64_t i = 0; i < result_count; ++i) {
+          bias_sums[g.channel_of_result(i)] += a.input<float>(1)[i];
+        }
+        store_sums(bias_sums, g.outputs, a.output<float>(1));
+      },
+      bytes_of_sums(std::max(weight_count, g.outputs)));
 }
 
 }  // namespace millrace

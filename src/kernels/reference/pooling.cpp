@@ -61,8 +61,15 @@ struct Geometry {
 
 Geometry geometry_of(const Attributes& attributes, const Shape& image, const Shape& result,
                      Kind kind) {
-  Geometry g = {image.at(0) * image.at(1), image.at(2), image.at(3), result.at(2), result.at(3),
-                kind, {}, {}, {}};
+  Geometry g = {image.at(0) * image.at(1),
+                image.at(2),
+                image.at(3),
+                result.at(2),
+                result.at(3),
+                kind,
+                {},
+                {},
+                {}};
   if (kind == Kind::fixed || kind == Kind::fixed_without_padding) {
     g.kernel = attributes.integers("kernel");
     g.stride = attributes.integers("stride");
@@ -73,7 +80,7 @@ Geometry geometry_of(const Attributes& attributes, const Shape& image, const Sha
 
 Kind average_kind(const KernelRequest& request) {
   return request.op.attributes.flag("count_include_pad") ? Kind::fixed
-                                                          : Kind::fixed_without_padding;
+                                                         : Kind::fixed_without_padding;
 }
 
 std::unique_ptr<Kernel> average(const KernelRequest& request, std::string* refusal, Kind kind) {
@@ -96,16 +103,17 @@ std::unique_ptr<Kernel> average_backward(const KernelRequest& request, std::stri
   const Geometry g = geometry_of(request.op.attributes, request.outputs[0].type.shape,
                                  request.inputs[0].type.shape, kind);
   const int64_t count = request.outputs[0].elements();
-  return make_function_kernel([g, count](const KernelArguments& a) {
-    double* sums = zeroed_sums(a, count);
-    g.each_result([&](int64_t result, int64_t plane, const Window& v, const Window& h) {
-      const double share =
-          a.input<float>(0)[result] / static_cast<double>(v.counted * h.counted);
-      g.each_pixel(plane, v, h,
-                   [&](int64_t image, int64_t) { sums[image] += share; });
-    });
-    store_sums(sums, count, a.output<float>(0));
-  }, bytes_of_sums(count));
+  return make_function_kernel(
+      [g, count](const KernelArguments& a) {
+        double* sums = zeroed_sums(a, count);
+        g.each_result([&](int64_t result, int64_t plane, const Window& v, const Window& h) {
+          const double share =
+              a.input<float>(0)[result] / static_cast<double>(v.counted * h.counted);
+          g.each_pixel(plane, v, h, [&](int64_t image, int64_t) { sums[image] += share; });
+        });
+        store_sums(sums, count, a.output<float>(0));
+      },
+      bytes_of_sums(count));
 }
 
 }  // namespace
@@ -139,20 +147,21 @@ std::unique_ptr<Kernel> reference_max_pool_backward(const KernelRequest& request
   const Geometry g = geometry_of(request.op.attributes, request.outputs[0].type.shape,
                                  request.inputs[0].type.shape, Kind::fixed);
   const int64_t count = request.outputs[0].elements();
-  return make_function_kernel([g, count](const KernelArguments& a) {
-    double* sums = zeroed_sums(a, count);
-    g.each_result([&](int64_t result, int64_t plane, const Window& v, const Window& h) {
-      g.each_pixel(plane, v, h, [&](int64_t image, int64_t position) {
-        if (position != a.input<uint8_t>(1)[result]) return;
-        sums[image] += a.input<float>(0)[result];
-      });
-    });
-    store_sums(sums, count, a.output<float>(0));
-  }, bytes_of_sums(count));
+  return make_function_kernel(
+      [g, count](const KernelArguments& a) {
+        double* sums = zeroed_sums(a, count);
+        g.each_result([&](int64_t result, int64_t plane, const Window& v, const Window& h) {
+          g.each_pixel(plane, v, h, [&](int64_t image, int64_t position) {
+            if (position != a.input<uint8_t>(1)[result]) return;
+            sums[image] += a.input<float>(0)[result];
+          });
+        });
+        store_sums(sums, count, a.output<float>(0));
+      },
+      bytes_of_sums(count));
 }
 
-std::unique_ptr<Kernel> reference_average_pool(const KernelRequest& request,
-                                               std::string* refusal) {
+std::unique_ptr<Kernel> reference_average_pool(const KernelRequest& request, std::string* refusal) {
   return average(request, refusal, average_kind(request));
 }
 

@@ -1,0 +1,51 @@
+# Thin front of CMake and tools/. `make help` lists the targets.
+.PHONY: all help deps build demo test check check-sanitizers check-naming check-format \
+        check-pytorch check-fuzz bench format clean
+
+all: build
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
+
+deps: ## install the Debian packages of packages.txt that are missing
+	@tools/install-deps
+
+build: deps ## configure and build everything, warnings as errors
+	@tools/configure default
+	@cmake --build --preset default
+
+demo: build ## train something real-sized and show the result
+	@tools/demo
+
+test: build ## build and run every test
+	@ctest --preset default
+
+check: test check-format check-naming check-pytorch check-sanitizers check-fuzz ## the tests and all slower checks
+
+check-format: ## formatting, without changing files
+	@tools/install-deps check
+	@tools/check-format
+
+check-naming: ## clang-tidy: names and common mistakes
+	@tools/install-deps check
+	@tools/check-naming
+
+check-pytorch: build ## operators and models against PyTorch on fresh data
+	@tools/check-pytorch
+
+check-sanitizers: deps ## the tests under address, undefined-behaviour and thread sanitizers
+	@tools/check-sanitizer asan-ubsan
+	@tools/check-sanitizer tsan
+
+check-fuzz: build ## hostile bytes for every parser
+	@if [ -x tools/fuzz ]; then tools/fuzz; fi
+
+bench: build ## time one device against PyTorch and against the kernels alone
+	@build/millrace bench single
+
+format: ## rewrite the C++ files in the project's format
+	@tools/install-deps check
+	@tools/check-format --fix
+
+clean: ## remove every build directory
+	@rm -rf build build-asan-ubsan build-tsan

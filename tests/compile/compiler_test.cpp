@@ -1,0 +1,100 @@
+#include "compile/compiler.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "models/models.h"
+
+namespace millrace {
+namespace {
+
+CompileOptions direct() {
+  CompileOptions options;
+  options.kernels.convolution = ConvolutionAlgorithm::direct;
+  return options;
+}
+
+Graph model(const std::string& name, int64_t batch, int64_t image = 224) {
+  ModelOptions options = default_options(name);
+  options.batch = batch;
+  options.image = image;
+  return build_model(name, options);
+}
+
+int64_t weights_of(const Program& program, Role role) {
+  int64_t bytes = 0;
+  for (const Slot& slot : program.state) {
+    if (slot.role == role) bytes += slot.type.elements() * 4;
+  }
+  return bytes;
+}
+
+TEST(Compiler, BreakdownAddsUpToTheArena) {
+  for (const char* name : {"alexnet", "vgg16", "resnet18", "resnet50"}) {
+    const Program program = compile_training(model(name, 4, 96), direct());
+    EXPECT_EQ(program.breakdown.total(), program.arena_bytes) << name;
+  }
+}
+
+TEST(Compiler, StateHoldsEveryParameterOnceAndItsMomentum) {
+  const Program program = compile_training(model("resnet50", 2, 64), direct());
+  EXPECT_EQ(weights_of(program, Role::parameter), 25557032 * 4);
+  EXPECT_EQ(weights_of(program, Role::optimizer_state), 25557032 * 4);
+  std::set<std::string> names;
+  for (const Slot& slot : program.state) EXPECT_TRUE(names.insert(slot.name).second) << slot.name;
+}
+
+// The large gradients of a classifier are used and dropped layer by layer.
+TEST(Compiler, GradientsLiveBriefly) {
+  const Program program = compile_training(model("vgg16", 1, 64), direct());
+  EXPECT_LE(program.breakdown.gradients, 2 * 4096 * 25088 * 4LL);
+}
+
+TEST(Compiler, FullSizeModelsStaySmall) {
+  const auto mebibytes = [](const Program& program) { return program.arena_bytes >> 20; };
+  EXPECT_LT(mebibytes(compile_training(model("resnet50", 64), direct())), 3400);
+  EXPECT_LT(mebibytes(compile_training(model("vgg16", 28), direct())), 2600);
+  EXPECT_LT(mebibytes(compile_training(model("alexnet", 252), direct())), 1100);
+}
+
+TEST(Compiler, RecomputeSavesMemory) {
+  CompileOptions keep = direct();
+  keep.recompute = RecomputePolicy::none;
+  const Program kept = compile_training(model("resnet50", 8), keep);
+  const Program again = compile_training(model("resnet50", 8), direct());
+  EXPECT_EQ(kept.recomputed, 0);
+  EXPECT_GT(again.recomputed, 20);
+  EXPECT_LT(static_cast<double>(again.arena_bytes), 0.75 * static_cast<double>(kept.arena_bytes));
+}
+
+TEST(Compiler, AJobThatDoesNotFitIsRefusedWithTheTableAndARemedy) {
+  CompileOptions options = direct();
+  options.memory_limit = 700 << 20;
+  try {
+    compile_training(model("resnet50", 16), options);
+    FAIL();
+  } catch (const InputError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("activations"), std::string::npos) << text;
+    EXPECT_NE(text.find("a batch of about"), std::string::npos) << text;
+  }
+  options.memory_limit = 100 << 20;
+  EXPECT_THROW(compile_training(model("resnet50", 1), options), InputError);
+}
+
+TEST(Compiler, EvaluationSharesTheStateOfTraining) {
+  const Program training = compile_training(model("resnet18", 4, 64), direct());
+  const Program evaluation = compile_evaluation(model("resnet18", 8, 64), direct(), training);
+  std::set<std::pair<std::string, int64_t>> places;
+  for (const Slot& slot : training.state) places.insert({slot.name, slot.offset});
+  for (const Slot& slot : evaluation.state) {
+    EXPECT_TRUE(places.contains({slot.name, slot.offset})) << slot.name;
+  }
+  EXPECT_EQ(evaluation.persistent_bytes, training.persistent_bytes);
+  EXPECT_EQ(evaluation.result("logits").type.shape, (Shape{8, 1000}));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,160 @@
+// What shapes files cannot say: special values, exact sums, masks.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/parallel.h"
+#include "base/random.h"
+#include "testing.h"
+
+namespace millrace::testing {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+KernelRun run_best(const SingleOperator& single, const std::vector<Values>& inputs,
+                   const StepState& step = kStep) {
+  const KernelOptions options;
+  const KernelRequest request = single.request(options);
+  return run_kernel(*make_kernel(request), request, inputs, {-1, -1}, step);
+}
+
+TensorType floats(Shape shape) { return {std::move(shape), DataType::f32}; }
+TensorType labels(int64_t count) { return {{count}, DataType::s32}; }
+
+TEST(Activation, ReluKeepsNan) {
+  const Values x = {kNan, -1, 2, kInfinity, -kInfinity, 0};
+  const Values y = run_best({"relu", {}, {floats({1, 6})}}, {x}).outputs[0];
+  EXPECT_TRUE(std::isnan(y[0]));
+  EXPECT_EQ(Values(y.begin() + 1, y.end()), (Values{0, 2, kInfinity, 0, 0}));
+}
+
+TEST(Activation, SigmoidAndTanhAreExactOverTheWholeRange) {
+  Values x;
+  for (double value = -120; value <= 120; value += 0.0625) x.push_back(value);
+  x.insert(x.end(), {kInfinity, -kInfinity, 1e-20, -1e-6, 1e30, kNan});
+  const auto count = static_cast<int64_t>(x.size());
+  const Values sigmoid = run_best({"sigmoid", {}, {floats({1, count})}}, {x}).outputs[0];
+  const Values tangent = run_best({"tanh", {}, {floats({1, count})}}, {x}).outputs[0];
+  for (size_t i = 0; i + 1 < x.size(); ++i) {
+    const double expected = 1 / (1 + std::exp(-static_cast<double>(static_cast<float>(x[i]))));
+    EXPECT_NEAR(sigmoid[i], expected, 4e-7 * expected + 1e-37) << x[i];
+    EXPECT_NEAR(tangent[i], std::tanh(x[i]), 4e-7 * std::abs(std::tanh(x[i]))) << x[i];
+  }
+  EXPECT_TRUE(std::isnan(sigmoid.back()));
+  EXPECT_TRUE(std::isnan(tangent.back()));
+}
+
+TEST(SoftmaxCrossEntropy, UnknownLabelMakesTheLossNan) {
+  const SingleOperator single("softmax_cross_entropy", {{"label_smoothing", 0.0}},
+                              {floats({2, 3}), labels(2)});
+  const Values logits = {1, 2, 3, 4, 5, 6};
+  for (double wrong : {-1.0, 3.0, 2147483647.0, -2147483648.0}) {
+    EXPECT_TRUE(std::isnan(run_best(single, {logits, {0, wrong}}).outputs[0][0])) << wrong;
+    EXPECT_TRUE(std::isnan(run_reference(single, {logits, {0, wrong}}).outputs[0][0])) << wrong;
+    const SingleOperator backward("softmax_cross_entropy_backward", {{"label_smoothing", 0.0}},
+                                  {floats({1}), floats({2, 3}), labels(2)});
+    const Values gradient = run_best(backward, {{1}, logits, {0, wrong}}).outputs[0];
+    EXPECT_FALSE(std::isnan(gradient[0]));
+    EXPECT_TRUE(std::isnan(gradient[3]));
+  }
+}
+
+TEST(SoftmaxCrossEntropy, LargeLogitsStayFinite) {
+  const SingleOperator single("softmax_cross_entropy", {{"label_smoothing", 0.0}},
+                              {floats({2, 3}), labels(2)});
+  const KernelRun run = run_best(single, {{1000, 0, -1000, 3e38, 3e38, -3e38}, {1, 0}});
+  EXPECT_NEAR(run.outputs[0][0], (1000 + std::log(2.0)) / 2, 1e-3);
+  EXPECT_EQ(run.outputs[1][0], 1);
+  EXPECT_NEAR(run.outputs[1][3], 0.5, 1e-6);
+}
+
+TEST(Accuracy, EarlierClassWinsATie) {
+  const SingleOperator top1("top_k", {{"k", int64_t{1}}}, {floats({3, 4}), labels(3)});
+  const Values logits = {1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1};
+  EXPECT_EQ(run_best(top1, {logits, {0, 1, 3}}).outputs[0][0], 1);
+  EXPECT_EQ(run_reference(top1, {logits, {0, 1, 3}}).outputs[0][0], 1);
+  const SingleOperator top2("top_k", {{"k", int64_t{2}}}, {floats({3, 4}), labels(3)});
+  EXPECT_EQ(run_best(top2, {logits, {0, 1, 3}}).outputs[0][0], 2);
+}
+
+TEST(Accuracy, UnknownLabelsAndNanAreMisses) {
+  const SingleOperator top2("top_k", {{"k", int64_t{2}}}, {floats({4, 2}), labels(4)});
+  const Values logits = {1, 2, 1, 2, kNan, 2, 1, 2};
+  EXPECT_EQ(run_best(top2, {logits, {-1, 2, 0, 1}}).outputs[0][0], 1);
+  EXPECT_EQ(run_reference(top2, {logits, {-1, 2, 0, 1}}).outputs[0][0], 1);
+}
+
+TEST(Dropout, MaskIsThatOfTheStreamAndTheSameBackwards) {
+  const int64_t count = 1000;
+  const Attributes attributes = {{"rate", 0.3}, {"stream", int64_t{42}}};
+  const Values ones(static_cast<size_t>(count), 1.0);
+  const StepState step = {.seed = 5, .step = 9, .learning_rate = 0};
+  const auto forward = run_best({"dropout", attributes, {floats({1, count})}}, {ones}, step);
+  const auto backward =
+      run_best({"dropout_backward", attributes, {floats({1, count})}}, {ones}, step);
+  EXPECT_EQ(forward.outputs[0], backward.outputs[0]);
+  const Random random(hash_combine(5, 9), 42);
+  for (size_t i = 0; i < ones.size(); ++i) {
+    const double expected =
+        random.uniform(i) >= 0.3 ? static_cast<double>(static_cast<float>(1 / 0.7)) : 0;
+    EXPECT_EQ(forward.outputs[0][i], expected) << i;
+  }
+  const StepState next = {.seed = 5, .step = 10, .learning_rate = 0};
+  EXPECT_NE(run_best({"dropout", attributes, {floats({1, count})}}, {ones}, next).outputs[0],
+            forward.outputs[0]);
+}
+
+TEST(Lars, ZeroNormsLeaveTheLearningRate) {
+  const Attributes attributes = {{"momentum", 0.9},
+                                 {"weight_decay", 0.0},
+                                 {"trust", 0.001},
+                                 {"epsilon", 1e-9},
+                                 {"has_clip", false}};
+  const SingleOperator single("lars_update", attributes, {floats({2}), floats({2}), floats({2})});
+  const KernelRun run = run_best(single, {{0, 0}, {0, 0}, {1, -2}});
+  EXPECT_EQ(difference(run.inputs[0], {-0.05, 0.1}, 1e-7), "");
+}
+
+class TeamSizes : public ::testing::Test {
+ protected:
+  void TearDown() override { set_team_size(before_); }
+  int before_ = team_size();
+};
+
+// Sums do not depend on how many threads share the work.
+TEST_F(TeamSizes, ResultsAreTheSameToTheLastBit) {
+  const std::vector<SingleOperator> operators = {
+      {"sum_of_squares", {}, {floats({257, 1031}), floats({33})}},
+      {"lars_update",
+       {{"momentum", 0.9}, {"weight_decay", 0.1}, {"trust", 0.1}, {"epsilon", 1e-9}},
+       {floats({300, 301}), floats({300, 301}), floats({300, 301})}},
+      {"sgd_update",
+       {{"momentum", 0.9}, {"weight_decay", 0.1}, {"nesterov", true}},
+       {floats({300, 301}), floats({300, 301}), floats({300, 301})}},
+      {"tanh", {}, {floats({300, 301})}},
+      {"prelu_backward", {}, {floats({5, 37, 40, 41}), floats({5, 37, 40, 41}), floats({37})}},
+      {"softmax_cross_entropy", {{"label_smoothing", 0.1}}, {floats({129, 1000}), labels(129)}}};
+  for (const SingleOperator& single : operators) {
+    std::vector<Values> inputs;
+    for (size_t i = 0; i < single.inputs.size(); ++i) {
+      inputs.push_back(single.inputs[i].dtype == DataType::s32
+                           ? random_labels(single.inputs[i], 1000, i)
+                           : random_values(single.inputs[i], i));
+    }
+    set_team_size(1);
+    const KernelRun alone = run_best(single, inputs);
+    for (int threads : {2, 3, 5}) {
+      set_team_size(threads);
+      const KernelRun team = run_best(single, inputs);
+      EXPECT_EQ(team.outputs, alone.outputs) << single.op.type << ", " << threads;
+      EXPECT_EQ(team.inputs, alone.inputs) << single.op.type << ", " << threads;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing

@@ -1,0 +1,130 @@
+// Every implementation of every operator against its naive reference, for the shapes in shapes/:
+// in all layouts it takes, in place where that is allowed, alone and in a team.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "base/parallel.h"
+#include "case_file.h"
+#include "graph/operator_definition.h"
+
+namespace millrace::testing {
+namespace {
+
+using Key = std::vector<std::string>;
+
+Key layouts_in(const KernelRequest& request) {
+  Key key;
+  for (const TensorSpec& tensor : request.inputs) key.push_back(tensor.layout.tag());
+  for (const TensorSpec& tensor : request.outputs) key.push_back(tensor.layout.tag());
+  return key;
+}
+
+std::string text_of(const Key& key) {
+  std::string text;
+  for (const std::string& tag : key) text += tag.empty() ? "plain " : tag + " ";
+  return text;
+}
+
+// The requests to try: all plain, all images in one layout, and what the family wishes when
+// images come so. Wished ones must be served.
+struct Attempt {
+  KernelRequest request;
+  bool wished;
+};
+
+std::vector<Attempt> attempts_for(const SingleOperator& single, const KernelOptions& options) {
+  std::vector<Attempt> attempts;
+  std::set<Key> seen;
+  const auto add = [&](KernelRequest request, bool is_wished) {
+    if (seen.insert(layouts_in(request)).second) {
+      attempts.push_back({std::move(request), is_wished});
+    }
+  };
+  for (const char* tag : {"", "aBcd16b", "aBcd8b", "acdb"}) {
+    add(wished(single, options, Layout(tag)), true);
+    add(single.request(options, Layout(tag)), false);
+  }
+  return attempts;
+}
+
+class Implementations : public ::testing::TestWithParam<std::string> {
+ protected:
+  void TearDown() override { set_team_size(team_); }
+
+  void compare(const OperatorCase& entry, const KernelRun& actual, const KernelRun& expected) {
+    for (size_t i = 0; i < expected.outputs.size(); ++i) {
+      EXPECT_EQ(difference(actual.outputs[i], expected.outputs[i], entry.tolerance), "")
+          << "output " << i;
+    }
+    EXPECT_TRUE(actual.padding_is_zero);
+  }
+
+  void check(const OperatorCase& entry, const SingleOperator& single, Kernel& kernel,
+             const KernelRequest& request, const KernelRun& expected) {
+    const OperatorDefinition& definition = definition_of(entry.type);
+    const KernelRun actual = run_kernel(kernel, request, entry.values());
+    compare(entry, actual, expected);
+    for (size_t i = 0; i < single.inputs.size(); ++i) {
+      EXPECT_EQ(difference(actual.inputs[i], expected.inputs[i], entry.tolerance), "")
+          << "input " << i << " afterwards";
+    }
+    for (const auto& pair : definition.in_place) {
+      const auto input = static_cast<size_t>(pair.input);
+      if (input >= request.inputs.size()) continue;
+      const TensorSpec& from = request.inputs[input];
+      const TensorSpec& to = request.outputs[static_cast<size_t>(pair.output)];
+      if (!(from.type == to.type) || !(from.layout == to.layout)) continue;
+      SCOPED_TRACE("in place of input " + std::to_string(pair.input));
+      compare(entry, run_kernel(kernel, request, entry.values(), {pair.output, pair.input}),
+              expected);
+    }
+  }
+
+ private:
+  int team_ = team_size();
+};
+
+TEST_P(Implementations, AgreeWithTheReference) {
+  std::map<std::string, int> served;
+  for (const OperatorCase& entry : read_cases(GetParam())) {
+    const SingleOperator single(entry.type, entry.attributes, entry.inputs);
+    const KernelRun expected = run_reference(single, entry.values());
+    for (int threads : {1, 3}) {
+      set_team_size(threads);
+      KernelOptions options;
+      options.threads = threads;
+      for (const Attempt& attempt : attempts_for(single, options)) {
+        bool any = false;
+        for (const KernelImplementation& way : kernels_of(entry.type).implementations) {
+          SCOPED_TRACE(entry.line + "\n  " + std::string(way.name) + ", " +
+                       text_of(layouts_in(attempt.request)) + std::to_string(threads) + " threads");
+          served[entry.type + "/" + std::string(way.name)] += 0;
+          std::string refusal;
+          const auto kernel = way.create(attempt.request, &refusal);
+          if (kernel == nullptr) {
+            EXPECT_NE(refusal, "");
+            continue;
+          }
+          any = true;
+          ++served[entry.type + "/" + std::string(way.name)];
+          check(entry, single, *kernel, attempt.request, expected);
+        }
+        EXPECT_TRUE(any || !attempt.wished)
+            << entry.line << ": nobody serves " << text_of(layouts_in(attempt.request));
+      }
+    }
+  }
+  for (const auto& [name, count] : served) EXPECT_GT(count, 0) << name << " served no case";
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Implementations,
+                         ::testing::Values("accuracy", "activation", "add", "average_pool",
+                                           "batch_norm", "concat", "convolution", "dropout", "fill",
+                                           "flatten", "l2_normalize", "linear", "max_pool",
+                                           "optimizer", "prelu", "softmax_cross_entropy"),
+                         [](const auto& parameter) { return parameter.param; });
+
+}  // namespace
+}  // namespace millrace::testing

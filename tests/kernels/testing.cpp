@@ -1,0 +1,243 @@
+#include "testing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/random.h"
+#include "graph/operator_definition.h"
+
+namespace millrace::testing {
+namespace {
+
+// Calls body(logical position, physical position).
+template <typename Body>
+void each_element(const TensorSpec& spec, Body&& body) {
+  const Shape& shape = spec.type.shape;
+  std::vector<int64_t> index(shape.size());
+  for (int64_t i = 0; i < spec.elements(); ++i) {
+    body(static_cast<size_t>(i), spec.layout.offset(shape, index));
+    for (size_t axis = shape.size(); axis-- > 0;) {
+      if (++index[axis] < shape[axis]) break;
+      index[axis] = 0;
+    }
+  }
+}
+
+void put(std::byte* data, DataType type, int64_t position, double value) {
+  switch (type) {
+    case DataType::s32:
+      reinterpret_cast<int32_t*>(data)[position] = static_cast<int32_t>(value);
+      break;
+    case DataType::u8:
+      reinterpret_cast<uint8_t*>(data)[position] = static_cast<uint8_t>(value);
+      break;
+    default:
+      reinterpret_cast<float*>(data)[position] = static_cast<float>(value);
+  }
+}
+
+double get(const std::byte* data, DataType type, int64_t position) {
+  switch (type) {
+    case DataType::s32:
+      return reinterpret_cast<const int32_t*>(data)[position];
+    case DataType::u8:
+      return reinterpret_cast<const uint8_t*>(data)[position];
+    default:
+      return static_cast<double>(reinterpret_cast<const float*>(data)[position]);
+  }
+}
+
+Storage zeros(const TensorSpec& spec) {
+  Storage storage;
+  storage.memory.resize(static_cast<size_t>(spec.bytes() + 7) / 8);
+  return storage;
+}
+
+bool has_zero_padding(const Storage& storage, const TensorSpec& spec) {
+  std::vector<bool> used(static_cast<size_t>(spec.physical_elements()));
+  each_element(spec, [&](size_t, int64_t at) { used[static_cast<size_t>(at)] = true; });
+  for (size_t i = 0; i < used.size(); ++i) {
+    if (!used[i] && get(storage.data(), spec.type.dtype, static_cast<int64_t>(i)) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Values random_values(const TensorType& type, uint64_t seed, bool positive) {
+  Values values(static_cast<size_t>(type.elements()));
+  const Random random(seed, 1);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float uniform = random.uniform(i);
+    values[i] = static_cast<double>(positive ? uniform + 0.5f : 2 * uniform - 1);
+  }
+  return values;
+}
+
+Values spaced_values(const TensorType& type, uint64_t seed) {
+  const auto count = static_cast<size_t>(type.elements());
+  Values values(count);
+  // An even number of steps keeps 0 in the middle between two of them.
+  const auto steps = static_cast<double>(count + count % 2);
+  for (size_t i = 0; i < count; ++i) {
+    values[i] =
+        static_cast<double>(static_cast<float>((static_cast<double>(i) + 0.5) * 2 / steps - 1));
+  }
+  const Random random(seed, 2);
+  for (size_t i = count; i > 1; --i) std::swap(values[i - 1], values[random.below(i, i)]);
+  return values;
+}
+
+Values random_labels(const TensorType& type, int64_t classes, uint64_t seed) {
+  Values values(static_cast<size_t>(type.elements()));
+  const Random random(seed, 3);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(random.below(i, static_cast<uint64_t>(classes)));
+  }
+  return values;
+}
+
+Storage pack(const Values& values, const TensorSpec& spec) {
+  Storage storage = zeros(spec);
+  each_element(spec, [&](size_t logical, int64_t physical) {
+    put(storage.data(), spec.type.dtype, physical, values.at(logical));
+  });
+  return storage;
+}
+
+Values unpack(const Storage& storage, const TensorSpec& spec) {
+  Values values(static_cast<size_t>(spec.elements()));
+  each_element(spec, [&](size_t logical, int64_t physical) {
+    values[logical] = get(storage.data(), spec.type.dtype, physical);
+  });
+  return values;
+}
+
+Storage unwritten(const TensorSpec& spec) {
+  Storage storage = zeros(spec);
+  const bool is_float = spec.type.dtype == DataType::f32;
+  for (int64_t i = 0; i < spec.physical_elements(); ++i) {
+    put(storage.data(), spec.type.dtype, i,
+        is_float ? std::numeric_limits<double>::quiet_NaN() : 255);
+  }
+  return storage;
+}
+
+KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
+                     const std::vector<Values>& inputs, std::pair<int, int> in_place,
+                     const StepState& step) {
+  std::vector<Storage> input_storage;
+  std::vector<Storage> output_storage;
+  std::vector<std::byte*> input_pointers;
+  std::vector<std::byte*> output_pointers;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    input_storage.push_back(pack(inputs[i], request.inputs[i]));
+    input_pointers.push_back(input_storage.back().data());
+  }
+  for (const TensorSpec& output : request.outputs) {
+    output_storage.push_back(unwritten(output));
+    output_pointers.push_back(output_storage.back().data());
+  }
+  if (in_place.first >= 0) {
+    output_pointers.at(static_cast<size_t>(in_place.first)) =
+        input_pointers.at(static_cast<size_t>(in_place.second));
+  }
+  std::vector<double> workspace(kernel.workspace_bytes() / sizeof(double) + 1);
+  std::fill(workspace.begin(), workspace.end(), std::numeric_limits<double>::quiet_NaN());
+  kernel.run(
+      {input_pointers, output_pointers, reinterpret_cast<std::byte*>(workspace.data()), &step});
+
+  KernelRun run;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    run.inputs.push_back(unpack(input_storage[i], request.inputs[i]));
+  }
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    const bool inside = static_cast<int>(i) == in_place.first;
+    const Storage& storage =
+        inside ? input_storage[static_cast<size_t>(in_place.second)] : output_storage[i];
+    run.outputs.push_back(unpack(storage, request.outputs[i]));
+    if (request.outputs[i].type.dtype == DataType::f32) {
+      run.padding_is_zero &= has_zero_padding(storage, request.outputs[i]);
+    }
+  }
+  return run;
+}
+
+SingleOperator::SingleOperator(std::string type, Attributes attributes,
+                               std::vector<TensorType> input_types)
+    : inputs(std::move(input_types)) {
+  op.type = std::move(type);
+  op.name = "tested";
+  op.attributes = std::move(attributes);
+  for (size_t i = 0; i < inputs.size(); ++i) op.inputs.push_back(static_cast<TensorId>(i));
+  outputs = definition_of(op.type).infer({op, inputs});
+}
+
+KernelRequest SingleOperator::request(const KernelOptions& options, const Layout& layout) const {
+  KernelRequest request{op, {}, {}, options};
+  const auto spec = [&](const TensorType& type) {
+    return TensorSpec{type, type.shape.size() == 4 ? layout : Layout()};
+  };
+  for (const TensorType& type : inputs) request.inputs.push_back(spec(type));
+  for (const TensorType& type : outputs) request.outputs.push_back(spec(type));
+  return request;
+}
+
+KernelRequest wished(const SingleOperator& single, const KernelOptions& options,
+                     const Layout& layout) {
+  KernelRequest request = single.request(options, layout);
+  for (TensorSpec& output : request.outputs) output.layout = Layout();
+  const LayoutWish wish = layouts_of(request);
+  for (size_t i = 0; i < request.inputs.size(); ++i) request.inputs[i].layout = wish.inputs.at(i);
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    request.outputs[i].layout = wish.outputs.at(i);
+  }
+  return request;
+}
+
+KernelRun run_reference(const SingleOperator& single, const std::vector<Values>& inputs,
+                        const StepState& step) {
+  const KernelOptions options = {.reference_only = true};
+  const KernelRequest request = single.request(options);
+  return run_kernel(*make_kernel(request), request, inputs, {-1, -1}, step);
+}
+
+std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Values> values,
+                                     const KernelOptions& options, const Layout& layout) {
+  for (OperatorId id : graph.order()) {
+    const Operator& op = graph.op(id);
+    std::vector<TensorType> types;
+    std::vector<Values> inputs;
+    for (TensorId input : op.inputs) {
+      types.push_back(graph.tensor(input).type);
+      inputs.push_back(values.at(input));
+    }
+    const SingleOperator single(op.type, op.attributes, types);
+    const KernelRequest request = wished(single, options, layout);
+    const KernelRun run = run_kernel(*make_kernel(request), request, inputs);
+    for (size_t i = 0; i < op.outputs.size(); ++i) values[op.outputs[i]] = run.outputs[i];
+    for (int i : definition_of(op.type).mutated_inputs) {
+      values[op.inputs.at(static_cast<size_t>(i))] = run.inputs.at(static_cast<size_t>(i));
+    }
+  }
+  return values;
+}
+
+std::string difference(const Values& actual, const Values& expected, double tolerance) {
+  if (actual.size() != expected.size()) {
+    return fmt::format("{} elements instead of {}", actual.size(), expected.size());
+  }
+  for (size_t i = 0; i < actual.size(); ++i) {
+    if (actual[i] == expected[i] || (std::isnan(actual[i]) && std::isnan(expected[i]))) continue;
+    if (std::abs(actual[i] - expected[i]) <= tolerance * (1 + std::abs(expected[i]))) continue;
+    return fmt::format("element {} is {} instead of {}", i, actual[i], expected[i]);
+  }
+  return {};
+}
+
+}  // namespace millrace::testing

@@ -1,0 +1,82 @@
+// What the kernel tests share: values of tensors, kernels run on them, graphs interpreted.
+//
+// Values are logical elements in row-major order as doubles, which hold every element type
+// exactly; layouts exist only while a kernel runs. Outputs start out as NaN (or 255), so an
+// element that a kernel forgets is seen.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+#include "kernels/kernel.h"
+
+namespace millrace::testing {
+
+using Values = std::vector<double>;
+
+// Uniform in [-1, 1), or in [0.5, 1.5) if positive.
+Values random_values(const TensorType& type, uint64_t seed, bool positive = false);
+
+// Distinct multiples of a spacing, none nearer to 0 than half of it, shuffled over [-1, 1]: no
+// ties and no kinks for a difference quotient to fall into.
+Values spaced_values(const TensorType& type, uint64_t seed);
+
+// Labels below `classes`.
+Values random_labels(const TensorType& type, int64_t classes, uint64_t seed);
+
+struct Storage {
+  std::vector<double> memory;  // for alignment
+  std::byte* data() { return reinterpret_cast<std::byte*>(memory.data()); }
+  const std::byte* data() const { return reinterpret_cast<const std::byte*>(memory.data()); }
+};
+
+// Elements put where the layout wants them; padding is zero.
+Storage pack(const Values& values, const TensorSpec& spec);
+Values unpack(const Storage& storage, const TensorSpec& spec);
+Storage unwritten(const TensorSpec& spec);
+
+struct KernelRun {
+  std::vector<Values> inputs;  // afterwards: some kernels write them
+  std::vector<Values> outputs;
+  bool padding_is_zero = true;  // of float outputs
+};
+
+inline constexpr StepState kStep = {.seed = 7, .step = 3, .learning_rate = 0.05f};
+
+// Runs a kernel; with `in_place` (output, input) that output lies in that input's memory.
+KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
+                     const std::vector<Values>& inputs, std::pair<int, int> in_place = {-1, -1},
+                     const StepState& step = kStep);
+
+// An operator by itself, its outputs inferred.
+struct SingleOperator {
+  SingleOperator(std::string type, Attributes attributes, std::vector<TensorType> input_types);
+
+  // With everything plain, or with `layout` for tensors of rank 4.
+  KernelRequest request(const KernelOptions& options, const Layout& layout = {}) const;
+
+  Operator op;
+  std::vector<TensorType> inputs;
+  std::vector<TensorType> outputs;
+};
+
+// The layouts that the operator's family asks for when inputs of rank 4 come in `layout`.
+KernelRequest wished(const SingleOperator& single, const KernelOptions& options,
+                     const Layout& layout);
+
+// Runs the operator's reference on plain tensors.
+KernelRun run_reference(const SingleOperator& single, const std::vector<Values>& inputs,
+                        const StepState& step = kStep);
+
+// Runs every operator of a graph in order, images between kernels in `layout` where they take
+// it. Returns the values of all tensors.
+std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Values> values,
+                                     const KernelOptions& options, const Layout& layout = {});
+
+// The first element further away than tolerance * (1 + |expected|), in words; empty if none is.
+std::string difference(const Values& actual, const Values& expected, double tolerance);
+
+}  // namespace millrace::testing

@@ -1,0 +1,186 @@
+#include "passes/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "graph_facts.h"
+#include "passes/autodiff.h"
+#include "passes/optimizer.h"
+#include "passes/rewrite.h"
+#include "symbolic.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+
+const Layout kPlain;
+const Layout kImage("aBcd8b");
+const Layout kWeights("ABcd8b8a");
+const Layout kTurned("ABcd8a8b");
+
+// Convolutions like blocks, the rest takes what it gets.
+class FakeOracle : public LayoutOracle {
+ public:
+  Wish wish(const Graph& graph, const Operator& op) const override {
+    if (op.type == "convolution") return {{kImage, kWeights}, {kImage}};
+    if (op.type == "convolution_backward_data") return {{kImage, kTurned}, {kImage}};
+    if (op.type == "convolution_backward_weights") return {{kImage, kImage}, {kWeights}};
+    Wish wish;
+    const bool follows = op.type == "relu" || op.type == "relu_backward" ||
+                         op.type == "sgd_update" || op.type == "sgd_plain_update";
+    const Layout layout = follows ? graph.tensor(op.inputs[0]).layout : Layout();
+    wish.inputs.assign(op.inputs.size(), layout);
+    wish.outputs.assign(op.outputs.size(), layout);
+    return wish;
+  }
+};
+
+Graph two_convolutions() {
+  Builder net;
+  Value x = net.convolution(net.image(2, 8, 4, 4), "conv1", {.channels = 8});
+  x = net.convolution(net.relu(x), "conv2", {.channels = 8});
+  net.classify(net.linear(net.flatten(x), "head", {.features = 10}));
+  Graph graph = net.take();
+  add_updates(graph, differentiate(graph, graph.find_tensor("loss")), {});
+  return graph;
+}
+
+const Layout& layout_of(const Graph& graph, const char* name) {
+  return graph.tensor(graph.find_tensor(name)).layout;
+}
+
+TEST(LayoutPass, TwoConvolutionsByHand) {
+  Graph graph = two_convolutions();
+  const Symbolic before(graph);
+  const LayoutReport report = choose_layouts(graph, FakeOracle());
+  graph.validate();
+  // Out of the blocks for flatten; back into blocks, once, for the gradient that both backward
+  // convolutions read; the weights once, turned, for backward_data.
+  EXPECT_EQ(report.reorders, 3);
+  ASSERT_EQ(report.reordered.size(), 3u);
+  EXPECT_EQ(report.reordered[0], "conv2");
+  EXPECT_EQ(graph.op(graph.tensor(graph.find_tensor(report.reordered[1])).producer).type,
+            "reshape");
+  EXPECT_EQ(report.reordered[2], "conv2.weight");
+  EXPECT_EQ(report.reorder_bytes, (2 * 2 * 8 * 4 * 4 + 8 * 8) * 4);
+  EXPECT_EQ(layout_of(graph, "images"), kImage);
+  EXPECT_EQ(layout_of(graph, "conv1.weight"), kWeights);
+  EXPECT_EQ(layout_of(graph, "conv1.weight.grad"), kWeights);
+  EXPECT_EQ(layout_of(graph, "conv1.weight.momentum"), kWeights);
+  EXPECT_EQ(layout_of(graph, "conv2.weight/reorder"), kTurned);
+  EXPECT_EQ(layout_of(graph, "head.weight"), kPlain);
+  EXPECT_EQ(layout_of(graph, "conv2/reorder"), kPlain);
+  const Symbolic after(graph);
+  EXPECT_EQ(after.results(), before.results());
+  EXPECT_EQ(after.persistent(), before.persistent());
+}
+
+TEST(LayoutPass, ReorderStandsDirectlyBeforeItsReaderInTheSamePhase) {
+  Graph graph = two_convolutions();
+  choose_layouts(graph, FakeOracle());
+  const auto readers = graph.consumers();
+  const auto reorders = all_of_type(graph, "reorder");
+  ASSERT_EQ(reorders.size(), 3u);
+  for (OperatorId id : reorders) {
+    const Operator& reorder = graph.op(id);
+    const OperatorId reader = readers[static_cast<size_t>(reorder.outputs[0])][0];
+    EXPECT_EQ(position_of(graph, id) + 1, position_of(graph, reader));
+    EXPECT_EQ(reorder.phase, graph.op(reader).phase);
+  }
+  EXPECT_EQ(readers[static_cast<size_t>(graph.op(reorders[1]).outputs[0])].size(), 2u);
+}
+
+TEST(LayoutPass, EveryReaderGetsWhatItWishes) {
+  Graph graph = two_convolutions();
+  const FakeOracle oracle;
+  choose_layouts(graph, oracle);
+  for (OperatorId id : graph.order()) {
+    const Operator& op = graph.op(id);
+    if (op.type == "reorder") continue;
+    const bool is_view = definition_of(op.type).is_view;
+    const auto wish = oracle.wish(graph, op);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      EXPECT_EQ(graph.tensor(op.inputs[i]).layout, is_view ? kPlain : wish.inputs[i]) << op.name;
+    }
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      EXPECT_EQ(graph.tensor(op.outputs[i]).layout, is_view ? kPlain : wish.outputs[i]) << op.name;
+    }
+  }
+}
+
+TEST(LayoutPass, FixedTensorsStayAndCostTheirReorders) {
+  Graph graph = two_convolutions();
+  const LayoutReport report =
+      choose_layouts(graph, FakeOracle(), {{"conv1.weight", kPlain}, {"images", kPlain}});
+  graph.validate();
+  EXPECT_EQ(layout_of(graph, "images"), kPlain);
+  EXPECT_EQ(layout_of(graph, "conv1.weight"), kPlain);
+  EXPECT_EQ(layout_of(graph, "conv1.weight.momentum"), kPlain);
+  // The images once for forward and backward, the weights for forward, their gradient for the
+  // update, and the three that are always there.
+  EXPECT_EQ(report.reorders, 6);
+  EXPECT_EQ(std::count(report.reordered.begin(), report.reordered.end(), "images"), 1);
+  EXPECT_EQ(std::count(report.reordered.begin(), report.reordered.end(), "conv1.weight"), 1);
+  EXPECT_EQ(std::count(report.reordered.begin(), report.reordered.end(), "conv1.weight.grad"), 1);
+}
+
+TEST(LayoutPass, CopyIsMadeAnewOnceTheTensorIsWritten) {
+  Graph graph;
+  const auto tensor = [&](const char* name, Shape shape, Role role) {
+    Tensor made;
+    made.name = name;
+    made.type.shape = std::move(shape);
+    made.role = role;
+    return graph.add_tensor(made);
+  };
+  const TensorId x = tensor("x", {2, 8, 4, 4}, Role::input);
+  const TensorId w = tensor("w", {8, 8, 1, 1}, Role::parameter);
+  const TensorId g = tensor("g", {8, 8, 1, 1}, Role::input);
+  const Attributes one = {{"stride", Shape{1, 1}},
+                          {"padding", Shape{0, 0}},
+                          {"dilation", Shape{1, 1}},
+                          {"groups", int64_t{1}}};
+  const TensorId a = graph.apply("convolution", "a", {x, w}, one);
+  const TensorId b = graph.apply("convolution", "b", {x, w}, one);
+  graph.add_operator("sgd_plain_update", "update", {w, g},
+                     {{"momentum", 0.0}, {"weight_decay", 0.0}}, Phase::update);
+  const TensorId c = graph.apply("convolution", "c", {x, w}, one);
+  graph.set_results({a, b, c});
+  const LayoutReport report = choose_layouts(graph, FakeOracle(), {{"w", kPlain}});
+  graph.validate();
+  EXPECT_THAT(report.reordered, ElementsAre("w", "w"));
+  const auto weights = [&](const char* name) {
+    return graph.op(operator_named(graph, name)).inputs[1];
+  };
+  EXPECT_EQ(weights("a"), weights("b"));
+  EXPECT_NE(weights("b"), weights("c"));
+  EXPECT_EQ(graph.op(operator_named(graph, "update")).inputs[0], w);
+}
+
+TEST(LayoutPass, WishForAnotherLayoutOfAWrittenTensorIsABug) {
+  class Stubborn : public FakeOracle {
+   public:
+    Wish wish(const Graph& graph, const Operator& op) const override {
+      Wish wish = FakeOracle::wish(graph, op);
+      if (op.type == "sgd_update") wish.inputs.assign(op.inputs.size(), kTurned);
+      return wish;
+    }
+  };
+  Graph graph = two_convolutions();
+  EXPECT_THROW(choose_layouts(graph, Stubborn()), std::logic_error);
+}
+
+TEST(LayoutPass, WishOfTheWrongSizeIsABug) {
+  class Short : public LayoutOracle {
+   public:
+    Wish wish(const Graph&, const Operator&) const override { return {}; }
+  };
+  Graph graph = two_convolutions();
+  EXPECT_THROW(choose_layouts(graph, Short()), std::logic_error);
+}
+
+}  // namespace
+}  // namespace millrace

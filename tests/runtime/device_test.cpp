@@ -1,0 +1,53 @@
+#include "runtime/device.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <cstring>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "base/parallel.h"
+
+namespace millrace {
+namespace {
+
+TEST(Device, RunsOnItsOwnThreadAndHandsErrorsBack) {
+  Device device({.threads = 1});
+  std::thread::id inside;
+  device.run([&] { inside = std::this_thread::get_id(); });
+  EXPECT_NE(inside, std::this_thread::get_id());
+  EXPECT_THROW(device.run([] { throw std::runtime_error("broken"); }), std::runtime_error);
+  int after = 0;
+  device.run([&] { after = 1; });
+  EXPECT_EQ(after, 1);
+}
+
+TEST(Device, TeamHasTheSizeAskedForAndIsPinned) {
+  const int cores = available_cores();
+  Device device({.threads = cores});
+  std::set<int> used;
+  device.run([&] {
+    EXPECT_EQ(team_size(), cores);
+    std::vector<int> where(static_cast<size_t>(cores), -1);
+    parallel_ranges(cores, 0, [&](int thread, int64_t, int64_t) {
+      where[static_cast<size_t>(thread)] = ::sched_getcpu();
+    });
+    used.insert(where.begin(), where.end());
+  });
+  EXPECT_EQ(static_cast<int>(used.size()), cores);
+}
+
+TEST(Device, ArenaStartsZeroedAndCountsTouchedPages) {
+  Device device({.threads = 1});
+  device.allocate(64 << 20);
+  EXPECT_EQ(device.arena_bytes(), 64 << 20);
+  EXPECT_EQ(device.resident_bytes(), 0);
+  EXPECT_EQ(static_cast<int>(device.arena()[12345]), 0);
+  std::memset(device.arena(), 1, 64 << 20);
+  EXPECT_EQ(device.resident_bytes(), 64 << 20);
+}
+
+}  // namespace
+}  // namespace millrace

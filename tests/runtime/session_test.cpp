@@ -1,0 +1,143 @@
+#include "runtime/session.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "compile/compiler.h"
+#include "models/models.h"
+
+namespace millrace {
+namespace {
+
+CompileOptions options_for(bool reference = false) {
+  CompileOptions options;
+  options.kernels.convolution = ConvolutionAlgorithm::direct;
+  options.kernels.threads = 2;
+  options.kernels.reference_only = reference;
+  return options;
+}
+
+Graph model(const std::string& name, int64_t batch, int64_t image) {
+  ModelOptions options = default_options(name);
+  options.batch = batch;
+  options.image = image;
+  options.classes = 10;
+  return build_model(name, options);
+}
+
+void feed(Session& session, const Program& program) {
+  const Random random(5, 5);
+  std::vector<float> images(static_cast<size_t>(program.input("images").type.elements()));
+  for (size_t i = 0; i < images.size(); ++i) images[i] = random.normal(i);
+  std::vector<int32_t> labels(static_cast<size_t>(program.input("labels").type.elements()));
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<int32_t>(i * 7 % 10);
+  session.write_input(program, "images", images);
+  session.write_input(program, "labels", labels);
+}
+
+std::vector<std::vector<float>> train(const Program& program, int threads, int steps,
+                                      std::vector<float>* losses = nullptr) {
+  Device device({.threads = threads});
+  Session session(device, {&program});
+  session.initialize(3);
+  feed(session, program);
+  for (int step = 0; step < steps; ++step) {
+    session.run(program, {3, step, 0.01f});
+    if (losses != nullptr) losses->push_back(session.scalar(program, "loss"));
+  }
+  std::vector<std::vector<float>> state;
+  for (const Slot& slot : session.state()) {
+    state.emplace_back(static_cast<size_t>(slot.type.elements()));
+    session.read_state(slot, state.back());
+  }
+  return state;
+}
+
+TEST(Session, StateSurvivesTheRoundTripThroughBlockedLayouts) {
+  const Program program = compile_training(model("resnet18", 2, 32), options_for());
+  Device device({.threads = 1});
+  Session session(device, {&program});
+  for (const Slot& slot : session.state()) {
+    std::vector<float> values(static_cast<size_t>(slot.type.elements()));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1013) - 500;
+    session.write_state(slot, values);
+    std::vector<float> back(values.size());
+    session.read_state(slot, back);
+    ASSERT_EQ(values, back) << slot.name << " " << slot.layout.tag();
+  }
+}
+
+TEST(Session, SameSeedGivesTheSameBits) {
+  const Program program = compile_training(model("alexnet", 4, 64), options_for());
+  EXPECT_EQ(train(program, 2, 3), train(program, 2, 3));
+}
+
+TEST(Session, LossFallsOnAFixedBatch) {
+  const Program program = compile_training(model("resnet18", 8, 32), options_for());
+  std::vector<float> losses;
+  train(program, 2, 12, &losses);
+  EXPECT_LT(losses.back(), 0.5f * losses.front());
+}
+
+// The whole training step by the naive kernels and plain layouts is the independent answer.
+TEST(Session, FastKernelsFollowTheNaiveOnes) {
+  for (const char* name : {"fashion_cnn", "alexnet"}) {
+    ModelOptions model_options = default_options(name);
+    model_options.batch = 3;
+    model_options.image = std::string(name) == "alexnet" ? 64 : 28;
+    model_options.classes = 10;
+    const Graph graph = build_model(name, model_options);
+    std::vector<float> fast;
+    std::vector<float> naive;
+    train(compile_training(graph, options_for(false)), 2, 2, &fast);
+    train(compile_training(graph, options_for(true)), 2, 2, &naive);
+    for (size_t i = 0; i < fast.size(); ++i) {
+      EXPECT_NEAR(fast[i], naive[i], 2e-4f * std::abs(naive[i])) << name << " step " << i;
+    }
+  }
+}
+
+TEST(Session, RecomputingChangesNothing) {
+  CompileOptions keep = options_for();
+  keep.recompute = RecomputePolicy::none;
+  const auto graph = model("resnet18", 4, 64);
+  EXPECT_EQ(train(compile_training(graph, keep), 2, 2),
+            train(compile_training(graph, options_for()), 2, 2));
+}
+
+TEST(Session, TheArenaIsUsedToTheByteThatWasPlanned) {
+  const Program program = compile_training(model("resnet18", 8, 64), options_for());
+  Device device({.threads = 2});
+  Session session(device, {&program});
+  session.initialize(1);
+  feed(session, program);
+  session.run(program, {1, 0, 0.01f});
+  EXPECT_EQ(device.arena_bytes(), program.arena_bytes);
+  const int64_t page = 4096;
+  EXPECT_EQ(device.resident_bytes(), (program.arena_bytes + page - 1) / page * page);
+}
+
+TEST(Session, EvaluationRunsBesideTraining) {
+  const Program training = compile_training(model("resnet18", 4, 32), options_for());
+  const Program evaluation =
+      compile_evaluation(model("resnet18", 6, 32), options_for(), training);
+  Device device({.threads = 2});
+  Session session(device, {&training, &evaluation});
+  session.initialize(1);
+  feed(session, evaluation);
+  session.run(evaluation, {});
+  const auto before = session.result(evaluation, "logits");
+  feed(session, training);
+  session.run(training, {1, 0, 0.05f});
+  feed(session, evaluation);
+  session.run(evaluation, {});
+  const auto after = session.result(evaluation, "logits");
+  EXPECT_EQ(before.size(), 60u);
+  EXPECT_NE(before, after);
+  for (float logit : after) EXPECT_TRUE(std::isfinite(logit));
+}
+
+}  // namespace
+}  // namespace millrace
