@@ -50,10 +50,10 @@ std::string full_name(const CLI::App* command) {
   }
   const std::string word = argument.substr(0, argument.find('='));
   const std::string close = nearest(word, candidates);
-  fail_input("{} '{}' is not known to '{}'{}.", flag ? "Flag" : "Argument", word,
+  fail_input("{} '{}' is not known to '{}'; {}", flag ? "Flag" : "Argument", word,
              full_name(command),
-             close.empty() ? fmt::format("; see '{} --help'", full_name(command))
-                           : fmt::format("; did you mean '{}'?", close));
+             close.empty() ? fmt::format("see '{} --help'.", full_name(command))
+                           : fmt::format("did you mean '{}'?", close));
 }
 
 void require_no_extras(CLI::App* command) {
