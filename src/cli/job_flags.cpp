@@ -113,7 +113,8 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
   add("--lr-warmup-steps", flags.warmup_steps, "Rise linearly to --lr over the first steps")
       ->capture_default_str();
   add("--lr-milestones", flags.milestones, "Steps at which the rate drops, such as 3000,6000")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add("--lr-gamma", flags.gamma, "Factor at each milestone")->capture_default_str();
   add("--lr-power", flags.power, "Exponent of polynomial")->capture_default_str();
   add("--lr-final", flags.final_rate, "Rate at the end of cosine and polynomial")

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <exception>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/help_formatter.h"
 #include "train/version.h"
 
 namespace millrace {
@@ -79,7 +79,7 @@ std::string one_line(std::string text) {
 
 int run(int count, char** arguments) {
   CLI::App program(kDescription, "millrace");
-  program.get_formatter()->column_width(30);
+  program.formatter(std::make_shared<HelpFormatter>());
   program.footer(kStart);
   program.set_version_flag("--version", fmt::format("millrace {}", kVersion));
   Action chosen;

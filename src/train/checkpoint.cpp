@@ -56,6 +56,8 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   manifest.epoch = count_field(json, "epoch", path);
   manifest.position = count_field(json, "position", path);
   manifest.seed = field<uint64_t>(json, "seed", path);
+  if (!json["seed"].is_number_unsigned())
+    fail_input("'{}' has no valid field 'seed'.", path.string());
   manifest.learning_rate = field<Json>(json, "learning_rate", path);
   manifest.job = field<Json>(json, "job", path);
   if (json.contains("accuracy")) manifest.accuracy = field<double>(json, "accuracy", path);

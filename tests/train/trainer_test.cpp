@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <thread>
 
 #include "data/tools.h"
 #include "support.h"
@@ -142,7 +143,8 @@ TEST_F(TrainerTest, ACheckpointThatCannotBeWrittenIsAWarning) {
   job.checkpoint_every.steps = 2;
   recorder_.after_step = [&](int64_t step) {
     if (step != 3) return;
-    // The first checkpoint is safe; from now on nothing new can be made beside it.
+    // Once the first checkpoint is safe, nothing new can be made beside it.
+    while (!std::filesystem::exists(job.checkpoint / "step-00000002")) std::this_thread::yield();
     std::filesystem::rename(job.checkpoint, directory_ / "away");
     std::ofstream(job.checkpoint).put('x');
   };
