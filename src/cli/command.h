@@ -1,0 +1,22 @@
+// The subcommands of `millrace`. Each adds its flags to the program and, when chosen by the
+// user, sets the action that runs after parsing; an action returns the exit status.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+
+namespace millrace {
+
+using Action = std::function<int()>;
+
+inline constexpr int kExitSuccess = 0;
+inline constexpr int kExitJobFailed = 1;
+inline constexpr int kExitBadInput = 2;
+
+void add_train_command(CLI::App& program, Action& chosen);
+void add_plan_command(CLI::App& program, Action& chosen);
+void add_eval_command(CLI::App& program, Action& chosen);
+void add_data_command(CLI::App& program, Action& chosen);
+void add_ckpt_command(CLI::App& program, Action& chosen);
+
+}  // namespace millrace

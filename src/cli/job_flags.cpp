@@ -1,0 +1,210 @@
+#include "cli/job_flags.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace millrace {
+
+size_t choose(std::string_view flag, const std::string& value,
+              const std::vector<std::string>& choices) {
+  const auto found = std::find(choices.begin(), choices.end(), value);
+  if (found != choices.end()) return static_cast<size_t>(found - choices.begin());
+  const std::string close = nearest(value, choices);
+  fail_input("{} is '{}'; choose one of {}{}.", flag, value, fmt::join(choices, ", "),
+             close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
+}
+
+void add_model_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const std::string& help) {
+    return command.add_option(name, value, help)->group("Model");
+  };
+  add("--model", flags.model,
+      fmt::format("The network: {}. Needed.", fmt::join(model_names(), ", ")));
+  add("--classes", flags.classes, "Classes to tell apart [the model's usual number]");
+  add("--image", flags.image, "Height and width of the images in pixels [the model's usual size]");
+  add("--channels", flags.channels, "Colours of the images: 3, or 1 for grey [the model's usual]");
+}
+
+void add_data_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("Data");
+  };
+  add("--data", flags.data,
+      "Where images come from: synthetic (random, made once, costs no time), ofrecord:DIR, "
+      "recordio:FILE.rec, folder:DIR, idx:DIR or raw:FILE")
+      ->capture_default_str();
+  add("--augment", flags.augment,
+      "Recipe for the images: photo (random crop, flip), face (flip), small (shift, flip), none, "
+      "or auto: small up to 64 pixels, else photo")
+      ->capture_default_str();
+  add("--label-offset", flags.label_offset,
+      "Subtracted from each label: 1 for sets that count from 1")
+      ->capture_default_str();
+  add("--workers", flags.workers, "Threads that read and decode ahead of the training step")
+      ->capture_default_str();
+  add("--on-bad-record", flags.on_bad_record,
+      "What to do with a damaged record: fail (name it and stop) or skip (count it and go on)")
+      ->capture_default_str();
+}
+
+void add_device_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("Device and memory");
+  };
+  add("--threads-per-device", flags.threads, "Threads that compute; 0 takes every core")
+      ->capture_default_str();
+  add("--device-memory", flags.device_memory,
+      "Refuse a job that needs more, before it starts: 12066MiB, 16GiB ... [no limit]");
+  add("--conv-algo", flags.convolution,
+      "Convolutions: auto (measure each once and remember), direct, or winograd where it applies "
+      "(faster, takes more memory)")
+      ->capture_default_str();
+}
+
+namespace {
+
+void add_length_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("Length");
+  };
+  add("--batch", flags.batch, "Samples per step")->capture_default_str();
+  add("--steps", flags.steps, "Train for this many steps");
+  add("--epochs", flags.epochs, "Or for this many passes over the data");
+  add("--seed", flags.seed, "Same seed, same bits: weights, order, augmentation, dropout")
+      ->capture_default_str();
+}
+
+void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("Optimizer");
+  };
+  add("--optimizer", flags.optimizer, "sgd, adamw or lars")->capture_default_str();
+  add("--lr", flags.learning_rate, "Learning rate [0.1; 0.001 for adamw]");
+  add("--momentum", flags.momentum, "Of sgd and lars")->capture_default_str();
+  command.add_flag("--nesterov", flags.nesterov, "Nesterov momentum (sgd)")->group("Optimizer");
+  add("--weight-decay", flags.weight_decay, "Weight decay [0.0001; 0.01 for adamw]");
+  command
+      .add_flag("--decay-all", flags.decay_all,
+                "Decay biases and batch-norm parameters too, which are exempt otherwise")
+      ->group("Optimizer");
+  add("--label-smoothing", flags.label_smoothing, "Share of the target spread over all classes")
+      ->capture_default_str();
+  add("--dropout", flags.dropout, "Dropout layers of the model: on or off")->capture_default_str();
+  add("--clip-norm", flags.clip_norm, "Largest norm of all gradients together; 0 is no limit")
+      ->capture_default_str();
+  add("--adam-beta1", flags.adam_beta1, "Memory of the mean (adamw)")->capture_default_str();
+  add("--adam-beta2", flags.adam_beta2, "Memory of the variance (adamw)")->capture_default_str();
+  add("--adam-epsilon", flags.adam_epsilon, "Added to the deviation (adamw) [1e-08]");
+  add("--lars-trust", flags.lars_trust, "Trust coefficient (lars)")->capture_default_str();
+}
+
+void add_schedule_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("Learning-rate schedule");
+  };
+  add("--lr-schedule", flags.schedule,
+      "constant; step (times --lr-gamma at each milestone); cosine or polynomial (down to "
+      "--lr-final at the end)")
+      ->capture_default_str();
+  add("--lr-warmup-steps", flags.warmup_steps, "Rise linearly to --lr over the first steps")
+      ->capture_default_str();
+  add("--lr-milestones", flags.milestones, "Steps at which the rate drops, such as 3000,6000")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  add("--lr-gamma", flags.gamma, "Factor at each milestone")->capture_default_str();
+  add("--lr-power", flags.power, "Exponent of polynomial")->capture_default_str();
+  add("--lr-final", flags.final_rate, "Rate at the end of cosine and polynomial")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_training_flags(CLI::App& command, JobFlags& flags) {
+  add_length_flags(command, flags);
+  add_optimizer_flags(command, flags);
+  add_schedule_flags(command, flags);
+  command
+      .add_option("--recompute", flags.recompute,
+                  "Compute cheap activations again instead of keeping them: auto (where it saves "
+                  "memory), none, all")
+      ->group("Device and memory")
+      ->capture_default_str();
+  command
+      .add_option("--dump-passes", flags.dump_passes,
+                  "Write the graph after each compiler pass into this directory")
+      ->group("Device and memory");
+}
+
+TrainJob to_job(const JobFlags& flags) {
+  if (flags.model.empty()) {
+    fail_input("--model is missing; choose one of {}.", fmt::join(model_names(), ", "));
+  }
+  choose("--model", flags.model, model_names());
+  TrainJob job;
+  job.model = flags.model;
+  job.options = default_options(flags.model);
+  job.options.batch = flags.batch;
+  job.options.classes = flags.classes.value_or(job.options.classes);
+  job.options.image = flags.image.value_or(job.options.image);
+  job.options.channels = flags.channels.value_or(job.options.channels);
+  job.options.dropout = choose("--dropout", flags.dropout, {"off", "on"}) == 1;
+  job.options.label_smoothing = flags.label_smoothing;
+
+  job.data = {
+      .source = flags.data,
+      .augment = flags.augment,
+      .label_offset = flags.label_offset,
+      .workers = flags.workers,
+      .skip_bad_records = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
+  job.steps = flags.steps;
+  job.epochs = flags.epochs;
+  job.seed = flags.seed;
+  job.threads = flags.threads;
+  if (!flags.device_memory.empty()) {
+    job.device_memory = static_cast<int64_t>(parse_bytes(flags.device_memory, "--device-memory"));
+    if (job.device_memory == 0) fail_input("--device-memory must be above 0.");
+  }
+  constexpr RecomputePolicy kPolicies[] = {RecomputePolicy::automatic, RecomputePolicy::none,
+                                           RecomputePolicy::all};
+  job.recompute = kPolicies[choose("--recompute", flags.recompute, {"auto", "none", "all"})];
+  constexpr ConvolutionAlgorithm kAlgorithms[] = {ConvolutionAlgorithm::automatic,
+                                                  ConvolutionAlgorithm::direct,
+                                                  ConvolutionAlgorithm::winograd};
+  job.convolution =
+      kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
+  job.dump_passes = flags.dump_passes;
+
+  using Optimizer = OptimizerSettings::Kind;
+  constexpr Optimizer kOptimizers[] = {Optimizer::sgd, Optimizer::adamw, Optimizer::lars};
+  job.optimizer.kind =
+      kOptimizers[choose("--optimizer", flags.optimizer, {"sgd", "adamw", "lars"})];
+  const bool adam = job.optimizer.kind == Optimizer::adamw;
+  job.optimizer.momentum = flags.momentum;
+  job.optimizer.nesterov = flags.nesterov;
+  job.optimizer.weight_decay = flags.weight_decay.value_or(adam ? 0.01 : 1e-4);
+  job.optimizer.decay_all = flags.decay_all;
+  job.optimizer.clip_norm = flags.clip_norm;
+  job.optimizer.beta1 = flags.adam_beta1;
+  job.optimizer.beta2 = flags.adam_beta2;
+  job.optimizer.epsilon = flags.adam_epsilon.value_or(1e-8);
+  job.optimizer.trust = flags.lars_trust;
+
+  using Schedule = LearningRateSettings::Kind;
+  constexpr Schedule kSchedules[] = {Schedule::constant, Schedule::step, Schedule::cosine,
+                                     Schedule::polynomial};
+  job.learning_rate.kind = kSchedules[choose("--lr-schedule", flags.schedule,
+                                             {"constant", "step", "cosine", "polynomial"})];
+  job.learning_rate.base = flags.learning_rate.value_or(adam ? 0.001 : 0.1);
+  job.learning_rate.final = flags.final_rate;
+  job.learning_rate.warmup_steps = flags.warmup_steps;
+  job.learning_rate.milestones = flags.milestones;
+  job.learning_rate.gamma = flags.gamma;
+  job.learning_rate.power = flags.power;
+  return job;
+}
+
+}  // namespace millrace

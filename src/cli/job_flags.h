@@ -1,0 +1,64 @@
+// The flags that describe a job, the same for every command that takes one.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/job.h"
+
+namespace millrace {
+
+// What the user typed, before it is understood. Numbers without a value here take a default
+// that depends on the model or the optimizer.
+struct JobFlags {
+  std::string model;
+  std::optional<int64_t> classes, image, channels;
+  std::string dropout = "on";
+
+  std::string data = "synthetic";
+  std::string augment = "auto";
+  std::string on_bad_record = "fail";
+  int64_t label_offset = 0;
+  int workers = 2;
+
+  int64_t batch = 32;
+  int64_t steps = 0, epochs = 0;
+  uint64_t seed = 0;
+
+  int threads = 0;
+  std::string device_memory;
+  std::string recompute = "auto";
+  std::string convolution = "auto";
+  std::string dump_passes;
+
+  std::string optimizer = "sgd";
+  std::optional<double> learning_rate, weight_decay, adam_epsilon;
+  double momentum = 0.9;
+  bool nesterov = false, decay_all = false;
+  double label_smoothing = 0, clip_norm = 0;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, lars_trust = 0.001;
+
+  std::string schedule = "constant";
+  int64_t warmup_steps = 0;
+  std::vector<int64_t> milestones;
+  double gamma = 0.1, power = 2, final_rate = 0;
+};
+
+// Model and data: what evaluation needs too.
+void add_model_flags(CLI::App& command, JobFlags& flags);
+void add_data_flags(CLI::App& command, JobFlags& flags);
+void add_device_flags(CLI::App& command, JobFlags& flags);
+// Everything else that a training step depends on.
+void add_training_flags(CLI::App& command, JobFlags& flags);
+
+// Understands the flags. Throws InputError naming the flag at fault, with a suggestion.
+TrainJob to_job(const JobFlags& flags);
+
+// `value` must be one of `choices`; throws InputError naming `flag`. Returns its index.
+size_t choose(std::string_view flag, const std::string& value,
+              const std::vector<std::string>& choices);
+
+}  // namespace millrace

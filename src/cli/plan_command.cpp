@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/job_flags.h"
+#include "cli/progress.h"
+#include "train/plan.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  Does VGG-16 with 28 images a step fit into 12066 MiB?
+    millrace plan --model vgg16 --batch 28 --device-memory 12066MiB
+  The same for a program to read:
+    millrace plan --model vgg16 --batch 28 --device-memory 12066MiB --json
+
+The memory is exact: it is the size of the one block that the job would allocate. The time is
+an estimate from each operator's arithmetic and memory traffic, and a short measurement of
+this machine. Exit status: 0 also when the job does not fit (see "fits"), 2 bad usage or input.)";
+
+struct PlanFlags {
+  JobFlags job;
+  bool json = false;
+};
+
+void print_plan(const Json& plan) {
+  const Json& device = plan["devices"][0];
+  fmt::print("{}, batch {}, {} threads\n\n", plan["model"].get<std::string>(),
+             plan["global_batch"].get<int64_t>(), plan["plan"]["threads_per_device"].get<int>());
+  for (const auto& [name, bytes] : device["breakdown"].items()) {
+    fmt::print("  {:<14}{:>12}\n", name, format_bytes(bytes.get<uint64_t>()));
+  }
+  fmt::print("  {:<14}{:>12}\n\n", "peak", format_bytes(device["peak_bytes"].get<uint64_t>()));
+  fmt::print("About {:.2f} s per step, {:.1f} samples/s.\n",
+             plan["predicted_seconds_per_step"].get<double>(),
+             plan["predicted_samples_per_second"].get<double>());
+  if (plan.contains("device_memory_bytes")) {
+    fmt::print("{} the limit of {}.\n", plan["fits"].get<bool>() ? "Fits" : "Does not fit",
+               format_bytes(plan["device_memory_bytes"].get<uint64_t>()));
+  }
+  if (plan.contains("reason")) fmt::print("{}\n", plan["reason"].get<std::string>());
+}
+
+int run_plan(const PlanFlags& flags) {
+  TrainJob job = to_job(flags.job);
+  if (job.steps == 0 && job.epochs == 0) job.steps = 1;
+  check(job);
+  ProgressPrinter messages(true);
+  const Json plan = describe_plan(job, messages);
+  if (flags.json) {
+    fmt::print("{}\n", plan.dump(2));
+  } else {
+    print_plan(plan);
+  }
+  return kExitSuccess;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& program, Action& chosen) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = program.add_subcommand(
+      "plan", "Say what a job will cost in time and memory, without running it");
+  add_model_flags(*command, flags->job);
+  add_data_flags(*command, flags->job);
+  add_training_flags(*command, flags->job);
+  add_device_flags(*command, flags->job);
+  command->add_flag("--json", flags->json, "Print JSON")->group("Output");
+  command->footer(kExamples);
+  command->callback([flags, &chosen] { chosen = [flags] { return run_plan(*flags); }; });
+}
+
+}  // namespace millrace

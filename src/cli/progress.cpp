@@ -1,0 +1,85 @@
+#include "cli/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::chrono::milliseconds kLiveInterval{100};
+constexpr std::chrono::seconds kPlainInterval{5};
+
+}  // namespace
+
+std::string describe_step(const StepReport& report, int64_t steps_per_epoch) {
+  const std::string epoch =
+      steps_per_epoch > 0 ? fmt::format("epoch {}  ", report.epoch + 1) : std::string();
+  return fmt::format("{}step {}/{}  loss {:.4f}  lr {:.4g}  {:.1f} samples/s  {} left", epoch,
+                     report.step, report.total_steps, report.loss, report.learning_rate,
+                     report.samples_per_second, format_duration(report.seconds_left));
+}
+
+ProgressPrinter::ProgressPrinter(bool quiet) : quiet_(quiet), terminal_(::isatty(STDOUT_FILENO)) {}
+
+void ProgressPrinter::finish() {
+  if (live_) std::fputs("\n", stdout);
+  live_ = false;
+  std::fflush(stdout);
+}
+
+void ProgressPrinter::on_start(const JobStart& start) {
+  steps_per_epoch_ = start.steps_per_epoch;
+  print_line(fmt::format("{}: batch {}, {} steps, {} threads, {} of memory", start.model,
+                         start.batch, start.total_steps, start.threads,
+                         format_bytes(static_cast<uint64_t>(start.arena_bytes))));
+}
+
+void ProgressPrinter::on_step(const StepReport& report) {
+  if (quiet_) return;
+  const auto now = std::chrono::steady_clock::now();
+  const bool last = report.step == report.total_steps;
+  const auto interval = terminal_ ? std::chrono::nanoseconds(kLiveInterval) : kPlainInterval;
+  if (!last && now - last_print_ < interval) return;
+  last_print_ = now;
+  const std::string line = describe_step(report, steps_per_epoch_);
+  if (!terminal_ || last) return print_line(line);
+  fmt::print("\r\033[K{}", line);
+  live_ = true;
+  std::fflush(stdout);
+}
+
+void ProgressPrinter::on_evaluation(const EvaluationReport& report) {
+  print_line(fmt::format("step {}: {} test samples, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %",
+                         report.step, report.samples, report.loss, report.top1 * 100,
+                         report.top5 * 100));
+}
+
+void ProgressPrinter::on_checkpoint(const CheckpointReport& report) {
+  print_line(fmt::format("step {}: checkpoint '{}', {} in {:.1f} s", report.step,
+                         report.directory.string(), format_bytes(report.bytes), report.seconds));
+}
+
+void ProgressPrinter::on_message(Severity severity, std::string_view sentence) {
+  if (severity == Severity::note) return print_line(std::string(sentence));
+  clear_live_line();
+  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+}
+
+void ProgressPrinter::print_line(const std::string& line) {
+  if (quiet_) return;
+  clear_live_line();
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+void ProgressPrinter::clear_live_line() {
+  if (live_) std::fputs("\r\033[K", stdout);
+  live_ = false;
+  std::fflush(stdout);
+}
+
+}  // namespace millrace

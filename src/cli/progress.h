@@ -1,0 +1,42 @@
+// Shows a running job on the terminal.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "train/observer.h"
+
+namespace millrace {
+
+// On a terminal, one line that is written again after each step; elsewhere a plain line every
+// few seconds. Warnings go to standard error. Quiet: warnings only.
+class ProgressPrinter : public TrainingObserver {
+ public:
+  explicit ProgressPrinter(bool quiet);
+  ~ProgressPrinter() override { finish(); }
+
+  // Ends the live line, which stays.
+  void finish();
+
+  void on_start(const JobStart& start) override;
+  void on_step(const StepReport& report) override;
+  void on_evaluation(const EvaluationReport& report) override;
+  void on_checkpoint(const CheckpointReport& report) override;
+  void on_message(Severity severity, std::string_view sentence) override;
+
+ private:
+  // A line that stays; the live line moves below it.
+  void print_line(const std::string& line);
+  void clear_live_line();
+
+  bool quiet_;
+  bool terminal_;
+  bool live_ = false;
+  int64_t steps_per_epoch_ = 0;
+  std::chrono::steady_clock::time_point last_print_;
+};
+
+// The figures of a step as the progress shows them.
+std::string describe_step(const StepReport& report, int64_t steps_per_epoch);
+
+}  // namespace millrace

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/job_flags.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "train/metrics.h"
+#include "train/summary.h"
+#include "train/trainer.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  Ten steps on random images, to see speed and memory:
+    millrace train --model resnet50 --batch 64 --steps 10 --summary out.json
+  Fashion-MNIST with test accuracy after each epoch:
+    millrace train --model fashion_cnn --data idx:DIR --eval-data idx:DIR --eval-every 1e \
+      --batch 128 --epochs 8 --lr 0.1 --lr-schedule cosine --lr-warmup-steps 200
+  A long job that survives interruptions; the same command continues it:
+    millrace train --model resnet50 --data ofrecord:DIR --batch 64 --epochs 90 \
+      --lr-schedule step --lr-milestones 150000,300000,400000 \
+      --checkpoint runs/r50 --checkpoint-every 1000 --resume
+
+Ctrl-C finishes the step, saves a checkpoint if there is a --checkpoint, and ends.
+Exit status: 0 success, 1 the job failed, 2 bad usage or input.)";
+
+struct TrainFlags {
+  JobFlags job;
+  std::string load_weights, save_weights;
+  std::string checkpoint, checkpoint_every;
+  int keep = 2;
+  bool resume = false;
+  std::string evaluation_data, evaluation_every;
+  std::string summary, metrics;
+  bool quiet = false;
+};
+
+void add_flags(CLI::App& command, TrainFlags& flags) {
+  add_model_flags(command, flags.job);
+  add_data_flags(command, flags.job);
+  add_training_flags(command, flags.job);
+  add_device_flags(command, flags.job);
+  const auto add = [&](const char* group, const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group(group);
+  };
+  add("Weights", "--load-weights", flags.load_weights,
+      "Start from these weights: a safetensors file with torchvision's names");
+  add("Weights", "--save-weights", flags.save_weights, "Write the weights there at the end");
+  add("Checkpoints", "--checkpoint", flags.checkpoint,
+      "Directory for checkpoints, from which --resume continues bit for bit");
+  add("Checkpoints", "--checkpoint-every", flags.checkpoint_every,
+      "Save every N steps (500) or N epochs (2e); always at the end and when interrupted");
+  add("Checkpoints", "--keep", flags.keep, "How many of the newest to keep, besides the best")
+      ->capture_default_str();
+  command
+      .add_flag("--resume", flags.resume,
+                "Continue from the newest intact checkpoint, or start if there is none")
+      ->group("Checkpoints");
+  add("Evaluation", "--eval-data", flags.evaluation_data,
+      "Data set to measure accuracy on, written as --data");
+  add("Evaluation", "--eval-every", flags.evaluation_every,
+      "Measure every N steps (500) or N epochs (1e); always at the end");
+  add("Output", "--summary", flags.summary, "Write the results there as one JSON object");
+  add("Output", "--metrics", flags.metrics, "Write one JSON object per step there");
+  command.add_flag("--quiet", flags.quiet, "Print nothing but warnings")->group("Output");
+}
+
+TrainJob to_train_job(const TrainFlags& flags) {
+  TrainJob job = to_job(flags.job);
+  job.load_weights = flags.load_weights;
+  job.save_weights = flags.save_weights;
+  job.checkpoint = flags.checkpoint;
+  if (!flags.checkpoint_every.empty()) {
+    job.checkpoint_every = parse_interval(flags.checkpoint_every, "--checkpoint-every");
+  }
+  job.keep = flags.keep;
+  job.resume = flags.resume;
+  job.evaluation_data = flags.evaluation_data;
+  if (!flags.evaluation_every.empty()) {
+    job.evaluation_every = parse_interval(flags.evaluation_every, "--eval-every");
+  }
+  check(job);
+  return job;
+}
+
+void print_end(const TrainJob& job, const TrainResult& result, const TrainFlags& flags) {
+  if (result.interrupted) {
+    fmt::print("Stopped after step {} of {}; {}.\n", result.step, result.total_steps,
+               job.checkpoint.empty()
+                   ? std::string("nothing was saved, as there is no --checkpoint")
+                   : "add --resume to continue");
+  }
+  if (result.skipped_records > 0) {
+    fmt::print("{} bad records were skipped.\n", result.skipped_records);
+  }
+  if (!flags.summary.empty()) fmt::print("Summary: {}\n", flags.summary);
+  if (!flags.metrics.empty()) fmt::print("Metrics: {}\n", flags.metrics);
+  if (!flags.save_weights.empty()) fmt::print("Weights: {}\n", flags.save_weights);
+}
+
+int run_train(const TrainFlags& flags) {
+  TrainJob job = to_train_job(flags);
+  if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
+  if (!flags.metrics.empty()) require_writable(flags.metrics, "--metrics");
+  if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
+  job.stop = &stop_on_signals();
+
+  ObserverList observers;
+  ProgressPrinter progress(flags.quiet);
+  observers.add(progress);
+  std::unique_ptr<MetricsWriter> metrics;
+  if (!flags.metrics.empty()) {
+    metrics = std::make_unique<MetricsWriter>(flags.metrics);
+    observers.add(*metrics);
+  }
+  const TrainResult result = run_training(job, observers);
+  if (!flags.summary.empty()) {
+    write_text(flags.summary, summary_of(job, result).dump(2) + "\n");
+  }
+  progress.finish();
+  if (!flags.quiet) print_end(job, result, flags);
+  if (!result.checkpoint_failure.empty()) {
+    fail_job("The last checkpoint was not written: {}", result.checkpoint_failure);
+  }
+  if (metrics && !metrics->failure().empty()) fail_job("{}", metrics->failure());
+  return kExitSuccess;
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& program, Action& chosen) {
+  auto flags = std::make_shared<TrainFlags>();
+  CLI::App* command = program.add_subcommand("train", "Train a model");
+  add_flags(*command, *flags);
+  command->footer(kExamples);
+  command->callback([flags, &chosen] { chosen = [flags] { return run_train(*flags); }; });
+}
+
+}  // namespace millrace

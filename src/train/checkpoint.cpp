@@ -1,0 +1,175 @@
+#include "train/checkpoint.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "train/weights.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+constexpr size_t kStepDigits = 8;
+
+template <typename T>
+T field(const Json& json, const char* name, const std::filesystem::path& path) {
+  const auto found = json.find(name);
+  if (found != json.end()) {
+    try {
+      return found->get<T>();
+    } catch (const Json::exception&) {
+    }
+  }
+  fail_input("'{}' has no valid field '{}'.", path.string(), name);
+}
+
+int64_t count_field(const Json& json, const char* name, const std::filesystem::path& path) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_number_integer() || field<double>(json, name, path) < 0 ||
+      field<double>(json, name, path) >= 0x1.0p63) {
+    fail_input("'{}' has no valid field '{}'.", path.string(), name);
+  }
+  return found->get<int64_t>();
+}
+
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(kPrefix) || name.size() < kPrefix.size() + kStepDigits) return {};
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, status] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  if (status != std::errc() || stop != end || step < 0) return {};
+  return step;
+}
+
+Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
+  if (!json.is_object() || json.value("format", Json()) != Json("millrace-checkpoint-1")) {
+    fail_input("'{}' is not the manifest of a checkpoint.", path.string());
+  }
+  Manifest manifest;
+  manifest.version = field<std::string>(json, "version", path);
+  manifest.model = field<std::string>(json, "model", path);
+  manifest.step = count_field(json, "step", path);
+  manifest.epoch = count_field(json, "epoch", path);
+  manifest.position = count_field(json, "position", path);
+  manifest.seed = field<uint64_t>(json, "seed", path);
+  if (!json["seed"].is_number_unsigned())
+    fail_input("'{}' has no valid field 'seed'.", path.string());
+  manifest.learning_rate = field<Json>(json, "learning_rate", path);
+  manifest.job = field<Json>(json, "job", path);
+  if (json.contains("accuracy")) manifest.accuracy = field<double>(json, "accuracy", path);
+  const Json files = field<Json>(json, "files", path);
+  if (!files.is_object()) fail_input("'{}' has no valid field 'files'.", path.string());
+  for (const auto& [name, entry] : files.items()) {
+    manifest.files.push_back({name, static_cast<uint64_t>(count_field(entry, "bytes", path)),
+                              field<uint32_t>(entry, "crc32", path)});
+  }
+  for (const std::string_view needed : {kWeightsFile, kOptimizerFile}) {
+    if (std::none_of(manifest.files.begin(), manifest.files.end(),
+                     [&](const CheckpointFile& file) { return file.name == needed; })) {
+      fail_input("'{}' does not list '{}'.", path.string(), needed);
+    }
+  }
+  if (manifest.files.size() != 2) {
+    fail_input("'{}' lists files that do not belong to a checkpoint.", path.string());
+  }
+  return manifest;
+}
+
+}  // namespace
+
+Json to_json(const Manifest& manifest) {
+  Json json;
+  json["format"] = "millrace-checkpoint-1";
+  json["version"] = manifest.version;
+  json["model"] = manifest.model;
+  json["step"] = manifest.step;
+  json["epoch"] = manifest.epoch;
+  json["position"] = manifest.position;
+  json["seed"] = manifest.seed;
+  json["learning_rate"] = manifest.learning_rate;
+  json["job"] = manifest.job;
+  if (manifest.accuracy) json["accuracy"] = *manifest.accuracy;
+  json["files"] = Json::object();
+  for (const CheckpointFile& file : manifest.files) {
+    json["files"][file.name] = {{"bytes", file.bytes}, {"crc32", file.crc32}};
+  }
+  return json;
+}
+
+Manifest read_manifest(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path path = checkpoint / kManifestFile;
+  const Json json = Json::parse(read_text(path), nullptr, false);
+  if (json.is_discarded()) fail_input("'{}' is not valid JSON.", path.string());
+  return parse_manifest(json, path);
+}
+
+Manifest verify_checkpoint(const std::filesystem::path& checkpoint) {
+  Manifest manifest = read_manifest(checkpoint);
+  for (const CheckpointFile& file : manifest.files) {
+    const std::filesystem::path path = checkpoint / file.name;
+    std::error_code error;
+    const uint64_t bytes = std::filesystem::file_size(path, error);
+    if (error) fail_input("Cannot read '{}': {}.", path.string(), error.message());
+    if (bytes != file.bytes) {
+      fail_input("'{}' has {} bytes where the manifest says {}.", path.string(), bytes, file.bytes);
+    }
+    if (crc32_of_file(path) != file.crc32) {
+      fail_input("'{}' does not have the checksum that the manifest says.", path.string());
+    }
+  }
+  return manifest;
+}
+
+void load_checkpoint(Session& session, const std::filesystem::path& checkpoint) {
+  load_tensors(session, checkpoint / kWeightsFile, is_weight);
+  load_tensors(session, checkpoint / kOptimizerFile,
+               [](Role role) { return role == Role::optimizer_state; });
+}
+
+uint32_t crc32_of_file(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return static_cast<uint32_t>(
+      ::crc32_z(0, reinterpret_cast<const Bytef*>(file.bytes().data()), file.bytes().size()));
+}
+
+std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& directory) {
+  std::vector<CheckpointPlace> places;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const std::optional<int64_t> step = step_of(entry.path().filename().string());
+    if (step && entry.is_directory(error)) places.push_back({*step, entry.path()});
+  }
+  std::sort(places.begin(), places.end(),
+            [](const auto& first, const auto& second) { return first.step < second.step; });
+  return places;
+}
+
+std::optional<std::filesystem::path> find_newest_valid(
+    const std::filesystem::path& directory,
+    const std::function<void(std::string_view)>& passed_over) {
+  const std::vector<CheckpointPlace> places = list_checkpoints(directory);
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    try {
+      const Manifest manifest = verify_checkpoint(place->path);
+      if (manifest.step != place->step) {
+        fail_input("its manifest belongs to step {}.", manifest.step);
+      }
+      return place->path;
+    } catch (const InputError& error) {
+      passed_over(fmt::format("Checkpoint '{}' is damaged and passed over: {}",
+                              place->path.string(), error.what()));
+    }
+  }
+  if (!places.empty()) {
+    fail_input("None of the {} checkpoints in '{}' is intact.", places.size(), directory.string());
+  }
+  return {};
+}
+
+}  // namespace millrace

@@ -1,0 +1,78 @@
+// Checkpoints on disk: what they hold, finding and reading them.
+//
+// A checkpoint is a directory `step-00001234` with weights.safetensors (parameters and buffers
+// under torchvision's names), optimizer.safetensors and manifest.json. It is written under the
+// name `step-00001234.partial`, flushed and renamed, so a directory without that ending is
+// complete unless the disk damaged it; sizes and checksums in the manifest tell.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "runtime/session.h"
+
+namespace millrace {
+
+struct CheckpointFile {
+  std::string name;
+  uint64_t bytes = 0;
+  uint32_t crc32 = 0;
+};
+
+// Everything besides tensors that a run needs to go on exactly. Random numbers and learning
+// rates are functions of (seed, step), so these two are their whole state. Plain data.
+struct Manifest {
+  std::string version;  // of Millrace
+  std::string model;
+  int64_t step = 0;  // finished steps
+  int64_t epoch = 0;
+  int64_t position = 0;  // samples taken from the epoch
+  uint64_t seed = 0;
+  Json learning_rate;              // to_json(LearningRateSettings)
+  Json job;                        // settings that a resumed run is compared with
+  std::optional<double> accuracy;  // top-1 of an evaluation at this very step
+  std::vector<CheckpointFile> files;
+};
+
+inline constexpr std::string_view kWeightsFile = "weights.safetensors";
+inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
+inline constexpr std::string_view kManifestFile = "manifest.json";
+
+Json to_json(const Manifest& manifest);
+
+// Reads and checks the manifest alone. Takes any bytes; throws InputError naming the file and
+// the field at fault.
+Manifest read_manifest(const std::filesystem::path& checkpoint);
+
+// Reads the manifest and compares sizes and checksums of all files with it. Throws InputError.
+Manifest verify_checkpoint(const std::filesystem::path& checkpoint);
+
+// Writes parameters, buffers and optimizer state of a checkpoint into the session.
+void load_checkpoint(Session& session, const std::filesystem::path& checkpoint);
+
+uint32_t crc32_of_file(const std::filesystem::path& path);
+
+// "step-00001234".
+std::string checkpoint_name(int64_t step);
+
+// A checkpoint directory found in a run's directory, by its name alone.
+struct CheckpointPlace {
+  int64_t step = 0;
+  std::filesystem::path path;
+};
+
+// Oldest first. Empty if the directory does not exist.
+std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& directory);
+
+// The newest that passes verify_checkpoint; `passed_over` receives a sentence for each newer
+// one that does not. Throws InputError if there are checkpoints but none is intact.
+std::optional<std::filesystem::path> find_newest_valid(
+    const std::filesystem::path& directory,
+    const std::function<void(std::string_view)>& passed_over);
+
+}  // namespace millrace

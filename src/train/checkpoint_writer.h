@@ -1,0 +1,69 @@
+// Writes checkpoints beside the training steps.
+#pragma once
+
+#include <condition_variable>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "train/checkpoint.h"
+#include "train/observer.h"
+#include "train/weights.h"
+
+namespace millrace {
+
+// Owns a low-priority thread and one host copy of the model's state. `save` copies the state
+// (the only part that the training step waits for) and returns; the thread writes, flushes and
+// renames, then removes checkpoints beyond the newest `keep` and the best. A failure leaves
+// earlier checkpoints as they were. All calls come from one thread. The destructor waits for a
+// write that has begun.
+class CheckpointWriter {
+ public:
+  // What became of a save: a report, or the reason why there is none.
+  struct Outcome {
+    CheckpointReport report;
+    std::string failure;
+  };
+
+  // Creates the directory and removes what an interrupted writer left behind. Throws
+  // InputError if that cannot be.
+  CheckpointWriter(std::filesystem::path directory, int keep);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // Waits for an earlier save first. `manifest.files` is filled by the writer.
+  void save(const Session& session, Manifest manifest);
+
+  // Outcomes since the last call.
+  std::vector<Outcome> take_outcomes();
+
+  // Waits until nothing is being written.
+  void wait();
+
+ private:
+  void work();
+
+  std::filesystem::path directory_;
+  int keep_;
+  StateSnapshot snapshot_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Manifest> pending_;  // present from save until its outcome is there
+  std::vector<Outcome> outcomes_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+// The body of the writer without its thread: writes one checkpoint, returns its size.
+uint64_t write_checkpoint(const std::filesystem::path& directory, Manifest manifest,
+                          const StateSnapshot& snapshot);
+
+// Of the checkpoints up to step `newest`, removes those beyond the newest `keep` and the one
+// with the highest accuracy. Later ones were left by another run and are not counted.
+void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t newest);
+
+}  // namespace millrace

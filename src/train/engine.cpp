@@ -1,0 +1,72 @@
+#include "train/engine.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace millrace {
+
+int thread_count(const TrainJob& job) {
+  const int cores = available_cores();
+  if (job.threads > cores) {
+    fail_input("--threads-per-device is {}, but this process may use only {} cores.", job.threads,
+               cores);
+  }
+  return job.threads > 0 ? job.threads : cores;
+}
+
+CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner) {
+  CompileOptions options;
+  options.kernels.convolution = job.convolution;
+  options.kernels.tuner = tuner;
+  options.kernels.threads = threads;
+  options.optimizer = job.optimizer;
+  options.recompute = job.recompute;
+  options.memory_limit = job.device_memory;
+  options.dump_directory = job.dump_passes;
+  return options;
+}
+
+Engine::Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
+    : tuner_(ConvolutionTuner::default_path()), device_({.threads = thread_count(job)}) {
+  const Graph graph = build_model(job.model, job.options);
+  const CompileOptions options = compile_options(job, device_.threads(), &tuner_);
+  device_.run([&] {
+    if (purpose == Purpose::evaluation) {
+      evaluation_ = compile_evaluation(graph, options);
+      return;
+    }
+    training_ = compile_training(graph, options);
+    if (purpose == Purpose::training_and_evaluation) {
+      evaluation_ = compile_evaluation(graph, options, *training_);
+    }
+  });
+  tuner_.save();
+  if (!tuner_.warning().empty()) observer.on_message(Severity::warning, tuner_.warning());
+}
+
+void Engine::start(uint64_t seed) {
+  std::vector<const Program*> programs;
+  if (training_) programs.push_back(&*training_);
+  if (evaluation_) programs.push_back(&*evaluation_);
+  session_.emplace(device_, programs);
+  session_->initialize(seed);
+}
+
+const Program& Engine::largest() const {
+  if (!training_) return *evaluation_;
+  if (!evaluation_ || training_->arena_bytes >= evaluation_->arena_bytes) return *training_;
+  return *evaluation_;
+}
+
+std::string kernel_fingerprint(const Program& program, int threads) {
+  uint64_t hash = static_cast<uint64_t>(threads);
+  for (const Instruction& instruction : program.instructions) {
+    const std::string text = instruction.name + "=" + instruction.implementation;
+    hash = hash_combine(hash, hash_bytes(text.data(), text.size()));
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace millrace

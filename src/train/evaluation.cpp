@@ -1,0 +1,64 @@
+#include "train/evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace millrace {
+
+void add_scores(Scores& scores, std::span<const float> logits, std::span<const int32_t> labels,
+                int64_t classes) {
+  for (size_t row = 0; row < labels.size(); ++row) {
+    if (labels[row] == kNoLabel) continue;
+    const float* values = logits.data() + static_cast<int64_t>(row) * classes;
+    const int64_t label = labels[row];
+    if (label < 0 || label >= classes) {
+      fail_input("Label {} is not one of the {} classes; raise --classes or correct the data.",
+                 label, classes);
+    }
+    const double largest = *std::max_element(values, values + classes);
+    double sum = 0;
+    int64_t ahead = 0;
+    for (int64_t i = 0; i < classes; ++i) {
+      sum += std::exp(static_cast<double>(values[i]) - largest);
+      ahead += values[i] > values[label] || (values[i] == values[label] && i < label) ? 1 : 0;
+    }
+    if (!std::isfinite(sum)) ahead = classes;
+    scores.loss += std::log(sum) + largest - static_cast<double>(values[label]);
+    scores.top1 += ahead < 1 ? 1 : 0;
+    scores.top5 += ahead < 5 ? 1 : 0;
+    ++scores.samples;
+  }
+}
+
+std::optional<EvaluationReport> evaluate(Session& session, const Program& program, Feed& feed,
+                                         const std::atomic<bool>* stop) {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t classes = program.result("logits").type.shape.back();
+  Scores scores;
+  std::vector<int32_t> labels;
+  while (true) {
+    if (stop != nullptr && stop->load()) return {};
+    const std::optional<FeedBatch> batch = feed.next();
+    if (!batch) break;
+    labels.assign(batch->labels.begin(), batch->labels.end());
+    std::replace(labels.begin(), labels.end(), kNoLabel, 0);
+    session.write_input(program, "images", batch->images);
+    session.write_input(program, "labels", labels);
+    session.run(program, StepState{});
+    const std::vector<float> logits = session.result(program, "logits");
+    add_scores(scores, logits, batch->labels, classes);
+  }
+  if (scores.samples == 0) fail_input("The evaluation data set is empty.");
+  const auto count = static_cast<double>(scores.samples);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  return EvaluationReport{.samples = scores.samples,
+                          .loss = scores.loss / count,
+                          .top1 = static_cast<double>(scores.top1) / count,
+                          .top5 = static_cast<double>(scores.top5) / count,
+                          .seconds = elapsed.count()};
+}
+
+}  // namespace millrace

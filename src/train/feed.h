@@ -1,0 +1,70 @@
+// Where batches come from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace millrace {
+
+// Where the next batch starts: `index` samples into an epoch.
+struct FeedPosition {
+  int64_t epoch = 0;
+  int64_t index = 0;
+
+  bool operator==(const FeedPosition&) const = default;
+};
+
+// Labels of rows that do not count: padding, or records passed over in an evaluation.
+inline constexpr int32_t kNoLabel = -1;
+
+// A batch in plain order: images N×C×H×W, labels N. The memory belongs to the feed and stays
+// until the next call. Only evaluation feeds have rows that do not count.
+struct FeedBatch {
+  std::span<const float> images;
+  std::span<const int32_t> labels;
+  FeedPosition position;  // of its first sample
+};
+
+// A sequence of batches of one size. Used by one thread; a feed may have threads of its own.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+
+  // Nothing at the end of an evaluation set; a training feed never ends.
+  virtual std::optional<FeedBatch> next() = 0;
+
+  // Where the batch after the last one handed out starts.
+  virtual FeedPosition position() const = 0;
+
+  // Every batch is the same, so it need be written only once.
+  virtual bool constant() const { return false; }
+
+  // Gives back the memory of the last batch, which is then no longer valid.
+  virtual void release() {}
+
+  // Full batches in an epoch; 0 where there are no epochs.
+  virtual int64_t batches_per_epoch() const { return 0; }
+
+  // Records passed over so far because they could not be read.
+  virtual int64_t skipped() const { return 0; }
+};
+
+struct BatchShape {
+  int64_t batch = 1;
+  int64_t channels = 3;
+  int64_t height = 224;
+  int64_t width = 224;
+  int64_t classes = 1000;
+};
+
+// Standard normal images and uniform labels from the seed: the same batch for ever.
+std::unique_ptr<Feed> make_synthetic_feed(const BatchShape& shape, uint64_t seed,
+                                          FeedPosition start = {});
+
+// A batch of the same kind, once.
+std::unique_ptr<Feed> make_synthetic_evaluation_feed(const BatchShape& shape, uint64_t seed);
+
+}  // namespace millrace

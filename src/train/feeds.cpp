@@ -1,0 +1,112 @@
+#include "train/feeds.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "train/loader_feed.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kSynthetic = "synthetic";
+constexpr int64_t kLargestSmallImage = 64;
+constexpr int kPrefetch = 3;
+
+enum class Use : uint8_t { training, evaluation };
+
+TransformOptions recipe_of(const TrainJob& job, Use use) {
+  const auto size = static_cast<int>(job.options.image);
+  const auto channels = static_cast<int>(job.options.channels);
+  const std::vector<std::string> names = {"auto", "photo", "face", "small", "none"};
+  std::string name = job.data.augment;
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    const std::string close = nearest(name, names);
+    fail_input("--augment is '{}'; choose auto, photo, face, small or none{}.", name,
+               close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
+  }
+  const bool plain = use == Use::evaluation || name == "none";
+  if (name == "auto" || name == "none") {
+    name = job.options.image <= kLargestSmallImage ? "small" : "photo";
+  }
+  TransformOptions options;
+  if (name == "small") {
+    options = plain ? small_evaluation(size, channels) : small_training(size, channels);
+  } else if (name == "face") {
+    options = plain ? face_evaluation(size) : face_training(size);
+  } else {
+    options = plain ? photograph_evaluation(size) : photograph_training(size);
+  }
+  options.channels = channels;
+  return options;
+}
+
+LoaderOptions loader_options(const TrainJob& job, Use use) {
+  LoaderOptions options;
+  options.transform = recipe_of(job, use);
+  options.batch = job.options.batch;
+  options.seed = job.seed;
+  options.workers = job.data.workers;
+  options.prefetch = kPrefetch;
+  options.classes = job.options.classes;
+  options.label_offset = job.data.label_offset;
+  options.bad_records = job.data.skip_bad_records ? BadRecords::kSkip : BadRecords::kFail;
+  return options;
+}
+
+class SyntheticEvaluationData : public EvaluationData {
+ public:
+  SyntheticEvaluationData(const BatchShape& shape, uint64_t seed) : shape_(shape), seed_(seed) {}
+
+  std::unique_ptr<Feed> start() const override {
+    return make_synthetic_evaluation_feed(shape_, seed_);
+  }
+
+ private:
+  BatchShape shape_;
+  uint64_t seed_;
+};
+
+class LoadedEvaluationData : public EvaluationData {
+ public:
+  explicit LoadedEvaluationData(const TrainJob& job)
+      : source_(open_source(job.evaluation_data, Split::kTest)),
+        options_(loader_options(job, Use::evaluation)) {
+    options_.shuffle = false;
+    options_.last_batch = LastBatch::kPad;
+    options_.epochs = 1;
+  }
+
+  std::unique_ptr<Feed> start() const override { return make_loader_feed(source_, options_); }
+
+ private:
+  std::shared_ptr<const RecordSource> source_;
+  LoaderOptions options_;
+};
+
+}  // namespace
+
+BatchShape batch_shape(const TrainJob& job) {
+  return {.batch = job.options.batch,
+          .channels = job.options.channels,
+          .height = job.options.image,
+          .width = job.options.image,
+          .classes = job.options.classes};
+}
+
+std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start) {
+  if (job.data.source == kSynthetic) return make_synthetic_feed(batch_shape(job), job.seed, start);
+  LoaderOptions options = loader_options(job, Use::training);
+  options.start_epoch = static_cast<uint64_t>(start.epoch);
+  options.start_position = static_cast<uint64_t>(start.index);
+  return make_loader_feed(open_source(job.data.source, Split::kTrain), options);
+}
+
+std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job) {
+  if (job.evaluation_data == kSynthetic) {
+    return std::make_unique<SyntheticEvaluationData>(batch_shape(job), job.seed);
+  }
+  return std::make_unique<LoadedEvaluationData>(job);
+}
+
+}  // namespace millrace

@@ -1,0 +1,26 @@
+// The feeds that a job asks for.
+#pragma once
+
+#include <memory>
+
+#include "train/feed.h"
+#include "train/job.h"
+
+namespace millrace {
+
+BatchShape batch_shape(const TrainJob& job);
+
+// The training data from a position on. Throws InputError naming the data set.
+std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start);
+
+// An evaluation set; `start` goes through it once from the beginning. Opened before training
+// starts, so that a mistake shows at once.
+class EvaluationData {
+ public:
+  virtual ~EvaluationData() = default;
+  virtual std::unique_ptr<Feed> start() const = 0;
+};
+
+std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job);
+
+}  // namespace millrace

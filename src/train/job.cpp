@@ -1,0 +1,163 @@
+#include "train/job.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+void require_range(std::string_view flag, double value, double lowest, double highest) {
+  if (!std::isfinite(value) || value < lowest || value > highest) {
+    fail_input("{} is {}; it must lie between {} and {}.", flag, value, lowest, highest);
+  }
+}
+
+void require_at_least(std::string_view flag, int64_t value, int64_t lowest) {
+  if (value < lowest) fail_input("{} is {}; it must be at least {}.", flag, value, lowest);
+}
+
+std::string_view name_of(OptimizerSettings::Kind kind) {
+  switch (kind) {
+    case OptimizerSettings::Kind::sgd:
+      return "sgd";
+    case OptimizerSettings::Kind::adamw:
+      return "adamw";
+    case OptimizerSettings::Kind::lars:
+      return "lars";
+  }
+  return "?";
+}
+
+std::string_view name_of(ConvolutionAlgorithm algorithm) {
+  switch (algorithm) {
+    case ConvolutionAlgorithm::automatic:
+      return "auto";
+    case ConvolutionAlgorithm::direct:
+      return "direct";
+    case ConvolutionAlgorithm::winograd:
+      return "winograd";
+  }
+  return "?";
+}
+
+void check_optimizer(const OptimizerSettings& settings) {
+  require_range("--momentum", settings.momentum, 0, 1);
+  require_range("--weight-decay", settings.weight_decay, 0, 1e6);
+  require_range("--adam-beta1", settings.beta1, 0, 1);
+  require_range("--adam-beta2", settings.beta2, 0, 1);
+  require_range("--adam-epsilon", settings.epsilon, 0, 1);
+  require_range("--lars-trust", settings.trust, 0, 1e6);
+  require_range("--clip-norm", settings.clip_norm, 0, 1e30);
+  if (settings.nesterov && settings.momentum == 0) {
+    fail_input("--nesterov needs a --momentum above 0.");
+  }
+}
+
+}  // namespace
+
+bool Interval::due(int64_t step, int64_t steps_per_epoch) const {
+  if (steps > 0 && step % steps == 0) return true;
+  return epochs > 0 && steps_per_epoch > 0 && step % (epochs * steps_per_epoch) == 0;
+}
+
+Interval parse_interval(std::string_view text, std::string_view flag) {
+  const bool in_epochs = text.ends_with('e');
+  const std::string_view digits = in_epochs ? text.substr(0, text.size() - 1) : text;
+  int64_t number = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (status != std::errc() || end != digits.data() + digits.size() || number < 1 ||
+      number > int64_t{1} << 40) {
+    fail_input("{} is '{}'; write a number of steps such as 500, or of epochs such as 2e.", flag,
+               text);
+  }
+  return in_epochs ? Interval{.epochs = number} : Interval{.steps = number};
+}
+
+void check(const TrainJob& job) {
+  require_at_least("--batch", job.options.batch, 1);
+  require_at_least("--classes", job.options.classes, 1);
+  require_at_least("--image", job.options.image, 1);
+  require_at_least("--channels", job.options.channels, 1);
+  require_at_least("--threads-per-device", job.threads, 0);
+  require_at_least("--workers", job.data.workers, 1);
+  require_at_least("--keep", job.keep, 1);
+  require_range("--label-smoothing", job.options.label_smoothing, 0, 1);
+  check_optimizer(job.optimizer);
+  check(job.learning_rate);
+  if (job.steps > 0 && job.epochs > 0) fail_input("Give either --steps or --epochs, not both.");
+  if (job.steps < 0 || job.epochs < 0 || job.steps + job.epochs == 0) {
+    fail_input("Say how long to train: --steps N or --epochs N, above 0.");
+  }
+  const bool synthetic = job.data.source == "synthetic";
+  if (synthetic && job.epochs > 0) {
+    fail_input("--epochs means nothing with --data synthetic, which has no end; use --steps.");
+  }
+  if (synthetic && (job.checkpoint_every.epochs > 0 || job.evaluation_every.epochs > 0)) {
+    fail_input(
+        "--data synthetic has no epochs; count --checkpoint-every and --eval-every in steps.");
+  }
+  if (job.checkpoint.empty() && job.resume) {
+    fail_input("--resume needs --checkpoint, the directory to continue from.");
+  }
+  if (job.checkpoint.empty() &&
+      (job.checkpoint_every.steps > 0 || job.checkpoint_every.epochs > 0)) {
+    fail_input("--checkpoint-every needs --checkpoint, the directory to write to.");
+  }
+  if (job.evaluation_data.empty() &&
+      (job.evaluation_every.steps > 0 || job.evaluation_every.epochs > 0)) {
+    fail_input("--eval-every needs --eval-data.");
+  }
+}
+
+Json describe_job(const TrainJob& job) {
+  Json json;
+  Json& fixed = json["fixed"];
+  fixed["model"] = job.model;
+  fixed["classes"] = job.options.classes;
+  fixed["image"] = job.options.image;
+  fixed["channels"] = job.options.channels;
+  fixed["batch"] = job.options.batch;
+  fixed["seed"] = job.seed;
+  fixed["optimizer"] = name_of(job.optimizer.kind);
+  json["data"] = job.data.source;
+  json["label-offset"] = job.data.label_offset;
+  json["augment"] = job.data.augment;
+  json["dropout"] = job.options.dropout;
+  json["label-smoothing"] = job.options.label_smoothing;
+  json["momentum"] = job.optimizer.momentum;
+  json["nesterov"] = job.optimizer.nesterov;
+  json["weight-decay"] = job.optimizer.weight_decay;
+  json["decay-all"] = job.optimizer.decay_all;
+  json["clip-norm"] = job.optimizer.clip_norm;
+  json["adam-beta1"] = job.optimizer.beta1;
+  json["adam-beta2"] = job.optimizer.beta2;
+  json["adam-epsilon"] = job.optimizer.epsilon;
+  json["lars-trust"] = job.optimizer.trust;
+  json["conv-algo"] = name_of(job.convolution);
+  json["on-bad-record"] = job.data.skip_bad_records ? "skip" : "fail";
+  return json;
+}
+
+std::vector<std::string> compare_jobs(const Json& recorded, const Json& now,
+                                      const std::filesystem::path& checkpoint) {
+  const auto value_of = [](const Json& json, const std::string& name) {
+    return json.is_object() && json.contains(name) ? json[name] : Json();
+  };
+  const Json fixed = value_of(recorded, "fixed");
+  for (const auto& [name, value] : now.at("fixed").items()) {
+    if (value_of(fixed, name) != value) {
+      fail_input("--{} is {} but checkpoint '{}' was made with {}; use the same to resume.", name,
+                 value.dump(), checkpoint.string(), value_of(fixed, name).dump());
+    }
+  }
+  std::vector<std::string> different;
+  for (const auto& [name, value] : now.items()) {
+    if (name != "fixed" && value_of(recorded, name) != value) different.push_back(name);
+  }
+  return different;
+}
+
+}  // namespace millrace

@@ -1,0 +1,82 @@
+// A training job as plain data: everything that the flags of the command line say.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "compile/compiler.h"
+#include "models/models.h"
+#include "train/learning_rate.h"
+
+namespace millrace {
+
+// "Every N steps" or "every N epochs"; neither means only at the end.
+struct Interval {
+  int64_t steps = 0;
+  int64_t epochs = 0;
+
+  // Whether something is due after `step` steps of `steps_per_epoch` each (0: no epochs).
+  bool due(int64_t step, int64_t steps_per_epoch) const;
+};
+
+// "500" → steps, "2e" → epochs. Throws InputError naming the flag.
+Interval parse_interval(std::string_view text, std::string_view flag);
+
+// A data set and how it is read.
+struct DataSettings {
+  std::string source = "synthetic";  // or FORMAT:PATH
+  std::string augment = "auto";      // photo, face, small, none, or auto: by the image size
+  int64_t label_offset = 0;          // subtracted from every label
+  int workers = 2;
+  bool skip_bad_records = false;
+};
+
+struct TrainJob {
+  std::string model;
+  ModelOptions options;
+  DataSettings data;
+  int64_t steps = 0;  // one of steps and epochs is above 0
+  int64_t epochs = 0;
+  uint64_t seed = 0;
+
+  int threads = 0;            // 0: every core
+  int64_t device_memory = 0;  // bytes; 0: no limit
+  OptimizerSettings optimizer;
+  LearningRateSettings learning_rate;  // total_steps is filled in by the job
+  RecomputePolicy recompute = RecomputePolicy::automatic;
+  ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
+  std::filesystem::path dump_passes;
+
+  std::filesystem::path load_weights;
+  std::filesystem::path save_weights;
+
+  std::filesystem::path checkpoint;  // directory; empty: none
+  Interval checkpoint_every;
+  int keep = 2;
+  bool resume = false;
+
+  std::string evaluation_data;  // FORMAT:PATH; empty: none
+  Interval evaluation_every;
+
+  // Set from outside (a signal) to end after the current step; borrowed, may be null.
+  const std::atomic<bool>* stop = nullptr;
+};
+
+// Throws InputError naming the flag at fault; looks at numbers and paths, opens nothing.
+void check(const TrainJob& job);
+
+// The settings that a checkpoint records. Those under "fixed" must be the same for a resumed
+// run; a difference in the others is allowed and reported.
+Json describe_job(const TrainJob& job);
+
+// Compares a checkpoint's record with the job: throws InputError where a fixed setting differs,
+// returns the names of the others that do.
+std::vector<std::string> compare_jobs(const Json& recorded, const Json& now,
+                                      const std::filesystem::path& checkpoint);
+
+}  // namespace millrace

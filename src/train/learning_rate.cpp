@@ -1,0 +1,86 @@
+#include "train/learning_rate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace millrace {
+
+double learning_rate_at(const LearningRateSettings& settings, int64_t step) {
+  using Kind = LearningRateSettings::Kind;
+  if (step < settings.warmup_steps) {
+    return settings.base * static_cast<double>(step + 1) /
+           static_cast<double>(settings.warmup_steps);
+  }
+  const int64_t span = std::max<int64_t>(1, settings.total_steps - settings.warmup_steps);
+  const double progress =
+      static_cast<double>(std::min(step - settings.warmup_steps, span)) / static_cast<double>(span);
+  const double range = settings.base - settings.final;
+  switch (settings.kind) {
+    case Kind::constant:
+      return settings.base;
+    case Kind::step: {
+      const auto reached = std::count_if(settings.milestones.begin(), settings.milestones.end(),
+                                         [&](int64_t milestone) { return milestone <= step; });
+      return settings.base * std::pow(settings.gamma, static_cast<double>(reached));
+    }
+    case Kind::cosine:
+      return settings.final + range * (1 + std::cos(std::numbers::pi * progress)) / 2;
+    case Kind::polynomial:
+      return settings.final + range * std::pow(1 - progress, settings.power);
+  }
+  return settings.base;
+}
+
+void check(const LearningRateSettings& settings) {
+  const auto require = [](bool holds, std::string_view flag, double value, std::string_view need) {
+    if (!holds) fail_input("{} is {}; it must be {}.", flag, value, need);
+  };
+  require(std::isfinite(settings.base) && settings.base >= 0, "--lr", settings.base,
+          "a number of at least 0");
+  require(std::isfinite(settings.final) && settings.final >= 0, "--lr-final", settings.final,
+          "a number of at least 0");
+  require(settings.warmup_steps >= 0, "--lr-warmup-steps",
+          static_cast<double>(settings.warmup_steps), "at least 0");
+  require(std::isfinite(settings.gamma) && settings.gamma > 0, "--lr-gamma", settings.gamma,
+          "above 0");
+  require(std::isfinite(settings.power) && settings.power > 0, "--lr-power", settings.power,
+          "above 0");
+  if (settings.kind == LearningRateSettings::Kind::step && settings.milestones.empty()) {
+    fail_input("--lr-schedule step needs --lr-milestones, the steps at which the rate drops.");
+  }
+  if (!std::is_sorted(settings.milestones.begin(), settings.milestones.end())) {
+    fail_input("--lr-milestones must ascend.");
+  }
+}
+
+std::string_view name_of(LearningRateSettings::Kind kind) {
+  switch (kind) {
+    case LearningRateSettings::Kind::constant:
+      return "constant";
+    case LearningRateSettings::Kind::step:
+      return "step";
+    case LearningRateSettings::Kind::cosine:
+      return "cosine";
+    case LearningRateSettings::Kind::polynomial:
+      return "polynomial";
+  }
+  return "?";
+}
+
+Json to_json(const LearningRateSettings& settings) {
+  Json json;
+  json["schedule"] = name_of(settings.kind);
+  json["base"] = settings.base;
+  json["final"] = settings.final;
+  json["warmup_steps"] = settings.warmup_steps;
+  json["milestones"] = settings.milestones;
+  json["gamma"] = settings.gamma;
+  json["power"] = settings.power;
+  json["total_steps"] = settings.total_steps;
+  return json;
+}
+
+}  // namespace millrace

@@ -1,0 +1,40 @@
+#include "train/loader_feed.h"
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+class LoaderFeed : public Feed {
+ public:
+  LoaderFeed(std::shared_ptr<const RecordSource> source, const LoaderOptions& options)
+      : loader_(std::move(source), options),
+        position_{static_cast<int64_t>(options.start_epoch),
+                  static_cast<int64_t>(options.start_position)} {}
+
+  std::optional<FeedBatch> next() override {
+    if (!loader_.next(batch_)) return {};
+    const auto epoch = static_cast<int64_t>(batch_.epoch);
+    position_ = {epoch, static_cast<int64_t>(batch_.next_position)};
+    return FeedBatch{batch_.images, batch_.labels, {epoch, static_cast<int64_t>(batch_.position)}};
+  }
+  FeedPosition position() const override { return position_; }
+  int64_t batches_per_epoch() const override {
+    return static_cast<int64_t>(loader_.batches_per_epoch());
+  }
+  int64_t skipped() const override { return static_cast<int64_t>(loader_.statistics().skipped); }
+
+ private:
+  Loader loader_;
+  Batch batch_;
+  FeedPosition position_;
+};
+
+}  // namespace
+
+std::unique_ptr<Feed> make_loader_feed(std::shared_ptr<const RecordSource> source,
+                                       const LoaderOptions& options) {
+  return std::make_unique<LoaderFeed>(std::move(source), options);
+}
+
+}  // namespace millrace

@@ -1,0 +1,15 @@
+// Feeds over data sets on disk.
+#pragma once
+
+#include <memory>
+
+#include "data/loader.h"
+#include "train/feed.h"
+
+namespace millrace {
+
+// Hands out the loader's batches; images must be in NCHW. Ends when the loader does.
+std::unique_ptr<Feed> make_loader_feed(std::shared_ptr<const RecordSource> source,
+                                       const LoaderOptions& options);
+
+}  // namespace millrace

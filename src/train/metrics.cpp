@@ -1,0 +1,87 @@
+#include "train/metrics.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+// Lines of an earlier run that a run going on from `step` would not write again.
+std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
+  std::string kept;
+  if (step == 0 || !std::filesystem::exists(path)) return kept;
+  for (const std::string& line : split(read_text(path), '\n')) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    if (json["step"].get<int64_t>() <= step) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsWriter::~MetricsWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void MetricsWriter::on_start(const JobStart& start) {
+  write_text(path_, lines_up_to(path_, start.first_step));
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (descriptor_ < 0) fail_input("Cannot write '{}': {}.", path_.string(), std::strerror(errno));
+}
+
+void MetricsWriter::on_step(const StepReport& report) {
+  Json json;
+  json["kind"] = "step";
+  json["step"] = report.step;
+  json["epoch"] = report.epoch;
+  json["loss"] = report.loss;
+  json["learning_rate"] = report.learning_rate;
+  json["top1"] = report.top1;
+  json["top5"] = report.top5;
+  json["samples"] = report.samples;
+  json["seconds"] = report.seconds;
+  json["wait_seconds"] = report.wait_seconds;
+  json["samples_per_second"] = report.samples_per_second;
+  write_line(json);
+}
+
+void MetricsWriter::on_evaluation(const EvaluationReport& report) {
+  Json json;
+  json["kind"] = "evaluation";
+  json["step"] = report.step;
+  json["samples"] = report.samples;
+  json["loss"] = report.loss;
+  json["top1"] = report.top1;
+  json["top5"] = report.top5;
+  json["seconds"] = report.seconds;
+  write_line(json);
+}
+
+void MetricsWriter::on_checkpoint(const CheckpointReport& report) {
+  Json json;
+  json["kind"] = "checkpoint";
+  json["step"] = report.step;
+  json["directory"] = report.directory.string();
+  json["bytes"] = report.bytes;
+  json["seconds"] = report.seconds;
+  write_line(json);
+}
+
+void MetricsWriter::write_line(const Json& json) {
+  if (!failure_.empty()) return;
+  const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const ssize_t written = ::write(descriptor_, line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) return;
+  failure_ = fmt::format("Metrics in '{}' end early: {}.", path_.string(),
+                         written < 0 ? std::strerror(errno) : "the disk is full");
+}
+
+}  // namespace millrace

@@ -1,0 +1,97 @@
+// What a running job tells the outside. Nothing in this layer prints.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+// What is about to run.
+struct JobStart {
+  std::string model = {};
+  int64_t batch = 0;
+  int64_t first_step = 0;  // finished steps that a checkpoint brought along
+  int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;  // 0 where there are no epochs
+  int threads = 0;
+  int64_t arena_bytes = 0;
+};
+
+// A finished step. `step` counts finished steps of the whole job, a resumed one included.
+struct StepReport {
+  int64_t step = 0;
+  int64_t total_steps = 0;
+  int64_t epoch = 0;  // that the step belonged to, from 0
+  int64_t samples = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  double top1 = 0;  // share of the batch
+  double top5 = 0;
+  double seconds = 0;       // of this step, waiting for data included
+  double wait_seconds = 0;  // for data, within `seconds`
+  double samples_per_second = 0;
+  double seconds_left = 0;
+};
+
+// Exact figures over a whole data set; the loss is the plain cross-entropy.
+struct EvaluationReport {
+  int64_t step = 0;
+  int64_t samples = 0;
+  double loss = 0;
+  double top1 = 0;
+  double top5 = 0;
+  double seconds = 0;
+};
+
+struct CheckpointReport {
+  int64_t step = 0;
+  std::filesystem::path directory = {};
+  uint64_t bytes = 0;
+  double seconds = 0;  // from the snapshot until it was safe on disk
+};
+
+enum class Severity : uint8_t { note, warning };
+
+// Implemented by whoever shows or records a job. All calls come from the thread that runs the
+// job, between steps; `on_start` alone may
+// throw, which ends the job before its first step.
+class TrainingObserver {
+ public:
+  virtual ~TrainingObserver() = default;
+  virtual void on_start(const JobStart&) {}
+  virtual void on_step(const StepReport&) {}
+  virtual void on_evaluation(const EvaluationReport&) {}
+  virtual void on_checkpoint(const CheckpointReport&) {}
+  // One sentence.
+  virtual void on_message(Severity, std::string_view) {}
+};
+
+// Passes everything on to several observers in order; borrows them.
+class ObserverList : public TrainingObserver {
+ public:
+  void add(TrainingObserver& observer) { observers_.push_back(&observer); }
+
+  void on_start(const JobStart& start) override {
+    for (TrainingObserver* observer : observers_) observer->on_start(start);
+  }
+  void on_step(const StepReport& report) override {
+    for (TrainingObserver* observer : observers_) observer->on_step(report);
+  }
+  void on_evaluation(const EvaluationReport& report) override {
+    for (TrainingObserver* observer : observers_) observer->on_evaluation(report);
+  }
+  void on_checkpoint(const CheckpointReport& report) override {
+    for (TrainingObserver* observer : observers_) observer->on_checkpoint(report);
+  }
+  void on_message(Severity severity, std::string_view sentence) override {
+    for (TrainingObserver* observer : observers_) observer->on_message(severity, sentence);
+  }
+
+ private:
+  std::vector<TrainingObserver*> observers_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,28 @@
+// What a job will cost, without running it.
+#pragma once
+
+#include "base/json.h"
+#include "runtime/device.h"
+#include "train/job.h"
+#include "train/observer.h"
+
+namespace millrace {
+
+// How fast this machine computes and moves memory with one device's team.
+struct MachineSpeed {
+  double operations_per_second = 0;  // of a convolution that runs well
+  double bytes_per_second = 0;       // of a copy, read and written bytes together
+};
+
+// Takes a fraction of a second.
+MachineSpeed measure_speed(Device& device);
+
+// Each instruction takes the longer of computing and moving its tensors.
+double predict_seconds(const Program& program, const MachineSpeed& speed);
+
+// Compiles the job's training step and describes it: "devices" with the exact memory,
+// "predicted_seconds_per_step", "predicted_samples_per_second", "fits" and "plan". A job beyond
+// the memory limit is described all the same, with "fits" false and the reason.
+Json describe_plan(const TrainJob& job, TrainingObserver& observer);
+
+}  // namespace millrace

@@ -1,0 +1,130 @@
+#include "train/summary.h"
+
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "runtime/device.h"
+#include "train/version.h"
+
+namespace millrace {
+namespace {
+
+struct Spread {
+  double median = 0;
+  double least = 0;
+  double most = 0;
+};
+
+Spread spread_of(std::vector<double> values) {
+  if (values.empty()) return {};
+  if (values.size() > 1) values.erase(values.begin());
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  const double median =
+      values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return {median, values.front(), values.back()};
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+int64_t peak_resident_bytes() {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+Json to_json(const MemoryBreakdown& breakdown) {
+  Json json;
+  json["weights"] = breakdown.weights;
+  json["gradients"] = breakdown.gradients;
+  json["optimizer"] = breakdown.optimizer;
+  json["activations"] = breakdown.activations;
+  json["workspace"] = breakdown.workspace;
+  json["communication"] = breakdown.communication;
+  return json;
+}
+
+Json to_json(const EvaluationReport& report) {
+  Json json;
+  json["step"] = report.step;
+  json["samples"] = report.samples;
+  json["loss"] = report.loss;
+  json["top1"] = report.top1;
+  json["top5"] = report.top5;
+  json["seconds"] = report.seconds;
+  return json;
+}
+
+Json describe_device(int64_t peak_bytes, const MemoryBreakdown& breakdown) {
+  Json json;
+  json["id"] = "0:0";
+  json["stage"] = 0;
+  json["peak_bytes"] = peak_bytes;
+  json["breakdown"] = to_json(breakdown);
+  return json;
+}
+
+Json describe_environment() {
+  Json json;
+  json["millrace"] = kVersion;
+  json["processor"] = processor_name();
+  json["cores"] = available_cores();
+  json["memory_bytes"] = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  struct utsname system = {};
+  if (::uname(&system) == 0) {
+    json["system"] = std::string(system.sysname) + " " + system.release + " " + system.machine;
+  }
+  json["compiler"] = std::string("g++ ") + __VERSION__;
+  return json;
+}
+
+Json summary_of(const TrainJob& job, const TrainResult& result) {
+  const Spread spread = spread_of(result.seconds);
+  Json json;
+  json["model"] = job.model;
+  json["global_batch"] = job.options.batch;
+  json["steps"] = result.losses.size();
+  json["first_step"] = result.first_step;
+  json["total_steps"] = result.total_steps;
+  json["finished"] = !result.interrupted;
+  json["precision"] = "fp32";
+  json["schedule"] = "single";
+  json["classes"] = job.options.classes;
+  json["image"] = job.options.image;
+  json["data"] = job.data.source;
+  json["seed"] = job.seed;
+  json["threads_per_device"] = result.threads;
+  json["samples_per_second"] =
+      spread.median > 0 ? static_cast<double>(job.options.batch) / spread.median : 0.0;
+  json["seconds_per_step"] = {
+      {"median", spread.median}, {"min", spread.least}, {"max", spread.most}};
+  json["wait_seconds"] = result.wait_seconds;
+  json["skipped_records"] = result.skipped_records;
+  json["loss"] = result.losses;
+  if (result.evaluation) json["evaluation"] = to_json(*result.evaluation);
+  if (result.best) json["best_evaluation"] = to_json(*result.best);
+  json["process_peak_rss_bytes"] = peak_resident_bytes();
+  json["devices"] = Json::array({describe_device(result.arena_bytes, result.breakdown)});
+  json["devices"][0]["resident_bytes"] = result.resident_bytes;
+  json["reorders"] = result.reorders;
+  json["recomputed"] = result.recomputed;
+  json["in_place"] = result.in_place;
+  json["environment"] = describe_environment();
+  return json;
+}
+
+}  // namespace millrace

@@ -1,0 +1,52 @@
+// Runs jobs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/job.h"
+#include "train/observer.h"
+
+namespace millrace {
+
+// What a finished job measured. Plain data.
+struct TrainResult {
+  int64_t first_step = 0;  // finished steps that a checkpoint brought along
+  int64_t step = 0;        // finished steps in all
+  int64_t total_steps = 0;
+  bool interrupted = false;
+  std::vector<double> losses;   // of the steps of this run
+  std::vector<double> seconds;  // likewise
+  double wait_seconds = 0;      // for data, in all
+  int64_t skipped_records = 0;
+  std::optional<EvaluationReport> evaluation;  // the last
+  std::optional<EvaluationReport> best;
+  std::string checkpoint_failure;  // why the last checkpoint could not be written, if so
+
+  int threads = 0;
+  int64_t arena_bytes = 0;
+  int64_t resident_bytes = 0;
+  MemoryBreakdown breakdown;
+  int reorders = 0;
+  int recomputed = 0;
+  int in_place = 0;
+};
+
+// Runs a job from its first step, or from its newest checkpoint, to its end or until `stop` is
+// set. Throws InputError before the first step for anything wrong with the job or its files, and
+// JobError when a loss is not a number. A checkpoint that cannot be written is reported through
+// the observer and training goes on; only the last one is noted in the result.
+TrainResult run_training(const TrainJob& job, TrainingObserver& observer);
+
+// An evaluation alone: uses model, options, data, threads, device_memory, load_weights or
+// checkpoint (its newest valid one) of the job.
+struct EvaluationResult {
+  EvaluationReport report;
+  int threads = 0;
+  int64_t arena_bytes = 0;
+  MemoryBreakdown breakdown;
+};
+EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer);
+
+}  // namespace millrace

@@ -1,0 +1,49 @@
+// Model state in and out of safetensors files, under torchvision's names.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/safetensors.h"
+#include "runtime/session.h"
+
+namespace millrace {
+
+// One tensor of a model's state on the host, f32 in plain row-major order.
+struct StateTensor {
+  std::string name;
+  Role role = Role::parameter;
+  Shape shape;
+  std::vector<float> values;
+};
+
+using StateSnapshot = std::vector<StateTensor>;
+
+// Copies the whole state; memory that `snapshot` has from an earlier call is used again.
+void take_snapshot(const Session& session, StateSnapshot& snapshot);
+
+// Whether a role belongs to the weights (parameters and buffers) rather than to the optimizer.
+bool is_weight(Role role);
+
+// Writes the tensors that `wanted` accepts; `path` appears complete or not at all.
+void write_tensors(const std::filesystem::path& path, const StateSnapshot& snapshot,
+                   bool (*wanted)(Role), const std::map<std::string, std::string>& metadata);
+
+// Checks that the file holds exactly these slots, in f32 with the same shapes; torchvision's
+// `num_batches_tracked` counters are passed over. Throws InputError with one sentence that
+// names the first tensor at fault and how many there are.
+void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
+                   std::span<const Slot> slots);
+
+// Checks, then writes into the session; nothing is changed if the check fails.
+void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role));
+
+// Parameters and buffers.
+void load_weights(Session& session, const std::filesystem::path& path);
+void save_weights(const Session& session, const std::filesystem::path& path,
+                  const std::string& model);
+
+}  // namespace millrace

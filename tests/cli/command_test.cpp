@@ -1,0 +1,158 @@
+#include <gmock/gmock.h>
+
+#include <cstring>
+
+#include "data/safetensors.h"
+#include "program.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kTrain =
+    "train --model fashion_cnn --batch 4 --threads-per-device 1 --conv-algo direct --steps 3";
+
+class CommandTest : public ProgramTest {};
+
+TEST_F(CommandTest, HelpTeaches) {
+  const Outcome top = run("--help");
+  EXPECT_EQ(top.status, 0);
+  for (const char* command : {"train", "plan", "eval", "data", "ckpt"}) {
+    EXPECT_THAT(top.output, HasSubstr(command));
+  }
+  const Outcome train = run("train --help");
+  EXPECT_EQ(train.status, 0);
+  for (const char* part : {"Examples:", "--model", "resnet50", "--lr-schedule", "cosine",
+                           "Checkpoints:", "Exit status", "[0.9]"}) {
+    EXPECT_THAT(train.output, HasSubstr(part));
+  }
+  for (const std::string& line : split(train.output, '\n')) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST_F(CommandTest, VersionIsPrinted) {
+  EXPECT_THAT(run("--version").output, HasSubstr("millrace "));
+}
+
+TEST_F(CommandTest, BadUsageIsOneSentence) {
+  expect_refusal("train --modle resnet50", "did you mean '--model'?");
+  expect_refusal("train --model resnet51 --steps 1", "did you mean 'resnet50'?");
+  expect_refusal("trian", "did you mean 'train'?");
+  expect_refusal("train", "--model is missing");
+  expect_refusal("train --model resnet50", "--steps");
+  expect_refusal("train --model resnet50 --steps", "--steps");
+  expect_refusal("train --model resnet50 --steps many", "--steps");
+  expect_refusal("train --model resnet50 --steps 1 extra", "'extra'");
+  expect_refusal("train --model resnet50 --steps 1 --batch 0", "--batch");
+  expect_refusal("train --model resnet50 --steps 1 --batch -3", "--batch");
+  expect_refusal("train --model resnet50 --steps 1 --optimizer sdg", "did you mean 'sgd'?");
+  expect_refusal("train --model resnet50 --steps 1 --device-memory lots", "--device-memory");
+  expect_refusal("train --model resnet50 --steps 1 --image 8", "image");
+  expect_refusal("train --model resnet50 --steps 1 --placement 0:0-1", "--placement");
+  expect_refusal("train --model resnet50 --steps 1 --precision fp16", "--precision");
+  expect_refusal("train --model resnet50 --steps 1 --data folder:absent", "absent");
+  expect_refusal("train --model resnet50 --steps 1 --data nonsense", "nonsense");
+  expect_refusal("train --model resnet50 --epochs 1", "--steps");
+  expect_refusal("train --model resnet50 --steps 1 --lr nan", "--lr");
+  expect_refusal("train --model resnet50 --steps 1 --threads-per-device 100000", "cores");
+  expect_refusal("ckpt", "inspect");
+  expect_refusal("ckpt inspect absent", "absent");
+  expect_refusal("eval --model fashion_cnn --data synthetic", "--checkpoint");
+}
+
+TEST_F(CommandTest, UnwritableOutputsAreRefusedBeforeWork) {
+  for (const char* flag : {"--summary", "--metrics", "--save-weights"}) {
+    expect_refusal(kTrain + " " + flag + " absent/file", flag);
+  }
+  write_text(work() / "file", "x");
+  expect_refusal(kTrain + " --checkpoint file", "--checkpoint");
+  expect_refusal(kTrain + " --summary ok.json --metrics file/m", "--metrics");
+}
+
+TEST_F(CommandTest, AJobThatDoesNotFitIsRefused) {
+  expect_refusal(kTrain + " --device-memory 1MiB --checkpoint run --summary s.json", "MiB");
+}
+
+TEST_F(CommandTest, BadWeightsAreRefusedAndNothingIsWritten) {
+  write_text(work() / "truncated", "\x40");
+  expect_refusal(kTrain + " --load-weights truncated --checkpoint run", "truncated");
+  write_text(work() / "lying", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
+  expect_refusal(kTrain + " --load-weights lying --checkpoint run", "lying");
+  const float value = 1;
+  const SafetensorsTensor tensor = {"nothing", "F32", {1}, &value, sizeof(value)};
+  write_safetensors(work() / "other", {&tensor, 1}, {});
+  expect_refusal(kTrain + " --load-weights other --checkpoint run", "tensors are missing");
+  expect_refusal(kTrain + " --load-weights absent --checkpoint run", "absent");
+}
+
+TEST_F(CommandTest, TrainWritesSummaryMetricsAndWeights) {
+  const Outcome outcome = run(kTrain +
+                              " --summary s.json --metrics m.jsonl --save-weights w.safetensors "
+                              "--checkpoint run --eval-data synthetic");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_EQ(outcome.errors, "");
+  EXPECT_THAT(outcome.output, HasSubstr("step 3/3  loss "));
+  const Json summary = Json::parse(read_text(work() / "s.json"));
+  EXPECT_EQ(summary["steps"], 3);
+  EXPECT_EQ(summary["evaluation"]["samples"], 4);
+  EXPECT_EQ(split(read_text(work() / "m.jsonl"), '\n').size(), 3u + 2u + 1u);
+
+  ASSERT_EQ(run("ckpt export run out.safetensors").status, 0);
+  const SafetensorsFile saved(work() / "w.safetensors"), exported(work() / "out.safetensors");
+  ASSERT_EQ(saved.entries().size(), exported.entries().size());
+  for (const SafetensorsEntry& entry : saved.entries()) {
+    const SafetensorsEntry& other = exported.at(entry.name);
+    ASSERT_EQ(entry.data.size(), other.data.size());
+    EXPECT_EQ(std::memcmp(entry.data.data(), other.data.data(), entry.data.size()), 0);
+  }
+  const Json inspected = Json::parse(run("ckpt inspect run --json").output);
+  EXPECT_EQ(inspected[0]["manifest"]["step"], 3);
+  EXPECT_TRUE(inspected[0]["intact"].get<bool>());
+
+  const Outcome evaluated =
+      run("eval --model fashion_cnn --batch 4 --data synthetic --conv-algo direct "
+          "--threads-per-device 1 --checkpoint run --json");
+  ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+  EXPECT_NEAR(Json::parse(evaluated.output)["loss"].get<double>(),
+              summary["evaluation"]["loss"].get<double>(), 1e-5);
+}
+
+TEST_F(CommandTest, QuietPrintsNothing) {
+  const Outcome outcome = run(kTrain + " --quiet");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output, "");
+  EXPECT_EQ(outcome.errors, "");
+}
+
+TEST_F(CommandTest, AFailedJobIsStatusOne) {
+  const Outcome outcome = run(kTrain + " --lr 1e30 --quiet --summary s.json");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("at step"));
+  EXPECT_FALSE(std::filesystem::exists(work() / "s.json"));
+}
+
+TEST_F(CommandTest, PlanJsonHasTheContractsKeys) {
+  const std::string plan = "plan --model fashion_cnn --batch 4 --threads-per-device 1 --json";
+  const Outcome outcome = run(plan + " --device-memory 1GiB");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  const Json json = Json::parse(outcome.output);
+  for (const char* key :
+       {"devices", "predicted_seconds_per_step", "predicted_samples_per_second", "fits", "plan"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  for (const char* key :
+       {"weights", "gradients", "optimizer", "activations", "workspace", "communication"}) {
+    EXPECT_TRUE(json["devices"][0]["breakdown"].contains(key)) << key;
+  }
+  EXPECT_TRUE(json["fits"].get<bool>());
+  EXPECT_FALSE(Json::parse(run(plan + " --device-memory 1MiB").output)["fits"].get<bool>());
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(CommandTest, DumpPassesWritesGraphs) {
+  ASSERT_EQ(run(kTrain + " --quiet --dump-passes passes").status, 0);
+  EXPECT_TRUE(std::filesystem::exists(work() / "passes" / "00-input.txt"));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,84 @@
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "program.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+class InterruptionTest : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    ASSERT_EQ(run("data synth ofrecord:set --count 40 --classes 4 --height 28 --width 28 "
+                  "--channels 1")
+                  .status,
+              0);
+  }
+
+  // Four batches an epoch, so most steps are in the middle of one; dropout and shifts are on.
+  static std::string train(int workers) {
+    return fmt::format(
+        "train --model fashion_cnn --classes 4 --batch 9 --threads-per-device 1 "
+        "--conv-algo direct --data ofrecord:set --steps 60 --lr 0.02 --workers {} "
+        "--save-weights weights",
+        workers);
+  }
+
+  std::string straight_weights() {
+    const Outcome outcome = run(train(2));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    return read_text(work() / "weights");
+  }
+};
+
+TEST_F(InterruptionTest, KilledAtAnyMomentResumesBitForBit) {
+  const std::string expected = straight_weights();
+  const std::string job = " --checkpoint run --checkpoint-every 2 --resume";
+  int kills = 0;
+  for (int round = 0; round < 6; ++round) {
+    std::filesystem::remove_all(work() / "run");
+    std::filesystem::remove(work() / "weights");
+    for (int delay = 60 + 37 * round;; delay += 50) {
+      const pid_t child = start(train(1 + (delay + round) % 3) + job);
+      std::this_thread::sleep_for(std::chrono::milliseconds(delay));
+      ::kill(child, SIGKILL);
+      const Outcome outcome = wait_for(child);
+      if (outcome.status != 128 + SIGKILL) {
+        EXPECT_EQ(outcome.status, 0) << outcome.errors;
+        break;
+      }
+      ++kills;
+    }
+    EXPECT_TRUE(read_text(work() / "weights") == expected) << "round " << round;
+  }
+  EXPECT_GT(kills, 6);
+}
+
+TEST_F(InterruptionTest, SignalsFinishTheStepAndSave) {
+  const std::string expected = straight_weights();
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::filesystem::remove_all(work() / "run");
+    const pid_t child = start(train(2) + " --metrics m.jsonl --checkpoint run");
+    while (!std::filesystem::exists(work() / "m.jsonl") ||
+           std::filesystem::file_size(work() / "m.jsonl") < 200) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ::kill(child, signal);
+    const Outcome outcome = wait_for(child);
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_THAT(outcome.output, HasSubstr("add --resume to continue"));
+    const Outcome resumed = run(train(1) + " --metrics m.jsonl --checkpoint run --resume");
+    EXPECT_EQ(resumed.status, 0) << resumed.errors;
+    EXPECT_TRUE(read_text(work() / "weights") == expected);
+    EXPECT_EQ(split(read_text(work() / "m.jsonl"), '\n').size(), 60u + 2u + 1u);
+    std::filesystem::remove(work() / "m.jsonl");
+  }
+}
+
+}  // namespace
+}  // namespace millrace
