@@ -1,5 +1,7 @@
 #include "kernels/convolution_tuner.h"
 
+#include <malloc.h>
+
 #include <cstdlib>
 
 #include "base/error.h"
@@ -37,6 +39,7 @@ ConvolutionAlgorithm ConvolutionTuner::choose(const std::string& problem, const 
     found = choices_.emplace(problem, faster ? "winograd" : "direct").first;
     changed_ = true;
     ++measured_;
+    ::malloc_trim(0);  // the buffers of the measurement must not count towards the job
   }
   return found->second == "winograd" ? ConvolutionAlgorithm::winograd
                                      : ConvolutionAlgorithm::direct;

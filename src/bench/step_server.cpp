@@ -1,0 +1,81 @@
+#include "bench/step_server.h"
+
+#include <chrono>
+#include <memory>
+
+#include "bench/primitive_limit.h"
+#include "train/engine.h"
+#include "train/feeds.h"
+#include "train/summary.h"
+
+namespace millrace {
+namespace {
+
+class Server {
+ public:
+  explicit Server(const TrainJob& job)
+      : job_(job), engine_(job, Purpose::training, observer_), feed_(make_training_feed(job, {})) {
+    engine_.start(job.seed);
+    const auto batch = feed_->next();
+    engine_.session().write_input(*engine_.training(), "images", batch->images);
+    engine_.session().write_input(*engine_.training(), "labels", batch->labels);
+    feed_->release();
+  }
+
+  Json step() {
+    const auto rate = static_cast<float>(job_.learning_rate.base);
+    const auto start = std::chrono::steady_clock::now();
+    engine_.session().run(*engine_.training(), {job_.seed, step_++, rate});
+    const auto end = std::chrono::steady_clock::now();
+    return {{"seconds", std::chrono::duration<double>(end - start).count()},
+            {"loss", engine_.session().scalar(*engine_.training(), "loss")}};
+  }
+
+  Json memory() const {
+    return {{"peak_rss_bytes", peak_resident_bytes()},
+            {"arena_bytes", engine_.training()->arena_bytes}};
+  }
+
+  Json limit() {
+    engine_.device().run([&] {
+      if (limit_ == nullptr) {
+        limit_ = std::make_unique<PrimitiveLimit>(build_model(job_.model, job_.options));
+      }
+      limit_->measure();
+    });
+    return {{"seconds", limit_->seconds()},
+            {"convolution", limit_->seconds("convolution")},
+            {"linear", limit_->seconds("linear")},
+            {"batch_norm", limit_->seconds("batch_norm")}};
+  }
+
+ private:
+  TrainJob job_;
+  TrainingObserver observer_;
+  Engine engine_;
+  std::unique_ptr<Feed> feed_;
+  std::unique_ptr<PrimitiveLimit> limit_;
+  int64_t step_ = 0;
+};
+
+}  // namespace
+
+void serve_steps(const TrainJob& job, const std::function<bool(std::string&)>& read,
+                 const std::function<void(const std::string&)>& write) {
+  Server server(job);
+  write(Json{{"ready", true}, {"model", job.model}, {"batch", job.options.batch}}.dump());
+  std::string line;
+  while (read(line) && line != "quit") {
+    if (line == "step") {
+      write(server.step().dump());
+    } else if (line == "memory") {
+      write(server.memory().dump());
+    } else if (line == "limit") {
+      write(server.limit().dump());
+    } else {
+      write(Json{{"error", "unknown request"}}.dump());
+    }
+  }
+}
+
+}  // namespace millrace

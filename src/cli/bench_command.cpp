@@ -1,0 +1,98 @@
+// millrace bench: suites that compare.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "bench/single.h"
+#include "bench/step_server.h"
+#include "cli/command.h"
+#include "cli/job_flags.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kSingleHelp =
+    "One device against PyTorch and against the limit of oneDNN's primitives.\n"
+    "Three processes take turns, a step each: Millrace, PyTorch in NCHW and PyTorch in\n"
+    "channels-last. The table gives medians, the better PyTorch layout, and which share of the\n"
+    "speed of the convolutions, linear layers and batch norms alone the whole step reaches.";
+
+struct SingleFlags {
+  std::string jobs = "resnet50:64,vgg16:28,vgg16:28:direct,alexnet:252";
+  int rounds = 5;
+  int threads = 2;
+  int64_t image = 224;
+  bool no_peer = false;
+  bool no_limit = false;
+  std::string peer_script = "bench/peer_pytorch.py";
+  std::string json;
+};
+
+int run(const SingleFlags& flags) {
+  SingleOptions options;
+  for (const std::string& text : split(flags.jobs, ',')) {
+    options.jobs.push_back(parse_single_job(text));
+  }
+  if (flags.rounds < 1) fail_input("--rounds is {}; it must be at least 1.", flags.rounds);
+  if (!flags.json.empty()) require_writable(flags.json, "--json");
+  options.rounds = flags.rounds;
+  options.threads = flags.threads;
+  options.image = flags.image;
+  options.peer = !flags.no_peer;
+  options.limit = !flags.no_limit;
+  options.program = std::filesystem::read_symlink("/proc/self/exe");
+  options.peer_script = flags.peer_script;
+  const auto rows = run_single(options, [](const std::string& sentence) {
+    fmt::print(stderr, "{}\n", sentence);
+    std::fflush(stderr);
+  });
+  fmt::print("{}", to_table(rows));
+  if (!flags.json.empty()) write_text(flags.json, to_json(rows).dump(2) + "\n");
+  return kExitSuccess;
+}
+
+int serve(const JobFlags& flags) {
+  serve_steps(
+      to_job(flags), [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); },
+      [](const std::string& answer) { std::cout << answer << std::endl; });
+  return kExitSuccess;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& program, Action& chosen) {
+  CLI::App* bench = program.add_subcommand("bench", "Measure against other systems and limits");
+  bench->require_subcommand(1);
+
+  auto single = std::make_shared<SingleFlags>();
+  CLI::App* suite = bench->add_subcommand("single", kSingleHelp);
+  suite->add_option("--jobs", single->jobs, "MODEL:BATCH[:ALGORITHM], comma-separated")
+      ->capture_default_str();
+  suite->add_option("--rounds", single->rounds, "Measured steps of each process")
+      ->capture_default_str();
+  suite->add_option("--threads", single->threads, "Threads of each process")->capture_default_str();
+  suite->add_option("--image", single->image, "Height and width of the images")
+      ->capture_default_str();
+  suite->add_flag("--no-peer", single->no_peer, "Leave PyTorch out");
+  suite->add_flag("--no-limit", single->no_limit, "Leave the primitives' limit out");
+  suite->add_option("--peer-script", single->peer_script, "The script that runs PyTorch")
+      ->capture_default_str();
+  suite->add_option("--json", single->json, "Write the table to this file as JSON");
+  suite->callback([&chosen, single] { chosen = [single] { return run(*single); }; });
+
+  auto steps = std::make_shared<JobFlags>();
+  CLI::App* server = bench->add_subcommand(
+      "steps", "Run training steps on request, a line 'step' each; used by the suites");
+  add_model_flags(*server, *steps);
+  add_data_flags(*server, *steps);
+  add_device_flags(*server, *steps);
+  add_training_flags(*server, *steps);
+  server->callback([&chosen, steps] { chosen = [steps] { return serve(*steps); }; });
+}
+
+}  // namespace millrace
