@@ -7,9 +7,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   refuse_or_accept([&] { sink = touch(parse_ofrecord(file).bytes); });
   for (const OfrecordEntry& entry : scan_ofrecord(file)) {
     if (!entry.damage.empty()) continue;
-    refuse_or_accept([&] {
-      sink = touch(parse_ofrecord(file.subspan(entry.offset + 8, entry.length)).bytes);
-    });
+    refuse_or_accept(
+        [&] { sink = touch(parse_ofrecord(file.subspan(entry.offset + 8, entry.length)).bytes); });
   }
   return 0;
 }

@@ -87,10 +87,9 @@ void make_idx(const std::filesystem::path& directory) {
 void make_safetensors(const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory / "safetensors");
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  const std::vector<SafetensorsTensor> tensors = {
-      {"weight", "F32", {2, 3}, values.data(), 24},
-      {"half", "BF16", {2}, values.data(), 4},
-      {"empty", "I64", {0}, nullptr, 0}};
+  const std::vector<SafetensorsTensor> tensors = {{"weight", "F32", {2, 3}, values.data(), 24},
+                                                  {"half", "BF16", {2}, values.data(), 4},
+                                                  {"empty", "I64", {0}, nullptr, 0}};
   write_safetensors(directory / "safetensors" / "three", tensors, {{"step", "1"}});
   write_safetensors(directory / "safetensors" / "none", {}, {});
 }

@@ -19,7 +19,9 @@ using millrace::Random;
 std::string mutate(const std::vector<std::string>& corpus, uint64_t run) {
   const Random random(0x66757A7A, run);
   uint64_t draw = 0;
-  const auto below = [&](uint64_t bound) { return random.below(draw++, std::max<uint64_t>(1, bound)); };
+  const auto below = [&](uint64_t bound) {
+    return random.below(draw++, std::max<uint64_t>(1, bound));
+  };
   std::string bytes = corpus[below(corpus.size())];
   const uint64_t changes = 1 + below(8);
   for (uint64_t i = 0; i < changes && !bytes.empty(); ++i) {
@@ -31,7 +33,8 @@ std::string mutate(const std::vector<std::string>& corpus, uint64_t run) {
       case 3: bytes.insert(at, bytes.substr(below(bytes.size()), below(32))); break;
       case 4: bytes.erase(at, 1 + below(16)); break;
       case 5: {
-        static constexpr uint32_t kEdges[] = {0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff};
+        static constexpr uint32_t kEdges[] = {0,      1,      0x7f,       0xff,
+                                              0x7fff, 0xffff, 0x7fffffff, 0xffffffff};
         const uint32_t word = kEdges[below(8)];
         std::memcpy(bytes.data() + at, &word, std::min<uint64_t>(4, bytes.size() - at));
         break;

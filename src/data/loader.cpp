@@ -36,8 +36,9 @@ Loader::Loader(std::shared_ptr<const RecordSource> source, const LoaderOptions& 
       epoch_start_(options.start_position) {
   if (options.batch < 1 || options.readers < 1 || options.reader >= options.readers ||
       options.workers < 1 || options.prefetch < 1) {
-    fail_input("The loader needs at least one sample per batch, one reader, one worker and one "
-               "batch of prefetch.");
+    fail_input(
+        "The loader needs at least one sample per batch, one reader, one worker and one "
+        "batch of prefetch.");
   }
   const uint64_t count = source_->count();
   const uint64_t global_batch = static_cast<uint64_t>(options.batch) * options.readers;

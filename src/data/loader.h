@@ -29,20 +29,20 @@ enum class BadRecords {
 
 struct LoaderOptions {
   TransformOptions transform;
-  int64_t batch = 32;           // samples per batch of this reader
+  int64_t batch = 32;  // samples per batch of this reader
   uint64_t seed = 0;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::kDrop;
   BadRecords bad_records = BadRecords::kFail;
-  uint64_t reader = 0;          // this reader's number among `readers`
-  uint64_t readers = 1;         // batch b of reader r holds positions (b · readers + r) · batch …
-  uint64_t epochs = 0;          // 0: endless
+  uint64_t reader = 0;   // this reader's number among `readers`
+  uint64_t readers = 1;  // batch b of reader r holds positions (b · readers + r) · batch …
+  uint64_t epochs = 0;   // 0: endless
   uint64_t start_epoch = 0;
   uint64_t start_position = 0;  // of the whole data set, over all readers
   int workers = 2;
-  int prefetch = 4;             // batches prepared ahead, at least 1
-  int64_t classes = 0;          // labels must be below; 0 does not check
-  int64_t label_offset = 0;     // subtracted from every label: 1 for sets that count from 1
+  int prefetch = 4;          // batches prepared ahead, at least 1
+  int64_t classes = 0;       // labels must be below; 0 does not check
+  int64_t label_offset = 0;  // subtracted from every label: 1 for sets that count from 1
 };
 
 // One batch: images in the layout asked for, one label per row. Rows that do not count (padding,
@@ -106,8 +106,8 @@ class Loader {
   std::vector<std::unique_ptr<Slot>> slots_;
   uint64_t produced_ = 0;  // batches started so far; slot = number % slots
   uint64_t consumed_ = 0;
-  uint64_t epoch_ = 0;       // of the next batch to start
-  uint64_t epoch_start_ = 0; // position where that epoch began
+  uint64_t epoch_ = 0;        // of the next batch to start
+  uint64_t epoch_start_ = 0;  // position where that epoch began
   uint64_t batch_in_epoch_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> workers_;

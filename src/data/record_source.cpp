@@ -40,9 +40,10 @@ std::pair<std::string, std::string> parse_data_specification(std::string_view sp
     return {format, std::string(specification.substr(colon + 1))};
   }
   const std::string close = nearest(format, formats());
-  fail_input("'{}' is no data set{}; write ofrecord:DIR, recordio:FILE.rec, folder:DIR, idx:DIR "
-             "or raw:FILE.",
-             specification, close.empty() ? "" : fmt::format(" (did you mean {}:?)", close));
+  fail_input(
+      "'{}' is no data set{}; write ofrecord:DIR, recordio:FILE.rec, folder:DIR, idx:DIR "
+      "or raw:FILE.",
+      specification, close.empty() ? "" : fmt::format(" (did you mean {}:?)", close));
 }
 
 std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split) {

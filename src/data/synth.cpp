@@ -38,8 +38,8 @@ Style style_of(int64_t label) {
 }
 
 float lattice(uint64_t key, int x, int y) {
-  const uint64_t cell = static_cast<uint64_t>(static_cast<uint32_t>(x)) << 32 |
-                        static_cast<uint32_t>(y);
+  const uint64_t cell =
+      static_cast<uint64_t>(static_cast<uint32_t>(x)) << 32 | static_cast<uint32_t>(y);
   return static_cast<float>(hash_combine(key, cell) >> 40) * 0x1.0p-24f - 0.5f;
 }
 
@@ -90,7 +90,8 @@ struct Placed {
 Image synthesise_image(const SynthOptions& options, uint64_t index) {
   const int height = options.height;
   const int width = options.width;
-  const Style style = style_of(static_cast<int64_t>(index % static_cast<uint64_t>(options.classes)));
+  const Style style =
+      style_of(static_cast<int64_t>(index % static_cast<uint64_t>(options.classes)));
   const uint64_t stream = hash_combine(kPictureStream, index);
   const Random random(options.seed, stream);
   const uint64_t key = hash_combine(options.seed, stream);
@@ -144,8 +145,9 @@ void synthesise(const SynthOptions& options, RecordWriter& writer, bool as_pixel
   if (options.classes < 1 || options.height < 1 || options.width < 1 ||
       int64_t{options.height} * options.width > kMaxPixels || options.quality < 1 ||
       options.quality > 100 || (options.channels != 1 && options.channels != 3)) {
-    fail_input("A synthetic set needs at least one class, a size of at least 1 × 1, 1 or 3 channels "
-               "and a quality from 1 to 100.");
+    fail_input(
+        "A synthetic set needs at least one class, a size of at least 1 × 1, 1 or 3 channels "
+        "and a quality from 1 to 100.");
   }
   for (uint64_t index = 0; index < options.count; ++index) {
     const Image image = synthesise_image(options, index);

@@ -138,7 +138,8 @@ Json verify_data(std::string_view data, Split split, int64_t classes) {
       decode_image(sample);
     } catch (const BadData& error) {
       ++bad_count;
-      if (bad.size() < kListedRecords) bad.push_back(bad_record(source->place(index), error.what()));
+      if (bad.size() < kListedRecords)
+        bad.push_back(bad_record(source->place(index), error.what()));
     }
   }
   return {{"data", std::string(data)},
@@ -149,10 +150,10 @@ Json verify_data(std::string_view data, Split split, int64_t classes) {
 }
 
 std::string describe_inspection(const Json& facts) {
-  std::string text = fmt::format(
-      "{}: {} records in {} classes, {} of images\n", facts["data"].get<std::string>(),
-      facts["records"].get<uint64_t>(), facts["classes"].get<uint64_t>(),
-      format_bytes(facts["bytes"].get<uint64_t>()));
+  std::string text =
+      fmt::format("{}: {} records in {} classes, {} of images\n", facts["data"].get<std::string>(),
+                  facts["records"].get<uint64_t>(), facts["classes"].get<uint64_t>(),
+                  format_bytes(facts["bytes"].get<uint64_t>()));
   if (facts["bad"].get<uint64_t>() > 0) {
     text += fmt::format("  {} records are bad; `millrace data verify` lists them\n",
                         facts["bad"].get<uint64_t>());
@@ -181,9 +182,9 @@ std::string describe_inspection(const Json& facts) {
 }
 
 std::string describe_verification(const Json& facts) {
-  std::string text = fmt::format("{}: {} of {} records are good\n",
-                                 facts["data"].get<std::string>(), facts["good"].get<uint64_t>(),
-                                 facts["records"].get<uint64_t>());
+  std::string text =
+      fmt::format("{}: {} of {} records are good\n", facts["data"].get<std::string>(),
+                  facts["good"].get<uint64_t>(), facts["records"].get<uint64_t>());
   for (const Json& bad : facts["bad"]) {
     const RecordPlace place = {bad["file"].get<std::string>(), bad["record"].get<uint64_t>(),
                                bad["offset"].get<uint64_t>()};

@@ -106,6 +106,13 @@ std::unique_ptr<Kernel> create(const KernelRequest& request, ConvolutionAlgorith
     *refusal = "direct is chosen for this shape";
     return nullptr;
   }
+  const Roles roles = roles_of(problem.direction, {});
+  const bool from_inputs = roles.w.source == DnnlArgument::Source::input;
+  const TensorSpec& weights = (from_inputs ? request.inputs : request.outputs)[roles.w.index];
+  if (problem.groups > 1 && !weights.layout.is_plain()) {
+    *refusal = "grouped weights are not plain";
+    return nullptr;
+  }
   const auto offer =
       offer_convolution(problem, algorithm, requested_descs(problem, request), refusal);
   if (!offer) return nullptr;

@@ -128,7 +128,8 @@ class PythonPng : public DirectoryTest {};
 TEST_F(PythonPng, PythonReadsOursAndWeReadItsTransparentOne) {
   const Image image = smooth_image(3, 2, 3);
   const auto encoded = encode_png(image.view());
-  write_text(directory_ / "ours.png", {reinterpret_cast<const char*>(encoded.data()), encoded.size()});
+  write_text(directory_ / "ours.png",
+             {reinterpret_cast<const char*>(encoded.data()), encoded.size()});
   std::string expected;
   for (const uint8_t value : image.pixels) expected += fmt::format("{} ", value);
   EXPECT_EQ(python(R"(

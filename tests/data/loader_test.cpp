@@ -103,7 +103,8 @@ TEST(Loader, ReadersAreDisjointAndCompleteAndMakeTheSameGlobalBatch) {
     shards.push_back(all_batches(source, options));
     ASSERT_EQ(shards.back().size(), whole.size());
     for (const Batch& batch : shards.back()) {
-      for (const int32_t label : batch.labels) if (label >= 0) seen.push_back(label);
+      for (const int32_t label : batch.labels)
+        if (label >= 0) seen.push_back(label);
     }
   }
   std::sort(seen.begin(), seen.end());
@@ -138,7 +139,8 @@ TEST(Loader, EpochsAreShuffledDifferentlyAndEachIsComplete) {
   const auto batches = all_batches(source, options_of(10));
   std::vector<std::vector<int32_t>> epochs(2);
   for (const Batch& batch : batches) {
-    epochs.at(batch.epoch).insert(epochs[batch.epoch].end(), batch.labels.begin(), batch.labels.end());
+    epochs.at(batch.epoch)
+        .insert(epochs[batch.epoch].end(), batch.labels.begin(), batch.labels.end());
   }
   EXPECT_NE(epochs[0], epochs[1]);
   for (const auto& labels : epochs) {
@@ -157,7 +159,8 @@ TEST(Loader, FailsNamingFileRecordAndOffset) {
     loader.next(batch);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("Record 7 at byte 112 of 'numbers' is bad: it was made bad"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("Record 7 at byte 112 of 'numbers' is bad: it was made bad"));
     EXPECT_THAT(error.what(), HasSubstr("--on-bad-record skip"));
   }
 }

@@ -51,8 +51,8 @@ TEST_F(SafetensorsTest, RoundTripKeepsEveryTypeShapeAndByte) {
     ASSERT_EQ(entry.data.size(), tensor.size);
     if (tensor.size == 0) continue;
     EXPECT_EQ(std::memcmp(entry.data.data(), tensor.data, tensor.size), 0);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(entry.data.data()) %
-                  safetensors_element_size(entry.dtype), 0u);
+    EXPECT_EQ(
+        reinterpret_cast<uintptr_t>(entry.data.data()) % safetensors_element_size(entry.dtype), 0u);
   }
   EXPECT_EQ(file.find("nothing"), nullptr);
   EXPECT_THAT(input_error_of([&] { file.at("layer.weigth"); }), HasSubstr("'layer.weight'"));
@@ -120,9 +120,11 @@ TEST_F(SafetensorsTest, RefusesWhatIsWrongAndNamesIt) {
       {R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,12]}})", "outside"},
       {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "expected"},
       {R"({"v":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
-       R"("w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "expected"},
+       R"("w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+       "expected"},
       {R"({"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-       R"("w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "twice"}};
+       R"("w":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+       "twice"}};
   for (const auto& [header, words] : cases) {
     EXPECT_THAT(error_of(header, 8), ::testing::AllOf(HasSubstr(words), HasSubstr("'w'"),
                                                       HasSubstr("weights.safetensors")));

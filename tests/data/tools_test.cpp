@@ -118,7 +118,8 @@ TEST_F(ToolsTest, VerifyListsEveryBadRecordWithItsPlace) {
   EXPECT_EQ(facts["bad"][0]["record"], 3);
   EXPECT_EQ(facts["bad"][0]["offset"], third);
   EXPECT_EQ(facts["bad"][1]["record"], 5);
-  EXPECT_THAT(describe_verification(facts), HasSubstr(fmt::format("Record 3 at byte {} of", third)));
+  EXPECT_THAT(describe_verification(facts),
+              HasSubstr(fmt::format("Record 3 at byte {} of", third)));
   EXPECT_EQ(verify_data(at("recordio", "a.rec"), Split::kTrain, 3)["bad_count"], 2 + 5);
 
   EXPECT_THAT(input_error_of([&] {
@@ -127,8 +128,8 @@ TEST_F(ToolsTest, VerifyListsEveryBadRecordWithItsPlace) {
               }),
               HasSubstr("Record 3"));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "r"));
-  const Json converted = convert_data(at("recordio", "a.rec"), Split::kTrain, at("raw", "r"), {},
-                                      BadRecords::kSkip);
+  const Json converted =
+      convert_data(at("recordio", "a.rec"), Split::kTrain, at("raw", "r"), {}, BadRecords::kSkip);
   EXPECT_EQ(converted["skipped"], 2);
   EXPECT_EQ(converted["records"], 22);
   EXPECT_EQ(open_source(at("raw", "r"), Split::kTrain)->count(), 22u);

@@ -34,7 +34,7 @@ double reference_pixel(const ImageView& view, const Region& region, int height, 
 
 TEST(Resize, MatchesTheDefinition) {
   const std::vector<std::pair<Region, std::pair<int, int>>> cases = {
-      {{0, 0, 61, 47}, {47, 61}}, {{0, 0, 61, 47}, {20, 13}},    {{10, 5, 20, 30}, {64, 64}},
+      {{0, 0, 61, 47}, {47, 61}}, {{0, 0, 61, 47}, {20, 13}},          {{10, 5, 20, 30}, {64, 64}},
       {{3, 2, 50, 40}, {31, 49}}, {{2.5, 1.25, 33.5, 40.5}, {16, 16}}, {{60, 46, 1, 1}, {3, 3}}};
   for (const int channels : {1, 3}) {
     const Image image = smooth_image(47, 61, channels, 0.4);

@@ -45,7 +45,8 @@ double weighted_sum(const Values& output, const Values& weights) {
 }  // namespace
 
 OperatorWithGradient::OperatorWithGradient(const std::string& type, const Attributes& attributes,
-                                           const std::vector<TensorType>& inputs) {
+                                           const std::vector<TensorType>& inputs,
+                                           bool with_gradient) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     Tensor tensor;
     tensor.name = fmt::format("input{}", i);
@@ -61,9 +62,7 @@ OperatorWithGradient::OperatorWithGradient(const std::string& type, const Attrib
   seed.role = Role::input;
   seed_ = graph_.add_tensor(std::move(seed));
   SingleDifferentiation differentiation(graph_, id, seed_);
-  if (definition_of(type).differentiate != nullptr) {
-    definition_of(type).differentiate(differentiation);
-  }
+  if (with_gradient) definition_of(type).differentiate(differentiation);
   gradients_ = differentiation.gradients();
 }
 

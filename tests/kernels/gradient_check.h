@@ -13,7 +13,7 @@ namespace millrace::testing {
 class OperatorWithGradient {
  public:
   OperatorWithGradient(const std::string& type, const Attributes& attributes,
-                       const std::vector<TensorType>& inputs);
+                       const std::vector<TensorType>& inputs, bool with_gradient = true);
 
   const Graph& graph() const { return graph_; }
   const std::vector<TensorId>& inputs() const { return inputs_; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/random.h"
@@ -48,12 +49,6 @@ double get(const std::byte* data, DataType type, int64_t position) {
     default:
       return static_cast<double>(reinterpret_cast<const float*>(data)[position]);
   }
-}
-
-Storage zeros(const TensorSpec& spec) {
-  Storage storage;
-  storage.memory.resize(static_cast<size_t>(spec.bytes() + 7) / 8);
-  return storage;
 }
 
 bool has_zero_padding(const Storage& storage, const TensorSpec& spec) {
@@ -103,7 +98,7 @@ Values random_labels(const TensorType& type, int64_t classes, uint64_t seed) {
 }
 
 Storage pack(const Values& values, const TensorSpec& spec) {
-  Storage storage = zeros(spec);
+  Storage storage(static_cast<uint64_t>(spec.bytes()));
   each_element(spec, [&](size_t logical, int64_t physical) {
     put(storage.data(), spec.type.dtype, physical, values.at(logical));
   });
@@ -119,7 +114,7 @@ Values unpack(const Storage& storage, const TensorSpec& spec) {
 }
 
 Storage unwritten(const TensorSpec& spec) {
-  Storage storage = zeros(spec);
+  Storage storage(static_cast<uint64_t>(spec.bytes()));
   const bool is_float = spec.type.dtype == DataType::f32;
   for (int64_t i = 0; i < spec.physical_elements(); ++i) {
     put(storage.data(), spec.type.dtype, i,
@@ -147,10 +142,9 @@ KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
     output_pointers.at(static_cast<size_t>(in_place.first)) =
         input_pointers.at(static_cast<size_t>(in_place.second));
   }
-  std::vector<double> workspace(kernel.workspace_bytes() / sizeof(double) + 1);
-  std::fill(workspace.begin(), workspace.end(), std::numeric_limits<double>::quiet_NaN());
-  kernel.run(
-      {input_pointers, output_pointers, reinterpret_cast<std::byte*>(workspace.data()), &step});
+  Storage workspace(kernel.workspace_bytes());
+  std::memset(workspace.data(), 0xFF, kernel.workspace_bytes());
+  kernel.run({input_pointers, output_pointers, workspace.data(), &step});
 
   KernelRun run;
   for (size_t i = 0; i < inputs.size(); ++i) {

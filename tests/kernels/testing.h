@@ -27,10 +27,16 @@ Values spaced_values(const TensorType& type, uint64_t seed);
 // Labels below `classes`.
 Values random_labels(const TensorType& type, int64_t classes, uint64_t seed);
 
+// Memory aligned as an arena's is.
 struct Storage {
-  std::vector<double> memory;  // for alignment
-  std::byte* data() { return reinterpret_cast<std::byte*>(memory.data()); }
-  const std::byte* data() const { return reinterpret_cast<const std::byte*>(memory.data()); }
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  explicit Storage(uint64_t size) : lines(size / sizeof(Line) + 1) {}
+  std::byte* data() { return lines.data()->bytes; }
+  const std::byte* data() const { return lines.data()->bytes; }
+
+  std::vector<Line> lines;
 };
 
 // Elements put where the layout wants them; padding is zero.

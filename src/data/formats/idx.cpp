@@ -72,8 +72,8 @@ class IdxSource : public RecordSource {
     channels_ = shape.size() == 4 ? static_cast<int>(shape[3]) : 1;
     image_size_ = uint64_t{shape[1]} * shape[2] * static_cast<uint64_t>(channels_);
     // A cut-off file gives its whole images and one more record, which tells of the damage.
-    const uint64_t whole = std::min<uint64_t>(pixels_.data.size() / image_size_,
-                                              classes_.data.size());
+    const uint64_t whole =
+        std::min<uint64_t>(pixels_.data.size() / image_size_, classes_.data.size());
     count_ = std::min<uint64_t>(shape[0], whole + 1);
   }
 

@@ -149,9 +149,9 @@ class OfrecordSource : public RecordSource {
   };
 
   const Part& part_of(uint64_t index) const {
-    const auto after = std::upper_bound(
-        parts_.begin(), parts_.end(), index,
-        [](uint64_t wanted, const Part& part) { return wanted < part.first; });
+    const auto after =
+        std::upper_bound(parts_.begin(), parts_.end(), index,
+                         [](uint64_t wanted, const Part& part) { return wanted < part.first; });
     return *std::prev(after);
   }
 
@@ -213,7 +213,8 @@ std::vector<OfrecordEntry> scan_ofrecord(std::span<const std::byte> file) {
   while (offset < file.size()) {
     const uint64_t left = file.size() - offset;
     if (left < kLengthBytes) {
-      entries.push_back({offset, 0, fmt::format("the file ends after {} bytes of its length", left)});
+      entries.push_back(
+          {offset, 0, fmt::format("the file ends after {} bytes of its length", left)});
       break;
     }
     int64_t length = 0;

@@ -48,9 +48,7 @@ class RawSource : public RecordSource {
     return sample;
   }
 
-  RecordPlace place(uint64_t index) const override {
-    return {path_, index, image_size_ * index};
-  }
+  RecordPlace place(uint64_t index) const override { return {path_, index, image_size_ * index}; }
 
  private:
   std::string path_;

@@ -14,6 +14,7 @@ namespace {
 constexpr uint32_t kMagic = 0xced7230a;
 constexpr uint32_t kLengthMask = (1u << 29) - 1;
 constexpr uint64_t kFrameBytes = 8;
+constexpr int64_t kLargestLabel = 1 << 24;  // a 32-bit float holds every whole number up to this
 
 enum PartFlag : uint32_t { kWhole = 0, kFirst = 1, kMiddle = 2, kLast = 3 };
 
@@ -118,6 +119,9 @@ class RecordioWriter : public RecordWriter {
   }
 
   void add(const Sample& sample) override {
+    if (std::abs(sample.label) > kLargestLabel) {
+      fail_data("its label {} does not fit into RecordIO's 32-bit float", sample.label);
+    }
     const EncodedImage image(sample);
     ImageHeader header = {0, static_cast<float>(sample.label), key_, 0};
     header.flag = static_cast<uint32_t>(sample.labels.size());

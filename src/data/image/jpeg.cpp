@@ -2,8 +2,9 @@
 
 #include <setjmp.h>
 #include <stdio.h>
-
+// libjpeg needs <stdio.h> before it and its messages after it; the comments keep that order.
 #include <jpeglib.h>
+// Codes of the warnings below.
 #include <jerror.h>
 
 #include <algorithm>
@@ -137,8 +138,7 @@ DecodedPart JpegReader::decode(const Region& region, int target_height, int targ
   State& state = *state_;
   jpeg_decompress_struct& codec = state.codec;
   const int eighths = smallest_scale(region, target_height, target_width);
-  const bool is_cmyk =
-      codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
+  const bool is_cmyk = codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
   codec.scale_num = static_cast<unsigned>(eighths);
   codec.scale_denom = 8;
   codec.do_fancy_upsampling = exact ? TRUE : FALSE;

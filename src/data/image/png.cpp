@@ -34,8 +34,8 @@ void begin_read(PngImage& png, std::span<const std::byte> bytes) {
   const int64_t plausible = kMaxPixelsPerByte * static_cast<int64_t>(bytes.size());
   if (png.image.width > kMaxPixels || png.image.height > kMaxPixels ||
       pixels > std::min(kMaxPixels, plausible)) {
-    fail_data("its PNG image claims {} × {} pixels in {} bytes", png.image.width,
-              png.image.height, bytes.size());
+    fail_data("its PNG image claims {} × {} pixels in {} bytes", png.image.width, png.image.height,
+              bytes.size());
   }
 }
 

@@ -22,8 +22,7 @@ PngInfo probe_png(std::span<const std::byte> bytes);
 
 // Decodes to 1 or 3 channels, dropping transparency. Takes any bytes, throws BadData; `storage`
 // is reused as the result's pixels.
-ImageView decode_png(std::span<const std::byte> bytes, int channels,
-                     std::vector<uint8_t>& storage);
+ImageView decode_png(std::span<const std::byte> bytes, int channels, std::vector<uint8_t>& storage);
 
 std::vector<std::byte> encode_png(const ImageView& image);
 

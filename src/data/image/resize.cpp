@@ -17,8 +17,7 @@ int make_taps(double start, double extent, int input, int output, std::vector<in
   const double support = std::max(scale, 1.0);
   const int stride = static_cast<int>(std::ceil(support)) * 2 + 1;
   const int lowest = std::clamp(static_cast<int>(std::floor(start)), 0, input - 1);
-  const int highest =
-      std::clamp(static_cast<int>(std::ceil(start + extent)), lowest + 1, input);
+  const int highest = std::clamp(static_cast<int>(std::ceil(start + extent)), lowest + 1, input);
   first.resize(static_cast<size_t>(output));
   count.resize(static_cast<size_t>(output));
   weights.assign(static_cast<size_t>(output) * static_cast<size_t>(stride), 0.0f);
@@ -93,8 +92,7 @@ void resize(const ImageView& view, const Region& region, int height, int width,
       make_taps(region.left, region.width, view.width, width, workspace.column_first,
                 workspace.column_count, workspace.column_weights);
   const int row_stride = make_taps(region.top, region.height, view.height, height,
-                                   workspace.row_first, workspace.row_count,
-                                   workspace.row_weights);
+                                   workspace.row_first, workspace.row_count, workspace.row_weights);
   const int channels = view.channels;
   const int left = workspace.column_first.front();
   const int right = workspace.column_first.back() + workspace.column_count.back();

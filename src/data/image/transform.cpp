@@ -27,9 +27,9 @@ Region random_resized(const TransformOptions& options, int height, int width,
     const uint64_t draw = attempt * 4;
     const double wanted =
         area * between(options.smallest_area, options.largest_area, random.uniform(draw));
-    const double ratio = std::exp(between(std::log(options.smallest_ratio),
-                                          std::log(options.largest_ratio),
-                                          random.uniform(draw + 1)));
+    const double ratio =
+        std::exp(between(std::log(options.smallest_ratio), std::log(options.largest_ratio),
+                         random.uniform(draw + 1)));
     const double crop_width = std::round(std::sqrt(wanted * ratio));
     const double crop_height = std::round(std::sqrt(wanted / ratio));
     if (crop_width < 1 || crop_height < 1 || crop_width > width || crop_height > height) continue;
@@ -129,8 +129,7 @@ TransformOptions small_evaluation(int size, int channels) {
   return options;
 }
 
-Region choose_region(const TransformOptions& options, int height, int width,
-                     const Random& random) {
+Region choose_region(const TransformOptions& options, int height, int width, const Random& random) {
   switch (options.crop) {
     case CropKind::kRandomResized: return random_resized(options, height, width, random);
     case CropKind::kCentre: return centre(options, height, width);
@@ -155,8 +154,8 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
   ImageReader reader(sample);
   const Region region = choose_region(options_, reader.height(), reader.width(), random);
   const bool exact = options_.crop != CropKind::kRandomResized;
-  const DecodedPart part = reader.decode(region, options_.height, options_.width,
-                                         options_.channels, exact, decoded_);
+  const DecodedPart part =
+      reader.decode(region, options_.height, options_.width, options_.channels, exact, decoded_);
   const Region inside = {region.left * part.scale - part.left, region.top * part.scale - part.top,
                          region.width * part.scale, region.height * part.scale};
   const bool mirrored = options_.flip && random.uniform(kFlipDraw) < 0.5f;
@@ -209,8 +208,7 @@ void Transformer::store_row(const float* pixels, int y, int shift_x, float* targ
   for (int x = first; x < last; ++x) {
     for (int c = 0; c < channels; ++c) {
       row[(x + shift_x) * pixel_step + c * channel_step] =
-          pixels[x * lanes + c] * scale_[static_cast<size_t>(c)] +
-          offset_[static_cast<size_t>(c)];
+          pixels[x * lanes + c] * scale_[static_cast<size_t>(c)] + offset_[static_cast<size_t>(c)];
     }
   }
 }

@@ -1,5 +1,5 @@
-// Marks a function whose loops the compiler should also build for AVX2, chosen at run time. The
-// project is compiled without contraction of products and sums, so both give the same bits.
+// Marks a function whose loops the compiler should also build for AVX2, chosen at run time. This
+// layer is compiled without contraction of products and sums, so both give the same bits.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \

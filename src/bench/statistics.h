@@ -1,0 +1,11 @@
+// Small statistics of measurements.
+#pragma once
+
+#include <vector>
+
+namespace millrace {
+
+// The middle value, or the mean of the two middle ones; infinity for none.
+double median(std::vector<double> values);
+
+}  // namespace millrace

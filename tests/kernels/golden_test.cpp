@@ -1,0 +1,132 @@
+// Forward and gradients of every operator against PyTorch's, with the references and with the
+// best kernels, images plain and in blocks. See tests/golden/README.md for the files.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "data/safetensors.h"
+#include "gradient_check.h"
+
+namespace millrace::testing {
+namespace {
+
+std::filesystem::path golden_directory() {
+  const char* other = std::getenv("MILLRACE_GOLDEN_DIRECTORY");
+  return other != nullptr ? other : std::filesystem::path(MILLRACE_TEST_DATA) / "../golden";
+}
+
+struct Golden {
+  TensorType type;
+  Values values;
+};
+
+template <typename T>
+Values values_as(const SafetensorsEntry& entry) {
+  Values values(entry.data.size() / sizeof(T));
+  for (size_t i = 0; i < values.size(); ++i) {
+    T element;
+    std::memcpy(&element, entry.data.data() + i * sizeof(T), sizeof(T));
+    values[i] = static_cast<double>(element);
+  }
+  return values;
+}
+
+Golden load(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsEntry& entry = file.at(name);
+  if (entry.dtype == "I32") return {{entry.shape, DataType::s32}, values_as<int32_t>(entry)};
+  if (entry.dtype != "F32") throw std::runtime_error(name + " is of type " + entry.dtype);
+  return {{entry.shape, DataType::f32}, values_as<float>(entry)};
+}
+
+Attributes attributes_of(const nlohmann::json& description) {
+  Attributes attributes;
+  for (const auto& [name, value] : description.at("attributes").items()) {
+    if (value.is_boolean()) {
+      attributes.set(name, value.get<bool>());
+    } else if (value.is_number_integer()) {
+      attributes.set(name, value.get<int64_t>());
+    } else if (value.is_number()) {
+      attributes.set(name, value.get<double>());
+    } else {
+      attributes.set(name, value.get<std::vector<int64_t>>());
+    }
+  }
+  if (description.at("mode") == "eval") attributes.set("inference", true);
+  return attributes;
+}
+
+struct Way {
+  KernelOptions options;
+  std::string layout;
+};
+
+class GoldenCase {
+ public:
+  GoldenCase(const SafetensorsFile& file, const nlohmann::json& description)
+      : file_(file),
+        name_(description.at("name").get<std::string>()),
+        gradients_(description.at("gradients").get<std::vector<size_t>>()) {
+    for (size_t i = 0; i < description.at("inputs").get<size_t>(); ++i) {
+      Golden input = load(file, name_ + "/input" + std::to_string(i));
+      types_.push_back(input.type);
+      inputs_.push_back(std::move(input.values));
+    }
+    type_ = description.at("operator").get<std::string>();
+    attributes_ = attributes_of(description);
+  }
+
+  void check(const Way& way) const {
+    SCOPED_TRACE(name_ + (way.options.reference_only ? ", reference " : ", best ") + way.layout);
+    const OperatorWithGradient tested(type_, attributes_, types_, !gradients_.empty());
+    const TensorType& output = tested.graph().tensor(tested.outputs()[0]).type;
+    const Values seed = gradients_.empty() ? Values(static_cast<size_t>(output.elements()), 1.0)
+                                           : load(file_, name_ + "/grad_output0").values;
+    const auto values = tested.run(inputs_, seed, way.options, Layout(way.layout));
+    const Golden expected = load(file_, name_ + "/output0");
+    EXPECT_EQ(output.shape, expected.type.shape);
+    expect_near("output0", values.at(tested.outputs()[0]));
+    for (size_t input : gradients_) {
+      const TensorId gradient = tested.input_gradients().at(input);
+      ASSERT_NE(gradient, kNone) << "input " << input;
+      expect_near("grad_input" + std::to_string(input), values.at(gradient));
+    }
+    if (file_.find(name_ + "/running_mean_after") == nullptr) return;
+    expect_near("running_mean_after", values.at(tested.inputs()[3]));
+    expect_near("running_var_after", values.at(tested.inputs()[4]));
+  }
+
+ private:
+  void expect_near(const std::string& tensor, const Values& actual) const {
+    EXPECT_EQ(difference(actual, load(file_, name_ + "/" + tensor).values, 2e-5), "") << tensor;
+  }
+
+  const SafetensorsFile& file_;
+  std::string name_;
+  std::string type_;
+  Attributes attributes_;
+  std::vector<TensorType> types_;
+  std::vector<Values> inputs_;
+  std::vector<size_t> gradients_;
+};
+
+TEST(Golden, OperatorsAgreeWithPyTorch) {
+  const SafetensorsFile file(golden_directory() / "operators.safetensors");
+  std::ifstream stream(golden_directory() / "operators.json");
+  const nlohmann::json cases = nlohmann::json::parse(stream);
+  ASSERT_GE(cases.size(), 50u);
+  KernelOptions reference;
+  reference.reference_only = true;
+  KernelOptions best;
+  for (const auto& description : cases) {
+    const GoldenCase golden(file, description);
+    golden.check({reference, ""});
+    for (const char* layout : {"", "aBcd16b", "aBcd8b"}) golden.check({best, layout});
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing
