@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -131,9 +132,17 @@ void load_checkpoint(Session& session, const std::filesystem::path& checkpoint) 
 }
 
 uint32_t crc32_of_file(const std::filesystem::path& path) {
-  const MappedFile file(path);
-  return static_cast<uint32_t>(
-      ::crc32_z(0, reinterpret_cast<const Bytef*>(file.bytes().data()), file.bytes().size()));
+  constexpr size_t kPiece = size_t{1} << 20;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail_input("Cannot open '{}'.", path.string());
+  std::vector<char> piece(kPiece);
+  uLong sum = ::crc32_z(0, nullptr, 0);
+  while (file.read(piece.data(), kPiece) || file.gcount() > 0) {
+    sum = ::crc32_z(sum, reinterpret_cast<const Bytef*>(piece.data()),
+                    static_cast<size_t>(file.gcount()));
+  }
+  if (file.bad()) fail_input("Cannot read '{}'.", path.string());
+  return static_cast<uint32_t>(sum);
 }
 
 std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }

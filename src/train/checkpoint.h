@@ -55,6 +55,7 @@ Manifest verify_checkpoint(const std::filesystem::path& checkpoint);
 // Writes parameters, buffers and optimizer state of a checkpoint into the session.
 void load_checkpoint(Session& session, const std::filesystem::path& checkpoint);
 
+// Reads in pieces: a map of the file would count as memory of the process.
 uint32_t crc32_of_file(const std::filesystem::path& path);
 
 // "step-00001234".
