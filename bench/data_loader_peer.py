@@ -16,7 +16,7 @@ import tempfile
 import time
 
 
-def peer_images_per_second(folder, workers, images):
+def measure_peer(folder, workers, images):
     import torch
     from torchvision import datasets, transforms
 
@@ -31,14 +31,27 @@ def peer_images_per_second(folder, workers, images):
                                          drop_last=True, persistent_workers=True)
     done = 0
     start = None
-    while True:
+    while done < images:
         for batch, _ in loader:
             if start is None:  # starting the worker processes is not counted
+                workers_before = worker_seconds(loader)
                 start = time.perf_counter()
                 continue
             done += len(batch)
             if done >= images:
-                return done / (time.perf_counter() - start)
+                break
+    seconds = time.perf_counter() - start
+    return done / seconds, 1e3 * (worker_seconds(loader) - workers_before) / done
+
+
+def worker_seconds(loader):
+    """Processor time of the worker processes so far."""
+    ticks = 0
+    for worker in loader._iterator._workers:
+        with open(f"/proc/{worker.pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def run(program, *arguments):
@@ -66,14 +79,20 @@ def main():
 
         ours, peers = [], []
         for _ in range(options.rounds):
-            ours.append(run(bench, "decode", f"folder:{folder}", options.workers,
-                            options.images)["images_per_second"])
-            peers.append(peer_images_per_second(folder, options.workers, options.images))
+            run_ours = run(bench, "decode", f"folder:{folder}", options.workers, options.images)
+            ours.append((run_ours["images_per_second"],
+                         run_ours["processor_milliseconds_per_image"]))
+            peers.append(measure_peer(folder, options.workers, options.images))
+        speeds = [statistics.median(speed for speed, _ in runs) for runs in (ours, peers)]
+        costs = [statistics.median(cost for _, cost in runs) for runs in (ours, peers)]
         result = {
             "workers": options.workers,
-            "millrace_images_per_second": statistics.median(ours),
-            "pytorch_images_per_second": statistics.median(peers),
-            "ratio": statistics.median(ours) / statistics.median(peers),
+            "millrace_images_per_second": speeds[0],
+            "pytorch_images_per_second": speeds[1],
+            "ratio": speeds[0] / speeds[1],
+            "millrace_processor_milliseconds_per_image": costs[0],
+            "pytorch_processor_milliseconds_per_image": costs[1],
+            "processor_ratio": costs[1] / costs[0],
         }
         for name, specification in sets.items():
             speeds = [run(bench, "read", specification)["gigabytes_per_second"]

@@ -42,7 +42,7 @@ TEST(Resize, MatchesTheDefinition) {
       const auto [height, width] = size;
       ResizeWorkspace workspace;
       int rows = 0;
-      resize(image.view(), region, height, width, workspace, [&](int y, float* pixels) {
+      resize(image.view(), region, height, width, false, workspace, [&](int y, float* pixels) {
         EXPECT_EQ(y, rows++);
         for (int x = 0; x < width; ++x) {
           for (int c = 0; c < channels; ++c) {

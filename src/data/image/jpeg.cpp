@@ -17,6 +17,7 @@ namespace millrace {
 namespace {
 
 constexpr int kMaxScans = 100;
+constexpr int kLinesAtOnce = 8;
 constexpr long kMaxCodecMemory = 1L << 30;
 // Even the emptiest image spends a bit on every block of 64 pixels.
 constexpr int64_t kMaxPixelsPerByte = 2048;
@@ -176,11 +177,15 @@ DecodedPart JpegReader::decode(const Region& region, int target_height, int targ
   protect(state.errors, [&codec, &part, pixels, image_bytes, rows, top, is_cmyk, channels] {
     if (top > 0) jpeg_skip_scanlines(&codec, top);
     for (int y = 0; y < rows;) {
-      uint8_t* target = pixels + y * part.view.stride;
-      JSAMPROW line = is_cmyk ? pixels + image_bytes : target;
-      const unsigned count = jpeg_read_scanlines(&codec, &line, 1);
+      // Several lines at a time spare libjpeg a copy of every second one.
+      JSAMPROW lines[kLinesAtOnce];
+      const int wanted = is_cmyk ? 1 : std::min(kLinesAtOnce, rows - y);
+      for (int i = 0; i < wanted; ++i) lines[i] = pixels + (y + i) * part.view.stride;
+      uint8_t* target = lines[0];
+      if (is_cmyk) lines[0] = pixels + image_bytes;
+      const unsigned count = jpeg_read_scanlines(&codec, lines, static_cast<unsigned>(wanted));
       if (count == 0) return;
-      if (is_cmyk) cmyk_to_rgb(line, target, part.view.width, channels);
+      if (is_cmyk) cmyk_to_rgb(lines[0], target, part.view.width, channels);
       y += static_cast<int>(count);
     }
   });

@@ -23,10 +23,11 @@ struct ResizeWorkspace {
 // Floats per pixel in the rows that `resize` gives: 4 for colour (the fourth is padding), else 1.
 inline int resize_lanes(int channels) { return channels == 3 ? 4 : 1; }
 
-// Scales `region` of the view (in the view's pixels, which it must not leave) to height × width
-// and calls `row(y, pixels)` for each row in order; values are on the scale of the input, 0 to
-// 255. The pixels are valid during the call alone. One or three channels.
-void resize(const ImageView& view, const Region& region, int height, int width,
+// Scales `region` of the view (in the view's pixels, which it must not leave) to height × width,
+// left and right exchanged if `mirrored`, and calls `row(y, pixels)` for each row in order; values
+// are on the scale of the input, 0 to 255. The pixels are valid during the call alone. One or
+// three channels.
+void resize(const ImageView& view, const Region& region, int height, int width, bool mirrored,
             ResizeWorkspace& workspace, const std::function<void(int, float*)>& row);
 
 }  // namespace millrace

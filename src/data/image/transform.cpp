@@ -63,12 +63,6 @@ Region centre(const TransformOptions& options, int height, int width) {
           std::min<double>(height, options.height * step_y)};
 }
 
-void mirror(float* pixels, int width, int lanes) {
-  for (int left = 0, right = width - 1; left < right; ++left, --right) {
-    for (int c = 0; c < lanes; ++c) std::swap(pixels[left * lanes + c], pixels[right * lanes + c]);
-  }
-}
-
 MILLRACE_VECTORISE
 void store_planes(const float* __restrict from, float* __restrict red, float* __restrict green,
                   float* __restrict blue, int width, const float* scale, const float* offset) {
@@ -168,19 +162,18 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
     fill_black(target);
   }
   const int lanes = resize_lanes(options_.channels);
-  const auto store = [&](int y, float* pixels) {
+  const auto store = [&](int y, const float* pixels) {
     const int shifted = y + shift_y;
     if (shifted < 0 || shifted >= options_.height) return;
-    if (mirrored) mirror(pixels, options_.width, lanes);
     store_row(pixels, shifted, shift_x, target);
   };
   if (!options_.jitter.enabled()) {
-    resize(part.view, inside, options_.height, options_.width, workspace_, store);
+    resize(part.view, inside, options_.height, options_.width, mirrored, workspace_, store);
     return;
   }
   const size_t row_values = static_cast<size_t>(options_.width) * lanes;
   whole_.resize(row_values * options_.height);
-  resize(part.view, inside, options_.height, options_.width, workspace_,
+  resize(part.view, inside, options_.height, options_.width, mirrored, workspace_,
          [&](int y, const float* pixels) {
            std::copy(pixels, pixels + row_values, &whole_[static_cast<size_t>(y) * row_values]);
          });
