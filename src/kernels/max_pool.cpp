@@ -42,65 +42,72 @@ struct PoolGeometry {
   int64_t output_values() const { return out_height * out_width * block; }
 };
 
+struct Span {
+  int64_t first;
+  int64_t last;
+};
+
+// Calls body(output value index, top, left, rows, columns) for every output pixel of a plane;
+// rows and columns are the parts of the window that lie inside the image.
+template <int kBlock, typename Body>
+MILLRACE_INLINE void for_each_window(const PoolGeometry& g, const Body& body) {
+  for (int64_t oh = 0; oh < g.out_height; ++oh) {
+    const int64_t top = oh * g.stride_height - g.pad_height;
+    const Span rows = {std::max<int64_t>(0, -top), std::min(g.kernel_height, g.height - top)};
+    for (int64_t ow = 0; ow < g.out_width; ++ow) {
+      const int64_t left = ow * g.stride_width - g.pad_width;
+      const Span columns = {std::max<int64_t>(0, -left), std::min(g.kernel_width, g.width - left)};
+      body((oh * g.out_width + ow) * kBlock, top, left, rows, columns);
+    }
+  }
+}
+
 template <int kBlock>
 MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const float* x, float* y,
                                 uint8_t* positions) {
-  for (int64_t oh = 0; oh < g.out_height; ++oh) {
-    const int64_t top = oh * g.stride_height - g.pad_height;
-    const int64_t first_row = std::max<int64_t>(0, -top);
-    const int64_t last_row = std::min(g.kernel_height, g.height - top);
-    for (int64_t ow = 0; ow < g.out_width; ++ow) {
-      const int64_t left = ow * g.stride_width - g.pad_width;
-      const int64_t first_column = std::max<int64_t>(0, -left);
-      const int64_t last_column = std::min(g.kernel_width, g.width - left);
-      float best[kBlock];
-      int32_t where[kBlock];
-      for (int c = 0; c < kBlock; ++c) best[c] = -std::numeric_limits<float>::infinity();
-      for (int c = 0; c < kBlock; ++c) {
-        where[c] = static_cast<int32_t>(first_row * g.kernel_width + first_column);
-      }
-      for (int64_t row = first_row; row < last_row; ++row) {
-        for (int64_t column = first_column; column < last_column; ++column) {
-          const float* from = x + ((top + row) * g.width + left + column) * kBlock;
-          const auto position = static_cast<int32_t>(row * g.kernel_width + column);
-          for (int c = 0; c < kBlock; ++c) {
-            const bool larger = from[c] > best[c] || from[c] != from[c];
-            best[c] = larger ? from[c] : best[c];
-            where[c] = larger ? position : where[c];
-          }
+  for_each_window<kBlock>(g, [&](int64_t at, int64_t top, int64_t left, Span rows,
+                                 Span columns) __attribute__((always_inline)) {
+    float best[kBlock];
+    int32_t where[kBlock];
+    const auto start = static_cast<int32_t>(rows.first * g.kernel_width + columns.first);
+    for (int c = 0; c < kBlock; ++c) best[c] = -std::numeric_limits<float>::infinity();
+    for (int c = 0; c < kBlock; ++c) where[c] = start;
+    for (int64_t row = rows.first; row < rows.last; ++row) {
+      for (int64_t column = columns.first; column < columns.last; ++column) {
+        const float* from = x + ((top + row) * g.width + left + column) * kBlock;
+        const auto position = static_cast<int32_t>(row * g.kernel_width + column);
+        for (int c = 0; c < kBlock; ++c) {
+          const float value = from[c];
+          const bool larger = (value > best[c]) | (value != value);
+          best[c] = larger ? value : best[c];
+          where[c] = larger ? position : where[c];
         }
       }
-      const int64_t at = (oh * g.out_width + ow) * kBlock;
-      for (int c = 0; c < kBlock; ++c) y[at + c] = g.relu && best[c] < 0 ? 0.0f : best[c];
-      for (int c = 0; c < kBlock; ++c) positions[at + c] = static_cast<uint8_t>(where[c]);
     }
-  }
+    const float floor = g.relu ? 0.0f : -std::numeric_limits<float>::infinity();
+    for (int c = 0; c < kBlock; ++c) y[at + c] = best[c] < floor ? floor : best[c];
+    for (int c = 0; c < kBlock; ++c) positions[at + c] = static_cast<uint8_t>(where[c]);
+  });
 }
 
 template <int kBlock>
 MILLRACE_INLINE void spread_plane(const PoolGeometry& g, const float* dy, const uint8_t* positions,
                                   float* dx) {
   std::fill_n(dx, g.input_values(), 0.0f);
-  for (int64_t oh = 0; oh < g.out_height; ++oh) {
-    const int64_t top = oh * g.stride_height - g.pad_height;
-    const int64_t first_row = std::max<int64_t>(0, -top);
-    const int64_t last_row = std::min(g.kernel_height, g.height - top);
-    for (int64_t ow = 0; ow < g.out_width; ++ow) {
-      const int64_t left = ow * g.stride_width - g.pad_width;
-      const int64_t first_column = std::max<int64_t>(0, -left);
-      const int64_t last_column = std::min(g.kernel_width, g.width - left);
-      const int64_t at = (oh * g.out_width + ow) * kBlock;
-      for (int64_t row = first_row; row < last_row; ++row) {
-        for (int64_t column = first_column; column < last_column; ++column) {
-          float* to = dx + ((top + row) * g.width + left + column) * kBlock;
-          const auto position = static_cast<int32_t>(row * g.kernel_width + column);
-          for (int c = 0; c < kBlock; ++c) {
-            to[c] += positions[at + c] == position ? dy[at + c] : 0.0f;
-          }
-        }
+  for_each_window<kBlock>(g, [&](int64_t at, int64_t top, int64_t left, Span rows,
+                                 Span columns) __attribute__((always_inline)) {
+    float gradient[kBlock];
+    int32_t where[kBlock];
+    for (int c = 0; c < kBlock; ++c) gradient[c] = dy[at + c];
+    for (int c = 0; c < kBlock; ++c) where[c] = positions[at + c];
+    for (int64_t row = rows.first; row < rows.last; ++row) {
+      for (int64_t column = columns.first; column < columns.last; ++column) {
+        float* to = dx + ((top + row) * g.width + left + column) * kBlock;
+        const auto position = static_cast<int32_t>(row * g.kernel_width + column);
+        for (int c = 0; c < kBlock; ++c) to[c] += where[c] == position ? gradient[c] : 0.0f;
       }
     }
-  }
+  });
 }
 
 MILLRACE_VECTORIZED
