@@ -53,7 +53,8 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       "Start from these weights: a safetensors file with torchvision's names");
   add("Weights", "--save-weights", flags.save_weights, "Write the weights there at the end");
   add("Checkpoints", "--checkpoint", flags.checkpoint,
-      "Directory for checkpoints, from which --resume continues bit for bit");
+      "Directory for checkpoints, from which --resume continues bit for bit; takes memory for a "
+      "second copy of weights and optimizer state");
   add("Checkpoints", "--checkpoint-every", flags.checkpoint_every,
       "Save every N steps (500) or N epochs (2e); always at the end and when interrupted");
   add("Checkpoints", "--keep", flags.keep, "How many of the newest to keep, besides the best")
@@ -91,10 +92,13 @@ TrainJob to_train_job(const TrainFlags& flags) {
 
 void print_end(const TrainJob& job, const TrainResult& result, const TrainFlags& flags) {
   if (result.interrupted) {
-    fmt::print("Stopped after step {} of {}; {}.\n", result.step, result.total_steps,
-               job.checkpoint.empty()
-                   ? std::string("nothing was saved, as there is no --checkpoint")
-                   : "add --resume to continue");
+    const char* advice = "nothing was saved, as there is no --checkpoint";
+    if (!job.checkpoint.empty()) {
+      advice = "add --resume to continue";
+    } else if (!job.save_weights.empty()) {
+      advice = "only the weights were saved, as there is no --checkpoint";
+    }
+    fmt::print("Stopped after step {} of {}; {}.\n", result.step, result.total_steps, advice);
   }
   if (result.skipped_records > 0) {
     fmt::print("{} bad records were skipped.\n", result.skipped_records);
@@ -121,7 +125,11 @@ int run_train(const TrainFlags& flags) {
   }
   const TrainResult result = run_training(job, observers);
   if (!flags.summary.empty()) {
-    write_text(flags.summary, summary_of(job, result).dump(2) + "\n");
+    try {
+      write_text(flags.summary, summary_of(job, result).dump(2) + "\n");
+    } catch (const InputError& error) {
+      fail_job("{}", error.what());
+    }
   }
   progress.finish();
   if (!flags.quiet) print_end(job, result, flags);

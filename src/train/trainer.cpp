@@ -255,7 +255,11 @@ void Trainer::finish() {
     report_checkpoints();
   }
   if (!job_.save_weights.empty()) {
-    save_weights(engine_.session(), job_.save_weights, job_.model);
+    try {
+      save_weights(engine_.session(), job_.save_weights, job_.model);
+    } catch (const InputError& error) {
+      fail_job("{}", error.what());
+    }
   }
   const Program& program = engine_.largest();
   result_.threads = engine_.device().threads();

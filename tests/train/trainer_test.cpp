@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <fstream>
@@ -153,6 +155,29 @@ TEST_F(TrainerTest, ACheckpointThatCannotBeWrittenIsAWarning) {
   EXPECT_THAT(result.checkpoint_failure, HasSubstr("Cannot write"));
   EXPECT_EQ(recorder_.warnings.size(), 2u);
   EXPECT_NO_THROW(verify_checkpoint(directory_ / "away" / "step-00000002"));
+}
+
+TEST_F(TrainerTest, AFullDiskLeavesThePreviousCheckpoint) {
+  TrainJob job = small_job();
+  job.checkpoint = directory_ / "run";
+  job.checkpoint_every.steps = 2;
+  job.keep = 1;
+  ::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  recorder_.after_step = [&](int64_t step) {
+    if (step != 3) return;
+    while (!std::filesystem::exists(job.checkpoint / "step-00000002")) std::this_thread::yield();
+    const struct rlimit small = {100'000, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  };
+  const TrainResult result = run_training(job, recorder_);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(result.step, 6);
+  EXPECT_THAT(result.checkpoint_failure, HasSubstr("Cannot write"));
+  EXPECT_EQ(list_checkpoints(job.checkpoint).size(), 1u);
+  EXPECT_NO_THROW(verify_checkpoint(job.checkpoint / "step-00000002"));
+  EXPECT_FALSE(std::filesystem::exists(job.checkpoint / "step-00000004.partial"));
 }
 
 TEST_F(TrainerTest, EvaluationIsExactForAnyBatch) {
