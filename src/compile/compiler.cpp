@@ -95,17 +95,21 @@ int64_t batch_of(const Graph& graph) {
 
 }  // namespace
 
+// With a limit the direct convolutions come first: they need the least memory and no measuring,
+// so a job that cannot fit is refused at once.
 Program compile_training(Graph graph, const CompileOptions& options) {
+  const int64_t limit = options.memory_limit;
+  if (limit <= 0) return training_program(std::move(graph), options);
   const int64_t batch = batch_of(graph);
-  Program program = training_program(graph, options);
-  if (options.memory_limit <= 0 || program.arena_bytes <= options.memory_limit) return program;
-  if (options.kernels.convolution == ConvolutionAlgorithm::automatic) {
-    CompileOptions direct = options;
-    direct.kernels.convolution = ConvolutionAlgorithm::direct;
-    program = training_program(std::move(graph), direct);
-    if (program.arena_bytes <= options.memory_limit) return program;
-  }
-  refuse(program, options.memory_limit, batch);
+  CompileOptions direct = options;
+  direct.kernels.convolution = ConvolutionAlgorithm::direct;
+  Program smallest = training_program(graph, direct);
+  if (smallest.arena_bytes > limit) refuse(smallest, limit, batch);
+  if (options.kernels.convolution == ConvolutionAlgorithm::direct) return smallest;
+  Program program = training_program(std::move(graph), options);
+  if (program.arena_bytes <= limit) return program;
+  if (options.kernels.convolution == ConvolutionAlgorithm::winograd) refuse(program, limit, batch);
+  return smallest;
 }
 
 Program compile_evaluation(Graph graph, const CompileOptions& options, const Program& training) {

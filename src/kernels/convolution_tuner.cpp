@@ -33,6 +33,7 @@ ConvolutionTuner::ConvolutionTuner(std::filesystem::path cache_file)
 ConvolutionAlgorithm ConvolutionTuner::choose(const std::string& problem, const Measure& measure) {
   auto found = choices_.find(problem);
   if (found == choices_.end()) {
+    if (measured_ == 0 && notify_) notify_();
     const double direct = measure(ConvolutionAlgorithm::direct);
     const double winograd = measure(ConvolutionAlgorithm::winograd);
     const bool faster = winograd < direct * kWorthwhile;

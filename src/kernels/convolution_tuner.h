@@ -23,6 +23,9 @@ class ConvolutionTuner {
   // Seconds of one run with that algorithm.
   using Measure = std::function<double(ConvolutionAlgorithm)>;
 
+  // Called once, before the first measurement.
+  void on_first_measurement(std::function<void()> notify) { notify_ = std::move(notify); }
+
   // The remembered choice for `problem`, or measures both and remembers.
   ConvolutionAlgorithm choose(const std::string& problem, const Measure& measure);
 
@@ -38,6 +41,7 @@ class ConvolutionTuner {
 
  private:
   std::filesystem::path cache_file_;
+  std::function<void()> notify_;
   std::map<std::string, std::string> choices_;
   std::string warning_;
   int measured_ = 0;

@@ -32,6 +32,12 @@ Engine::Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
     : tuner_(ConvolutionTuner::default_path()), device_({.threads = thread_count(job)}) {
   const Graph graph = build_model(job.model, job.options);
   const CompileOptions options = compile_options(job, device_.threads(), &tuner_);
+  tuner_.on_first_measurement([&] {
+    observer.on_message(Severity::note,
+                        fmt::format("Measuring convolution algorithms, once for each shape; the "
+                                    "choices are kept in '{}'.",
+                                    ConvolutionTuner::default_path().string()));
+  });
   device_.run([&] {
     if (purpose == Purpose::evaluation) {
       evaluation_ = compile_evaluation(graph, options);

@@ -55,9 +55,9 @@ struct CheckpointReport {
 
 enum class Severity : uint8_t { note, warning };
 
-// Implemented by whoever shows or records a job. All calls come from the thread that runs the
-// job, between steps; `on_start` alone may
-// throw, which ends the job before its first step.
+// Implemented by whoever shows or records a job. Calls come one at a time, between steps, while
+// the thread that runs the job waits or makes them itself; `on_start` alone may throw, which
+// ends the job before its first step.
 class TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
