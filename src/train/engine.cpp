@@ -48,6 +48,7 @@ Engine::Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
       evaluation_ = compile_evaluation(graph, options, *training_);
     }
   });
+  tuner_.on_first_measurement({});  // it borrows the observer
   tuner_.save();
   if (!tuner_.warning().empty()) observer.on_message(Severity::warning, tuner_.warning());
 }
