@@ -21,20 +21,24 @@ namespace millrace {
 // Values that change from step to step without changing the program.
 struct StepState {
   uint64_t seed = 0;
-  int64_t step = 0;          // counts optimizer steps from 0
+  int64_t step = 0;  // counts optimizer steps from 0
   float learning_rate = 0;
 };
 
 struct KernelArguments {
-  std::span<std::byte* const> inputs;   // in the operator's order
+  std::span<std::byte* const> inputs;  // in the operator's order
   std::span<std::byte* const> outputs;
   std::byte* workspace = nullptr;
   const StepState* step = nullptr;
 
   template <typename T>
-  T* input(size_t i) const { return reinterpret_cast<T*>(inputs[i]); }
+  T* input(size_t i) const {
+    return reinterpret_cast<T*>(inputs[i]);
+  }
   template <typename T>
-  T* output(size_t i) const { return reinterpret_cast<T*>(outputs[i]); }
+  T* output(size_t i) const {
+    return reinterpret_cast<T*>(outputs[i]);
+  }
 };
 
 class Kernel {
