@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "kernels/convolution_algorithm.h"
 
 namespace millrace {
 
@@ -58,8 +59,6 @@ struct TensorSpec {
   int64_t physical_elements() const { return layout.physical_elements(type.shape); }
   int64_t bytes() const { return physical_elements() * size_of(type.dtype); }
 };
-
-enum class ConvolutionAlgorithm : uint8_t { automatic, direct, winograd };
 
 class ConvolutionTuner;
 
