@@ -16,12 +16,11 @@ endif()
 function(millrace_layer name)
   cmake_parse_arguments(LAYER "" "" "SOURCES;USES;LIBRARIES" ${ARGN})
   add_library(millrace_${name} STATIC ${LAYER_SOURCES})
-  target_include_directories(millrace_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-                                                     $<INSTALL_INTERFACE:include/millrace>)
+  target_include_directories(millrace_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
   foreach(used ${LAYER_USES})
     target_link_libraries(millrace_${name} PUBLIC millrace_${used})
   endforeach()
-  target_link_libraries(millrace_${name} PUBLIC ${LAYER_LIBRARIES} PRIVATE $<BUILD_INTERFACE:millrace_options>)
+  target_link_libraries(millrace_${name} PUBLIC ${LAYER_LIBRARIES} PRIVATE millrace_options)
 endfunction()
 
 # millrace_test(NAME SOURCES ... USES ...): one GoogleTest program per folder of tests/.

@@ -27,11 +27,21 @@ std::string mutate(const std::vector<std::string>& corpus, uint64_t run) {
   for (uint64_t i = 0; i < changes && !bytes.empty(); ++i) {
     const uint64_t at = below(bytes.size());
     switch (below(7)) {
-      case 0: bytes[at] = static_cast<char>(below(256)); break;
-      case 1: bytes[at] ^= static_cast<char>(1 << below(8)); break;
-      case 2: bytes.resize(at); break;
-      case 3: bytes.insert(at, bytes.substr(below(bytes.size()), below(32))); break;
-      case 4: bytes.erase(at, 1 + below(16)); break;
+      case 0:
+        bytes[at] = static_cast<char>(below(256));
+        break;
+      case 1:
+        bytes[at] ^= static_cast<char>(1 << below(8));
+        break;
+      case 2:
+        bytes.resize(at);
+        break;
+      case 3:
+        bytes.insert(at, bytes.substr(below(bytes.size()), below(32)));
+        break;
+      case 4:
+        bytes.erase(at, 1 + below(16));
+        break;
       case 5: {
         static constexpr uint32_t kEdges[] = {0,      1,      0x7f,       0xff,
                                               0x7fff, 0xffff, 0x7fffffff, 0xffffffff};

@@ -174,8 +174,9 @@ class PrimitiveLimit::Impl {
       if (op.type == "linear") {
         for (int direction = 0; direction < 3; ++direction) {
           if (direction == 1 && first) continue;
-          add("linear", fmt::format("{} {}", to_string(type(op.inputs[0]).shape), direction) +
-                            to_string(type(op.inputs[1]).shape),
+          add("linear",
+              fmt::format("{} {}", to_string(type(op.inputs[0]).shape), direction) +
+                  to_string(type(op.inputs[1]).shape),
               [&] {
                 return linear_candidates(type(op.inputs[0]), type(op.inputs[1]),
                                          type(op.outputs[0]), direction);

@@ -28,13 +28,13 @@ struct Runner {
 };
 
 Runner start_millrace(const SingleOptions& options, const SingleJob& job) {
-  return {"millrace",
-          std::make_unique<LineProcess>(std::vector<std::string>{
-              options.program.string(), "bench", "steps", "--model", job.model, "--batch",
-              std::to_string(job.batch), "--image", std::to_string(options.image),
-              "--threads-per-device", std::to_string(options.threads), "--conv-algo",
-              job.algorithm}),
-          {}};
+  return {
+      "millrace",
+      std::make_unique<LineProcess>(std::vector<std::string>{
+          options.program.string(), "bench", "steps", "--model", job.model, "--batch",
+          std::to_string(job.batch), "--image", std::to_string(options.image),
+          "--threads-per-device", std::to_string(options.threads), "--conv-algo", job.algorithm}),
+      {}};
 }
 
 Runner start_peer(const SingleOptions& options, const SingleJob& job, const std::string& layout) {
@@ -79,8 +79,8 @@ SingleRow run_job(const SingleOptions& options, const SingleJob& job, const Sing
     }
     if (options.limit && round >= options.warm_up) limit = runners[0].process->ask("limit");
     if (round < options.warm_up) continue;
-    std::string line = fmt::format("{} round {}/{}:", job.model, round - options.warm_up + 1,
-                                   options.rounds);
+    std::string line =
+        fmt::format("{} round {}/{}:", job.model, round - options.warm_up + 1, options.rounds);
     for (const Runner& runner : runners) {
       line += fmt::format(" {} {:.2f} s", runner.name, runner.seconds.back());
     }
@@ -143,9 +143,10 @@ double SingleRow::memory_ratio() const {
 std::vector<SingleRow> run_single(const SingleOptions& options,
                                   const std::function<void(const std::string&)>& progress) {
   if (options.peer && !std::filesystem::exists(options.peer_script)) {
-    fail_input("--peer-script names '{}', which does not exist; run from the repository's root, "
-               "give its path, or leave PyTorch out with --no-peer.",
-               options.peer_script.string());
+    fail_input(
+        "--peer-script names '{}', which does not exist; run from the repository's root, "
+        "give its path, or leave PyTorch out with --no-peer.",
+        options.peer_script.string());
   }
   std::vector<SingleRow> rows;
   for (const SingleJob& job : options.jobs) {
@@ -155,17 +156,17 @@ std::vector<SingleRow> run_single(const SingleOptions& options,
 }
 
 std::string to_table(const std::vector<SingleRow>& rows) {
-  std::string text = fmt::format("{:<12} {:>5} {:<9} {:>10} {:>10} {:>7} {:>9} {:>11} {:>11} {:>7}\n",
-                                 "model", "batch", "conv", "samples/s", "PyTorch", "speed",
-                                 "of limit", "memory", "PyTorch", "memory");
+  std::string text = fmt::format(
+      "{:<12} {:>5} {:<9} {:>10} {:>10} {:>7} {:>9} {:>11} {:>11} {:>7}\n", "model", "batch",
+      "conv", "samples/s", "PyTorch", "speed", "of limit", "memory", "PyTorch", "memory");
   for (const SingleRow& row : rows) {
-    text += fmt::format(
-        "{:<12} {:>5} {:<9} {:>10.2f} {:>10.2f} {:>7} {:>9} {:>11} {:>11} {:>7}\n", row.job.model,
-        row.job.batch, row.job.algorithm, row.samples_per_second, row.peer_samples_per_second,
-        ratio(row.speed_ratio()),
-        row.share_of_limit > 0 ? fmt::format("{:.2f}", row.share_of_limit) : "-",
-        format_bytes(static_cast<uint64_t>(row.peak_rss_bytes)),
-        format_bytes(static_cast<uint64_t>(row.peer_peak_rss_bytes)), ratio(row.memory_ratio()));
+    text += fmt::format("{:<12} {:>5} {:<9} {:>10.2f} {:>10.2f} {:>7} {:>9} {:>11} {:>11} {:>7}\n",
+                        row.job.model, row.job.batch, row.job.algorithm, row.samples_per_second,
+                        row.peer_samples_per_second, ratio(row.speed_ratio()),
+                        row.share_of_limit > 0 ? fmt::format("{:.2f}", row.share_of_limit) : "-",
+                        format_bytes(static_cast<uint64_t>(row.peak_rss_bytes)),
+                        format_bytes(static_cast<uint64_t>(row.peer_peak_rss_bytes)),
+                        ratio(row.memory_ratio()));
   }
   return text;
 }

@@ -58,7 +58,8 @@ int run(const SingleFlags& flags) {
 
 int serve(const JobFlags& flags) {
   serve_steps(
-      to_job(flags), [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); },
+      to_job(flags),
+      [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); },
       [](const std::string& answer) { std::cout << answer << std::endl; });
   return kExitSuccess;
 }

@@ -14,8 +14,8 @@ namespace {
 TensorSpec spec_of(const Tensor& tensor) { return {tensor.type, tensor.layout}; }
 
 Slot slot_of(const Tensor& tensor) {
-  return {tensor.name, tensor.type, tensor.layout, tensor.role, tensor.initializer, 0,
-          spec_of(tensor).bytes()};
+  return {tensor.name,        tensor.type, tensor.layout,          tensor.role,
+          tensor.initializer, 0,           spec_of(tensor).bytes()};
 }
 
 std::vector<bool> used_tensors(const Graph& graph) {
@@ -132,8 +132,8 @@ class Assembler {
     const int end = std::max(0, static_cast<int>(graph_.order().size()) - 1);
     std::vector<Buffer> buffers;
     for (const Lifetime& life : lifetimes(graph_)) {
-      buffers.push_back({{life.first, life.last, life.bytes}, life.tensor, 0,
-                         graph_.tensor(life.tensor).role});
+      buffers.push_back(
+          {{life.first, life.last, life.bytes}, life.tensor, 0, graph_.tensor(life.tensor).role});
     }
     for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
       const Tensor& tensor = graph_.tensor(id);

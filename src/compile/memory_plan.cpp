@@ -47,7 +47,9 @@ int64_t aligned(int64_t bytes) {
 }
 
 MemoryPlan plan_memory(const std::vector<BufferRequest>& requests) {
-  const auto span = [](const BufferRequest& r) { return static_cast<double>(r.last - r.first + 1); };
+  const auto span = [](const BufferRequest& r) {
+    return static_cast<double>(r.last - r.first + 1);
+  };
   const std::vector<Order> orders = {
       [](const BufferRequest& a, const BufferRequest& b) { return a.bytes > b.bytes; },
       [&](const BufferRequest& a, const BufferRequest& b) {

@@ -18,9 +18,7 @@ const Wanted& get(const Map& values, std::string_view name) {
 
 }  // namespace
 
-bool Attributes::flag(std::string_view name) const {
-  return has(name) && get<bool>(values_, name);
-}
+bool Attributes::flag(std::string_view name) const { return has(name) && get<bool>(values_, name); }
 int64_t Attributes::integer(std::string_view name) const { return get<int64_t>(values_, name); }
 double Attributes::number(std::string_view name) const { return get<double>(values_, name); }
 const std::string& Attributes::text(std::string_view name) const {

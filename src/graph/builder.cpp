@@ -36,8 +36,10 @@ Value Builder::image(int64_t batch, int64_t channels, int64_t height, int64_t wi
   int64_t room = kMostElements;
   for (int64_t extent : tensor.type.shape) {
     if (extent < 1 || extent > room) {
-      fail_input("A batch of images cannot have the shape {}; every extent must be at least 1 and "
-                 "all together at most 2^40 values.", to_string(tensor.type.shape));
+      fail_input(
+          "A batch of images cannot have the shape {}; every extent must be at least 1 and "
+          "all together at most 2^40 values.",
+          to_string(tensor.type.shape));
     }
     room /= extent;
   }
@@ -51,8 +53,10 @@ Value Builder::parameter(const std::string& name, Shape shape, Initializer initi
   int64_t room = kMostElements;
   for (int64_t extent : shape) {
     if (extent < 1 || extent > room) {
-      fail_input("Parameter '{}' cannot have the shape {}; every extent must be at least 1 and "
-                 "all together at most 2^40 values.", name, to_string(shape));
+      fail_input(
+          "Parameter '{}' cannot have the shape {}; every extent must be at least 1 and "
+          "all together at most 2^40 values.",
+          name, to_string(shape));
     }
     room /= extent;
   }
@@ -65,8 +69,7 @@ Value Builder::parameter(const std::string& name, Shape shape, Initializer initi
 }
 
 Value Builder::buffer(const std::string& name, Shape shape, float value) {
-  const Value result =
-      parameter(name, std::move(shape), {Initializer::Kind::constant, value, 0});
+  const Value result = parameter(name, std::move(shape), {Initializer::Kind::constant, value, 0});
   graph_.tensor(result.id).role = Role::buffer;
   return result;
 }
@@ -105,13 +108,17 @@ Value Builder::apply(const std::string& type, const std::string& name,
 Value Builder::convolution(Value x, const std::string& name, const ConvolutionOptions& options) {
   const Shape& image = shape(x);
   if (image.size() != 4) {
-    fail_input("Layer '{}' (convolution): needs images (batch x channels x height x width) but "
-               "gets {}", name, to_string(image));
+    fail_input(
+        "Layer '{}' (convolution): needs images (batch x channels x height x width) but "
+        "gets {}",
+        name, to_string(image));
   }
   const int64_t in = image[1];
   if (options.groups < 1 || in % options.groups != 0) {
-    fail_input("Layer '{}' (convolution): needs a number of groups that divides {} input channels "
-               "but gets {}", name, in, options.groups);
+    fail_input(
+        "Layer '{}' (convolution): needs a number of groups that divides {} input channels "
+        "but gets {}",
+        name, in, options.groups);
   }
   const int64_t area = options.kernel * options.kernel;
   const int64_t fan_in = in / options.groups * area;
@@ -134,12 +141,14 @@ Value Builder::convolution(Value x, const std::string& name, const ConvolutionOp
 Value Builder::linear(Value x, const std::string& name, const LinearOptions& options) {
   const Shape& rows = shape(x);
   if (rows.size() != 2) {
-    fail_input("Layer '{}' (linear): needs rows of features (batch x features) but gets {}; "
-               "flatten it first", name, to_string(rows));
+    fail_input(
+        "Layer '{}' (linear): needs rows of features (batch x features) but gets {}; "
+        "flatten it first",
+        name, to_string(rows));
   }
   const int64_t in = rows[1];
-  std::vector<Value> inputs = {x, weight(name + ".weight", {options.features, in}, options.start,
-                                         in, options.features)};
+  std::vector<Value> inputs = {
+      x, weight(name + ".weight", {options.features, in}, options.start, in, options.features)};
   if (options.bias) {
     inputs.push_back(parameter(name + ".bias", {options.features},
                                options.zero_bias ? Initializer{} : uniform_start(in)));
@@ -167,8 +176,8 @@ Value Builder::prelu(Value x, const std::string& name, float start) {
     fail_input("Layer '{}' (prelu): needs a batch with channels but gets {}", name,
                to_string(shape(x)));
   }
-  const Value slopes = parameter(name + ".weight", {shape(x)[1]},
-                                 {Initializer::Kind::constant, start, 0});
+  const Value slopes =
+      parameter(name + ".weight", {shape(x)[1]}, {Initializer::Kind::constant, start, 0});
   return apply("prelu", name, {x, slopes});
 }
 
@@ -190,8 +199,7 @@ Value Builder::average_pool(Value x, const PoolOptions& options, const std::stri
 Value Builder::global_average_pool(Value x) { return apply("global_average_pool", "", {x}); }
 
 Value Builder::adaptive_average_pool(Value x, int64_t height, int64_t width) {
-  return apply("adaptive_average_pool", "", {x},
-               {{"output", Attributes::Integers{height, width}}});
+  return apply("adaptive_average_pool", "", {x}, {{"output", Attributes::Integers{height, width}}});
 }
 
 Value Builder::add(Value a, Value b) { return apply("add", "", {a, b}); }

@@ -60,8 +60,8 @@ TensorId Graph::add_tensor(Tensor tensor) {
 
 OperatorId Graph::add_operator(std::string_view type, std::string name,
                                std::vector<TensorId> inputs, Attributes attributes, Phase phase) {
-  Operator op = {std::string(type), std::move(name), std::move(inputs), {}, std::move(attributes),
-                 phase};
+  Operator op = {
+      std::string(type), std::move(name), std::move(inputs), {}, std::move(attributes), phase};
   std::vector<TensorType> outputs;
   try {
     outputs = definition_of(type).infer(inference_of(*this, op));

@@ -42,9 +42,7 @@ class Differentiation {
 
   TensorId input(size_t i) const { return op().inputs.at(i); }
   TensorId output(size_t i) const { return op().outputs.at(i); }
-  TensorId result(OperatorId added, size_t i = 0) {
-    return graph().op(added).outputs.at(i);
-  }
+  TensorId result(OperatorId added, size_t i = 0) { return graph().op(added).outputs.at(i); }
 };
 
 struct OperatorDefinition {

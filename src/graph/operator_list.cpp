@@ -1,7 +1,7 @@
+#include <fmt/format.h>
+
 #include <stdexcept>
 #include <unordered_map>
-
-#include <fmt/format.h>
 
 #include "graph/operator_definition.h"
 

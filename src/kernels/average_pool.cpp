@@ -38,8 +38,7 @@ std::unique_ptr<Kernel> create_forward(const KernelRequest& request, std::string
   const auto x = dnnl_desc(request.inputs[0]);
   const auto y = dnnl_desc(request.outputs[0]);
   try {
-    const auto chosen =
-        forward_desc(windows_of(request.op, request.inputs[0].type.shape), x, y);
+    const auto chosen = forward_desc(windows_of(request.op, request.inputs[0].type.shape), x, y);
     return std::make_unique<DnnlKernel>(
         dnnl::pooling_forward(chosen),
         std::vector{from_input(DNNL_ARG_SRC, 0, x), from_output(DNNL_ARG_DST, 0, y)},
@@ -75,19 +74,21 @@ LayoutWish follow_image(const KernelRequest& request) { return follow_channels(r
 }  // namespace
 
 std::vector<KernelFamily> average_pool_kernels() {
-  return {
-      {"average_pool", {{"dnnl", create_forward}, {"reference", reference_average_pool}}, follow_image},
-      {"average_pool_backward",
-       {{"dnnl", create_backward}, {"reference", reference_average_pool_backward}},
-       follow_image},
-      {"global_average_pool",
-       {{"dnnl", create_forward}, {"reference", reference_global_average_pool}},
-       follow_image},
-      {"global_average_pool_backward",
-       {{"dnnl", create_backward}, {"reference", reference_global_average_pool_backward}},
-       follow_image},
-      {"adaptive_average_pool", {{"reference", reference_adaptive_average_pool}}},
-      {"adaptive_average_pool_backward", {{"reference", reference_adaptive_average_pool_backward}}}};
+  return {{"average_pool",
+           {{"dnnl", create_forward}, {"reference", reference_average_pool}},
+           follow_image},
+          {"average_pool_backward",
+           {{"dnnl", create_backward}, {"reference", reference_average_pool_backward}},
+           follow_image},
+          {"global_average_pool",
+           {{"dnnl", create_forward}, {"reference", reference_global_average_pool}},
+           follow_image},
+          {"global_average_pool_backward",
+           {{"dnnl", create_backward}, {"reference", reference_global_average_pool_backward}},
+           follow_image},
+          {"adaptive_average_pool", {{"reference", reference_adaptive_average_pool}}},
+          {"adaptive_average_pool_backward",
+           {{"reference", reference_adaptive_average_pool_backward}}}};
 }
 
 }  // namespace millrace

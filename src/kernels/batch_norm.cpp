@@ -47,8 +47,7 @@ struct Planes {
   void for_each(int64_t first, int64_t last, Body&& body) const {
     const int64_t width = last - first;
     const int64_t grain = std::max<int64_t>(1, kPlaneGrain / plane_values());
-    parallel_for(images * width, grain,
-                 [&](int64_t i) { body(i / width, first + i % width); });
+    parallel_for(images * width, grain, [&](int64_t i) { body(i / width, first + i % width); });
   }
 
   int64_t blocks_per_group(int64_t tensors) const {
@@ -60,9 +59,9 @@ struct Planes {
 bool serves(const KernelRequest& request, size_t x, std::string* refusal) {
   const Layout& layout = request.inputs[x].layout;
   const int64_t block = layout.channel_block();
-  const bool same = std::all_of(request.inputs.begin(), request.inputs.end(), [&](const auto& spec) {
-    return spec.type.shape.size() == 1 || spec.layout == layout;
-  });
+  const bool same = std::all_of(
+      request.inputs.begin(), request.inputs.end(),
+      [&](const auto& spec) { return spec.type.shape.size() == 1 || spec.layout == layout; });
   if (same && request.outputs[0].layout == layout && (block == 1 || block == 8 || block == 16) &&
       request.inputs[x].type.dtype == DataType::f32) {
     return true;
@@ -72,8 +71,8 @@ bool serves(const KernelRequest& request, size_t x, std::string* refusal) {
 }
 
 // factor = scale * inverse deviation, offset = bias - mean * factor, zero in the padding.
-void fold_parameters(const Planes& planes, const float* scale, const float* bias,
-                     const float* mean, const float* inverse, float* factor, float* offset) {
+void fold_parameters(const Planes& planes, const float* scale, const float* bias, const float* mean,
+                     const float* inverse, float* factor, float* offset) {
   for (int64_t c = 0; c < planes.padded_channels(); ++c) {
     const bool real = c < planes.channels;
     factor[c] = real ? scale[c] * inverse[c] : 0;
@@ -86,8 +85,9 @@ void apply_group(const Planes& planes, int64_t first, int64_t last, const float*
                  float* y) {
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
-    plane_apply(x + at, residual != nullptr ? residual + at : nullptr, factor + index * planes.block,
-                offset + index * planes.block, relu, planes.pixels, planes.block, y + at);
+    plane_apply(x + at, residual != nullptr ? residual + at : nullptr,
+                factor + index * planes.block, offset + index * planes.block, relu, planes.pixels,
+                planes.block, y + at);
   });
 }
 

@@ -210,9 +210,8 @@ void plane_gradient(const float* dy, const float* x, const float* mean, const fl
                     const float* offset, const float* slope, const float* shift, bool relu,
                     int64_t pixels, int64_t block, float* dx) {
   if (block == 16) {
-    return relu
-               ? gradient<16, true>(dy, x, mean, factor, offset, slope, shift, pixels, dx)
-               : gradient<16, false>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
+    return relu ? gradient<16, true>(dy, x, mean, factor, offset, slope, shift, pixels, dx)
+                : gradient<16, false>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
   }
   if (block == 8) {
     return relu ? gradient<8, true>(dy, x, mean, factor, offset, slope, shift, pixels, dx)

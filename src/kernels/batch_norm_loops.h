@@ -9,7 +9,8 @@
 namespace millrace {
 
 // Mean over the pixels and sum of squared deviations from it, per channel.
-void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean, float* deviations);
+void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean,
+                      float* deviations);
 
 // y = relu?(x * factor + offset + residual); residual may be null and may be y itself.
 void plane_apply(const float* x, const float* residual, const float* factor, const float* offset,
@@ -18,8 +19,8 @@ void plane_apply(const float* x, const float* residual, const float* factor, con
 // Per channel: the sum of dy and of dy * (x - mean), where with `relu` only pixels with
 // x * factor + offset > 0 count.
 void plane_gradient_sums(const float* dy, const float* x, const float* mean, const float* factor,
-                         const float* offset, bool relu, int64_t pixels, int64_t block,
-                         float* sum, float* weighted_sum);
+                         const float* offset, bool relu, int64_t pixels, int64_t block, float* sum,
+                         float* weighted_sum);
 
 // dx = dy * factor + (x - mean) * slope + shift, with dy masked as above; dx may be dy.
 void plane_gradient(const float* dy, const float* x, const float* mean, const float* factor,

@@ -65,9 +65,12 @@ class GroupedConvolution : public Kernel {
   void run(const KernelArguments& arguments) override {
     std::byte* staged = arguments.workspace + staged_;
     if (weights_are_output_) {
-      std::byte* outputs[2] = {staged, arguments.outputs.size() > 1 ? arguments.outputs[1] : nullptr};
-      convolution_->run({arguments.inputs, {outputs, arguments.outputs.size()},
-                         arguments.workspace, arguments.step});
+      std::byte* outputs[2] = {staged,
+                               arguments.outputs.size() > 1 ? arguments.outputs[1] : nullptr};
+      convolution_->run({arguments.inputs,
+                         {outputs, arguments.outputs.size()},
+                         arguments.workspace,
+                         arguments.step});
       reorder_->run({{&staged, 1}, arguments.outputs, nullptr, arguments.step});
       return;
     }
@@ -75,7 +78,9 @@ class GroupedConvolution : public Kernel {
     reorder_->run({{&weights, 1}, {&staged, 1}, nullptr, arguments.step});
     std::byte* inputs[3] = {arguments.inputs[0], staged,
                             arguments.inputs.size() > 2 ? arguments.inputs[2] : nullptr};
-    convolution_->run({{inputs, arguments.inputs.size()}, arguments.outputs, arguments.workspace,
+    convolution_->run({{inputs, arguments.inputs.size()},
+                       arguments.outputs,
+                       arguments.workspace,
                        arguments.step});
   }
 

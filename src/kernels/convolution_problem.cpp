@@ -37,12 +37,12 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionProblem&
   const auto kind = dnnl::prop_kind::forward_training;
   const auto gaps = less_one(problem.dilation);
   const auto description =
-      bias ? dnnl::convolution_forward::desc(kind, algorithm, descs.x, descs.w, bias_desc(problem),
-                                             descs.y, problem.stride, gaps, problem.padding,
-                                             problem.padding)
-           : dnnl::convolution_forward::desc(kind, algorithm, descs.x, descs.w, descs.y,
-                                             problem.stride, gaps, problem.padding,
-                                             problem.padding);
+      bias
+          ? dnnl::convolution_forward::desc(kind, algorithm, descs.x, descs.w, bias_desc(problem),
+                                            descs.y, problem.stride, gaps, problem.padding,
+                                            problem.padding)
+          : dnnl::convolution_forward::desc(kind, algorithm, descs.x, descs.w, descs.y,
+                                            problem.stride, gaps, problem.padding, problem.padding);
   return {description, dnnl_attributes(relu), dnnl_engine()};
 }
 
@@ -76,13 +76,12 @@ ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem,
   const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
   const auto gaps = less_one(problem.dilation);
   const auto description =
-      problem.bias
-          ? dnnl::convolution_backward_weights::desc(algorithm, descs.x, descs.w,
-                                                     bias_desc(problem), descs.y, problem.stride,
-                                                     gaps, problem.padding, problem.padding)
-          : dnnl::convolution_backward_weights::desc(algorithm, descs.x, descs.w, descs.y,
-                                                     problem.stride, gaps, problem.padding,
-                                                     problem.padding);
+      problem.bias ? dnnl::convolution_backward_weights::desc(
+                         algorithm, descs.x, descs.w, bias_desc(problem), descs.y, problem.stride,
+                         gaps, problem.padding, problem.padding)
+                   : dnnl::convolution_backward_weights::desc(algorithm, descs.x, descs.w, descs.y,
+                                                              problem.stride, gaps, problem.padding,
+                                                              problem.padding);
   const dnnl::convolution_backward_weights::primitive_desc chosen(description, dnnl_attributes(),
                                                                   dnnl_engine(), hint);
   return {{chosen.src_desc(), chosen.diff_weights_desc(), chosen.diff_dst_desc()},
@@ -106,9 +105,9 @@ dnnl::memory filled(const dnnl::memory::desc& desc) {
 std::string ConvolutionProblem::key() const {
   constexpr const char* kNames[] = {"forward", "backward_data", "backward_weights"};
   return fmt::format("{} x={} w={} y={} stride={} padding={} dilation={} groups={} bias={} relu={}",
-                     kNames[static_cast<size_t>(direction)], to_string(x.shape),
-                     to_string(w.shape), to_string(y.shape), to_string(stride), to_string(padding),
-                     to_string(dilation), groups, bias, relu);
+                     kNames[static_cast<size_t>(direction)], to_string(x.shape), to_string(w.shape),
+                     to_string(y.shape), to_string(stride), to_string(padding), to_string(dilation),
+                     groups, bias, relu);
 }
 
 ConvolutionProblem convolution_problem(const KernelRequest& request) {
@@ -170,8 +169,8 @@ std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& prob
 ConvolutionAlgorithm choose_algorithm(const ConvolutionProblem& problem,
                                       const KernelOptions& options) {
   if (options.convolution == ConvolutionAlgorithm::direct) return ConvolutionAlgorithm::direct;
-  const auto winograd = offer_convolution(problem, ConvolutionAlgorithm::winograd,
-                                          any_descs(problem), nullptr);
+  const auto winograd =
+      offer_convolution(problem, ConvolutionAlgorithm::winograd, any_descs(problem), nullptr);
   if (!winograd) return ConvolutionAlgorithm::direct;
   if (options.workspace_limit > 0 &&
       static_cast<int64_t>(winograd->scratchpad.get_size()) > options.workspace_limit) {

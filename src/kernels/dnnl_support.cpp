@@ -94,7 +94,8 @@ std::optional<Layout> layout_from(const dnnl::memory::desc& desc) {
     const auto blocks = [&](int axis) {
       return raw.padded_dims[axis] / multiple[static_cast<size_t>(axis)];
     };
-    if (blocking.strides[a] != blocking.strides[b]) return blocking.strides[a] > blocking.strides[b];
+    if (blocking.strides[a] != blocking.strides[b])
+      return blocking.strides[a] > blocking.strides[b];
     return blocks(a) > blocks(b) && blocks(b) == 1;
   });
   return Layout(std::move(order), std::move(inner));

@@ -15,26 +15,31 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "kernels/convolution_algorithm.h"
 
 namespace millrace {
 
 // Values that change from step to step without changing the program.
 struct StepState {
   uint64_t seed = 0;
-  int64_t step = 0;          // counts optimizer steps from 0
+  int64_t step = 0;  // counts optimizer steps from 0
   float learning_rate = 0;
 };
 
 struct KernelArguments {
-  std::span<std::byte* const> inputs;   // in the operator's order
+  std::span<std::byte* const> inputs;  // in the operator's order
   std::span<std::byte* const> outputs;
   std::byte* workspace = nullptr;
   const StepState* step = nullptr;
 
   template <typename T>
-  T* input(size_t i) const { return reinterpret_cast<T*>(inputs[i]); }
+  T* input(size_t i) const {
+    return reinterpret_cast<T*>(inputs[i]);
+  }
   template <typename T>
-  T* output(size_t i) const { return reinterpret_cast<T*>(outputs[i]); }
+  T* output(size_t i) const {
+    return reinterpret_cast<T*>(outputs[i]);
+  }
 };
 
 class Kernel {
@@ -54,8 +59,6 @@ struct TensorSpec {
   int64_t physical_elements() const { return layout.physical_elements(type.shape); }
   int64_t bytes() const { return physical_elements() * size_of(type.dtype); }
 };
-
-enum class ConvolutionAlgorithm : uint8_t { automatic, direct, winograd };
 
 class ConvolutionTuner;
 

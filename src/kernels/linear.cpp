@@ -15,9 +15,8 @@ inner_product_forward::primitive_desc forward_desc(const dnnl::memory::desc& x,
                                                    const dnnl::memory::desc* bias,
                                                    const dnnl::memory::desc& y, bool relu) {
   const auto kind = dnnl::prop_kind::forward_training;
-  const auto description = bias != nullptr
-                               ? inner_product_forward::desc(kind, x, w, *bias, y)
-                               : inner_product_forward::desc(kind, x, w, y);
+  const auto description = bias != nullptr ? inner_product_forward::desc(kind, x, w, *bias, y)
+                                           : inner_product_forward::desc(kind, x, w, y);
   return {description, dnnl_attributes(relu), dnnl_engine()};
 }
 
@@ -44,11 +43,11 @@ std::unique_ptr<Kernel> create_backward_data(const KernelRequest& request) {
   const inner_product_backward_data::primitive_desc chosen(
       inner_product_backward_data::desc(dx, w, dy), dnnl_attributes(), dnnl_engine(),
       forward_desc(dx, w, nullptr, dy, false));
-  return std::make_unique<DnnlKernel>(inner_product_backward_data(chosen),
-                                      std::vector{from_input(DNNL_ARG_DIFF_DST, 0, dy),
-                                                  from_input(DNNL_ARG_WEIGHTS, 1, w),
-                                                  from_output(DNNL_ARG_DIFF_SRC, 0, dx)},
-                                      chosen.scratchpad_desc());
+  return std::make_unique<DnnlKernel>(
+      inner_product_backward_data(chosen),
+      std::vector{from_input(DNNL_ARG_DIFF_DST, 0, dy), from_input(DNNL_ARG_WEIGHTS, 1, w),
+                  from_output(DNNL_ARG_DIFF_SRC, 0, dx)},
+      chosen.scratchpad_desc());
 }
 
 std::unique_ptr<Kernel> create_backward_weights(const KernelRequest& request) {
@@ -82,12 +81,13 @@ std::unique_ptr<Kernel> guarded(const KernelRequest& request, std::string* refus
 }  // namespace
 
 std::vector<KernelFamily> linear_kernels() {
-  return {{"linear", {{"dnnl", guarded<create_forward>}, {"reference", reference_linear}}},
-          {"linear_backward_data",
-           {{"dnnl", guarded<create_backward_data>}, {"reference", reference_linear_backward_data}}},
-          {"linear_backward_weights",
-           {{"dnnl", guarded<create_backward_weights>},
-            {"reference", reference_linear_backward_weights}}}};
+  return {
+      {"linear", {{"dnnl", guarded<create_forward>}, {"reference", reference_linear}}},
+      {"linear_backward_data",
+       {{"dnnl", guarded<create_backward_data>}, {"reference", reference_linear_backward_data}}},
+      {"linear_backward_weights",
+       {{"dnnl", guarded<create_backward_weights>},
+        {"reference", reference_linear_backward_weights}}}};
 }
 
 }  // namespace millrace

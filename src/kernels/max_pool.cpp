@@ -199,12 +199,11 @@ LayoutWish follow_image(const KernelRequest& request) { return follow_channels(r
 }  // namespace
 
 std::vector<KernelFamily> max_pool_kernels() {
-  return {{"max_pool",
-           {{"planes", create<MaxPool>}, {"reference", reference_max_pool}},
-           follow_image},
-          {"max_pool_backward",
-           {{"planes", create<MaxPoolBackward>}, {"reference", reference_max_pool_backward}},
-           follow_image}};
+  return {
+      {"max_pool", {{"planes", create<MaxPool>}, {"reference", reference_max_pool}}, follow_image},
+      {"max_pool_backward",
+       {{"planes", create<MaxPoolBackward>}, {"reference", reference_max_pool_backward}},
+       follow_image}};
 }
 
 }  // namespace millrace

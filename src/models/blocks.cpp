@@ -3,8 +3,7 @@
 namespace millrace {
 namespace {
 
-Value short_cut(Builder& net, Value x, const std::string& name, int64_t channels,
-                int64_t stride) {
+Value short_cut(Builder& net, Value x, const std::string& name, int64_t channels, int64_t stride) {
   if (stride == 1 && net.shape(x)[1] == channels) return x;
   return convolution_norm(net, x, name + ".downsample.0", name + ".downsample.1",
                           {.channels = channels, .stride = stride});

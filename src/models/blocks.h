@@ -14,8 +14,7 @@ Value convolution_norm(Builder& net, Value x, const std::string& convolution,
                        const std::string& norm, const ConvolutionOptions& options);
 
 // Two 3x3 convolutions "<name>.conv1" and "<name>.conv2" with a short cut; the first strides.
-Value basic_block(Builder& net, Value x, const std::string& name, int64_t channels,
-                  int64_t stride);
+Value basic_block(Builder& net, Value x, const std::string& name, int64_t channels, int64_t stride);
 
 // 1x1, 3x3 and 1x1 convolutions with a short cut; the 3x3 strides; 4 * `width` channels leave.
 Value bottleneck(Builder& net, Value x, const std::string& name, int64_t width, int64_t stride);

@@ -6,8 +6,8 @@ namespace millrace {
 // that an epoch stays cheap.
 void fashion_cnn(Builder& net, const ModelOptions& options) {
   Value x = net.image(options.batch, options.channels, options.image, options.image);
-  x = net.relu(convolution_norm(net, x, "conv1", "bn1",
-                                {.channels = 32, .kernel = 3, .padding = 1}));
+  x = net.relu(
+      convolution_norm(net, x, "conv1", "bn1", {.channels = 32, .kernel = 3, .padding = 1}));
   x = net.max_pool(x, {.kernel = 2, .stride = 2}, "maxpool");
   x = basic_block(net, x, "layer1.0", 32, 1);
   x = basic_block(net, x, "layer2.0", 64, 2);

@@ -17,9 +17,14 @@ struct Model {
 };
 
 constexpr Model kModels[] = {
-    {"alexnet", alexnet},     {"vgg16", vgg16},       {"vgg16_bn", vgg16_bn},
-    {"resnet18", resnet18},   {"resnet34", resnet34}, {"resnet50", resnet50},
-    {"resnet101", resnet101}, {"resnet152", resnet152},
+    {"alexnet", alexnet},
+    {"vgg16", vgg16},
+    {"vgg16_bn", vgg16_bn},
+    {"resnet18", resnet18},
+    {"resnet34", resnet34},
+    {"resnet50", resnet50},
+    {"resnet101", resnet101},
+    {"resnet152", resnet152},
     {"fashion_cnn", fashion_cnn, {.classes = 10, .image = 28, .channels = 1}},
 };
 
@@ -91,9 +96,10 @@ Graph build_model(std::string_view name, const ModelOptions& options) {
       fail_input("Model '{}' cannot be built: {}.", name, error.what());
     }
     const int64_t least = smallest_image(model, options, kAmpleImage);
-    fail_input("Model '{}' cannot take images of {}x{} in batches of {}: {}; it works from {}x{} "
-               "upwards.", name, options.image, options.image, options.batch, error.what(), least,
-               least);
+    fail_input(
+        "Model '{}' cannot take images of {}x{} in batches of {}: {}; it works from {}x{} "
+        "upwards.",
+        name, options.image, options.image, options.batch, error.what(), least, least);
   }
 }
 

@@ -6,15 +6,15 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kPool = 0;
-const std::vector<int64_t> kSixteen = {64,  64,  kPool, 128, 128, kPool, 256, 256, 256,
-                                       kPool, 512, 512, 512, kPool, 512, 512, 512, kPool};
+const std::vector<int64_t> kSixteen = {64,    64,  kPool, 128, 128,   kPool, 256, 256, 256,
+                                       kPool, 512, 512,   512, kPool, 512,   512, 512, kPool};
 
 void vgg(Builder& net, const ModelOptions& options, bool norm) {
   const auto dropout = [&](Value x) { return options.dropout ? net.dropout(x, 0.5) : x; };
   const auto linear = [&](Value x, const std::string& name, int64_t features) {
-    return net.linear(x, name, {.features = features,
-                                .start = {WeightStart::Kind::normal, 0.01f},
-                                .zero_bias = true});
+    return net.linear(
+        x, name,
+        {.features = features, .start = {WeightStart::Kind::normal, 0.01f}, .zero_bias = true});
   };
 
   Value x = net.image(options.batch, options.channels, options.image, options.image);

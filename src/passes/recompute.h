@@ -5,14 +5,9 @@
 #include <cstdint>
 
 #include "graph/graph.h"
+#include "passes/settings.h"
 
 namespace millrace {
-
-enum class RecomputePolicy : uint8_t {
-  none,
-  automatic,  // only where it lowers the peak, or brings it within the budget
-  all,        // every candidate, if that lowers the peak at all
-};
 
 // Runs on a graph with backward and update operators, before layouts. Candidates are the first
 // outputs of forward operators whose definition is cheap, if the backward pass reads them, or if

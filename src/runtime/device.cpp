@@ -126,8 +126,7 @@ class Device::Impl {
 
   void prepare_team() {
     set_team_size(options_.threads);
-    const bool enough =
-        options_.first_core + options_.threads <= static_cast<int>(cores_.size());
+    const bool enough = options_.first_core + options_.threads <= static_cast<int>(cores_.size());
     if (!options_.pin || !enough) return;
     parallel_ranges(options_.threads, 0, [&](int, int64_t begin, int64_t) {
       pin_to(cores_[static_cast<size_t>(options_.first_core + begin)]);

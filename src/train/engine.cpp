@@ -28,9 +28,9 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTune
   return options;
 }
 
-Engine::Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
+Engine::Engine(const TrainJob& job, const Graph& network, Purpose purpose,
+               TrainingObserver& observer)
     : tuner_(ConvolutionTuner::default_path()), device_({.threads = thread_count(job)}) {
-  const Graph graph = build_model(job.model, job.options);
   const CompileOptions options = compile_options(job, device_.threads(), &tuner_);
   tuner_.on_first_measurement([&] {
     observer.on_message(Severity::note,
@@ -40,12 +40,12 @@ Engine::Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
   });
   device_.run([&] {
     if (purpose == Purpose::evaluation) {
-      evaluation_ = compile_evaluation(graph, options);
+      evaluation_ = compile_evaluation(network, options);
       return;
     }
-    training_ = compile_training(graph, options);
+    training_ = compile_training(network, options);
     if (purpose == Purpose::training_and_evaluation) {
-      evaluation_ = compile_evaluation(graph, options, *training_);
+      evaluation_ = compile_evaluation(network, options, *training_);
     }
   });
   tuner_.on_first_measurement({});  // it borrows the observer

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "compile/compiler.h"
 #include "kernels/convolution_tuner.h"
 #include "runtime/session.h"
 #include "train/job.h"
@@ -19,7 +20,12 @@ class Engine {
  public:
   // Compiles on the device's thread. Throws InputError if the model does not fit the memory
   // limit; nothing has been allocated then.
-  Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer);
+  Engine(const TrainJob& job, const Graph& network, Purpose purpose, TrainingObserver& observer);
+
+  // With the network that the job names.
+  Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
+      : Engine(job, build_model(job.model, job.options), purpose, observer) {}
+
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 

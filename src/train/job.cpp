@@ -19,30 +19,6 @@ void require_at_least(std::string_view flag, int64_t value, int64_t lowest) {
   if (value < lowest) fail_input("{} is {}; it must be at least {}.", flag, value, lowest);
 }
 
-std::string_view name_of(OptimizerSettings::Kind kind) {
-  switch (kind) {
-    case OptimizerSettings::Kind::sgd:
-      return "sgd";
-    case OptimizerSettings::Kind::adamw:
-      return "adamw";
-    case OptimizerSettings::Kind::lars:
-      return "lars";
-  }
-  return "?";
-}
-
-std::string_view name_of(ConvolutionAlgorithm algorithm) {
-  switch (algorithm) {
-    case ConvolutionAlgorithm::automatic:
-      return "auto";
-    case ConvolutionAlgorithm::direct:
-      return "direct";
-    case ConvolutionAlgorithm::winograd:
-      return "winograd";
-  }
-  return "?";
-}
-
 void check_optimizer(const OptimizerSettings& settings) {
   require_range("--momentum", settings.momentum, 0, 1);
   require_range("--weight-decay", settings.weight_decay, 0, 1e6);
@@ -110,54 +86,6 @@ void check(const TrainJob& job) {
       (job.evaluation_every.steps > 0 || job.evaluation_every.epochs > 0)) {
     fail_input("--eval-every needs --eval-data.");
   }
-}
-
-Json describe_job(const TrainJob& job) {
-  Json json;
-  Json& fixed = json["fixed"];
-  fixed["model"] = job.model;
-  fixed["classes"] = job.options.classes;
-  fixed["image"] = job.options.image;
-  fixed["channels"] = job.options.channels;
-  fixed["batch"] = job.options.batch;
-  fixed["seed"] = job.seed;
-  fixed["optimizer"] = name_of(job.optimizer.kind);
-  json["data"] = job.data.source;
-  json["label-offset"] = job.data.label_offset;
-  json["augment"] = job.data.augment;
-  json["dropout"] = job.options.dropout;
-  json["label-smoothing"] = job.options.label_smoothing;
-  json["momentum"] = job.optimizer.momentum;
-  json["nesterov"] = job.optimizer.nesterov;
-  json["weight-decay"] = job.optimizer.weight_decay;
-  json["decay-all"] = job.optimizer.decay_all;
-  json["clip-norm"] = job.optimizer.clip_norm;
-  json["adam-beta1"] = job.optimizer.beta1;
-  json["adam-beta2"] = job.optimizer.beta2;
-  json["adam-epsilon"] = job.optimizer.epsilon;
-  json["lars-trust"] = job.optimizer.trust;
-  json["conv-algo"] = name_of(job.convolution);
-  json["on-bad-record"] = job.data.skip_bad_records ? "skip" : "fail";
-  return json;
-}
-
-std::vector<std::string> compare_jobs(const Json& recorded, const Json& now,
-                                      const std::filesystem::path& checkpoint) {
-  const auto value_of = [](const Json& json, const std::string& name) {
-    return json.is_object() && json.contains(name) ? json[name] : Json();
-  };
-  const Json fixed = value_of(recorded, "fixed");
-  for (const auto& [name, value] : now.at("fixed").items()) {
-    if (value_of(fixed, name) != value) {
-      fail_input("--{} is {} but checkpoint '{}' was made with {}; use the same to resume.", name,
-                 value.dump(), checkpoint.string(), value_of(fixed, name).dump());
-    }
-  }
-  std::vector<std::string> different;
-  for (const auto& [name, value] : now.items()) {
-    if (name != "fixed" && value_of(recorded, name) != value) different.push_back(name);
-  }
-  return different;
 }
 
 }  // namespace millrace

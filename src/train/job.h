@@ -4,13 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "base/json.h"
-#include "compile/compiler.h"
+#include "kernels/convolution_algorithm.h"
 #include "models/models.h"
+#include "passes/settings.h"
 #include "train/learning_rate.h"
 
 namespace millrace {
@@ -69,14 +68,5 @@ struct TrainJob {
 
 // Throws InputError naming the flag at fault; looks at numbers and paths, opens nothing.
 void check(const TrainJob& job);
-
-// The settings that a checkpoint records. Those under "fixed" must be the same for a resumed
-// run; a difference in the others is allowed and reported.
-Json describe_job(const TrainJob& job);
-
-// Compares a checkpoint's record with the job: throws InputError where a fixed setting differs,
-// returns the names of the others that do.
-std::vector<std::string> compare_jobs(const Json& recorded, const Json& now,
-                                      const std::filesystem::path& checkpoint);
 
 }  // namespace millrace

@@ -70,17 +70,4 @@ std::string_view name_of(LearningRateSettings::Kind kind) {
   return "?";
 }
 
-Json to_json(const LearningRateSettings& settings) {
-  Json json;
-  json["schedule"] = name_of(settings.kind);
-  json["base"] = settings.base;
-  json["final"] = settings.final;
-  json["warmup_steps"] = settings.warmup_steps;
-  json["milestones"] = settings.milestones;
-  json["gamma"] = settings.gamma;
-  json["power"] = settings.power;
-  json["total_steps"] = settings.total_steps;
-  return json;
-}
-
 }  // namespace millrace

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
-
-#include "base/json.h"
 
 namespace millrace {
 
@@ -37,8 +36,5 @@ double learning_rate_at(const LearningRateSettings& settings, int64_t step);
 void check(const LearningRateSettings& settings);
 
 std::string_view name_of(LearningRateSettings::Kind kind);
-
-// As stored in checkpoints and summaries.
-Json to_json(const LearningRateSettings& settings);
 
 }  // namespace millrace

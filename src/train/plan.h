@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "compile/program.h"
 #include "runtime/device.h"
 #include "train/job.h"
 #include "train/observer.h"

@@ -9,7 +9,9 @@
 #include "train/engine.h"
 #include "train/evaluation.h"
 #include "train/feeds.h"
+#include "train/job_record.h"
 #include "train/version.h"
+#include "train/workload.h"
 
 namespace millrace {
 namespace {
@@ -60,15 +62,18 @@ StartingPoint find_start(const TrainJob& job, TrainingObserver& observer) {
 
 class Trainer {
  public:
-  Trainer(const TrainJob& job, TrainingObserver& observer)
+  Trainer(const TrainJob& job, const Workload& work, TrainingObserver& observer)
       : job_(job),
         observer_(observer),
         start_(find_start(job, observer)),
-        feed_(make_training_feed(
-            job, {.epoch = start_.manifest.epoch, .index = start_.manifest.position})),
-        evaluation_data_(job.evaluation_data.empty() ? nullptr : open_evaluation_data(job)),
-        engine_(job, evaluation_data_ ? Purpose::training_and_evaluation : Purpose::training,
+        feed_(work.training({.epoch = start_.manifest.epoch, .index = start_.manifest.position})),
+        start_evaluation_(work.evaluation),
+        engine_(job, work.network,
+                start_evaluation_ ? Purpose::training_and_evaluation : Purpose::training,
                 observer) {
+    if (job.epochs > 0 && feed_->batches_per_epoch() < 1) {
+      fail_input("--epochs means nothing with data that has none; use --steps.");
+    }
     result_.step = result_.first_step = start_.manifest.step;
     result_.total_steps = job.steps > 0 ? job.steps : job.epochs * feed_->batches_per_epoch();
     job_.learning_rate.total_steps = result_.total_steps;
@@ -101,7 +106,7 @@ class Trainer {
   TrainingObserver& observer_;
   StartingPoint start_;
   std::unique_ptr<Feed> feed_;
-  std::unique_ptr<EvaluationData> evaluation_data_;
+  std::function<std::unique_ptr<Feed>()> start_evaluation_;
   Engine engine_;
   std::unique_ptr<CheckpointWriter> writer_;
   std::string fingerprint_;
@@ -143,7 +148,10 @@ void Trainer::step() {
   const auto start = Clock::now();
   Session& session = engine_.session();
   const Program& program = *engine_.training();
-  const FeedBatch batch = feed_->next().value();
+  const std::optional<FeedBatch> next = feed_->next();
+  if (!next)
+    fail_job("The training data ended after step {} of {}.", result_.step, result_.total_steps);
+  const FeedBatch& batch = *next;
   const double waited = seconds_since(start);
   if (!inputs_written_) {
     session.write_input(program, "images", batch.images);
@@ -195,12 +203,12 @@ double Trainer::recent_step_seconds() const {
 
 void Trainer::do_periodic_work() {
   const int64_t per_epoch = feed_->batches_per_epoch();
-  if (evaluation_data_ && job_.evaluation_every.due(result_.step, per_epoch)) evaluate_now();
+  if (start_evaluation_ && job_.evaluation_every.due(result_.step, per_epoch)) evaluate_now();
   if (writer_ && job_.checkpoint_every.due(result_.step, per_epoch)) save_checkpoint();
 }
 
 void Trainer::evaluate_now() {
-  const auto feed = evaluation_data_->start();
+  const auto feed = start_evaluation_();
   std::optional<EvaluationReport> report =
       evaluate(engine_.session(), *engine_.evaluation(), *feed, job_.stop);
   inputs_written_ = false;
@@ -248,7 +256,7 @@ void Trainer::report_checkpoints() {
 
 void Trainer::finish() {
   result_.interrupted = result_.step < result_.total_steps;
-  if (!result_.interrupted && evaluation_data_) evaluate_now();
+  if (!result_.interrupted && start_evaluation_) evaluate_now();
   if (writer_) {
     save_checkpoint();
     writer_->wait();
@@ -276,7 +284,13 @@ void Trainer::finish() {
 
 TrainResult run_training(const TrainJob& job, TrainingObserver& observer) {
   check(job);
-  return Trainer(job, observer).run();
+  return Trainer(job, workload_of(job), observer).run();
+}
+
+TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObserver& observer) {
+  const TrainJob own = job_for(job, work);
+  check(own);
+  return Trainer(own, work, observer).run();
 }
 
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {

@@ -1,10 +1,14 @@
 // Runs jobs.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "compile/memory_breakdown.h"
+#include "train/feed.h"
 #include "train/job.h"
 #include "train/observer.h"
 
@@ -38,6 +42,21 @@ struct TrainResult {
 // JobError when a loss is not a number. A checkpoint that cannot be written is reported through
 // the observer and training goes on; only the last one is noted in the result.
 TrainResult run_training(const TrainJob& job, TrainingObserver& observer);
+
+// A network and data of the caller's own, in place of the names in a job. The functions are
+// called by the thread that runs the job.
+struct Workload {
+  Graph network;  // a forward graph that ends in Builder::classify
+  // Called once, with the place where the first batch starts.
+  std::function<std::unique_ptr<Feed>(FeedPosition)> training = {};
+  // Called for each evaluation; empty: none.
+  std::function<std::unique_ptr<Feed>()> evaluation = {};
+};
+
+// As above, with the caller's network and data. The job's model is then no more than a label in
+// checkpoints and reports; batch, classes and image size are those of the network, and the names
+// of data sets are not used. Throws InputError if the network is not a classifier.
+TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObserver& observer);
 
 // An evaluation alone: uses model, options, data, threads, device_memory, load_weights or
 // checkpoint (its newest valid one) of the job.

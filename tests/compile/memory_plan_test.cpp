@@ -33,9 +33,7 @@ TEST(MemoryPlan, ReusesMemoryOfBuffersThatAreDone) {
   EXPECT_EQ(plan.lower_bound, 1280);
 }
 
-TEST(MemoryPlan, NothingNeedsNothing) {
-  EXPECT_EQ(plan_memory({}).bytes, 0);
-}
+TEST(MemoryPlan, NothingNeedsNothing) { EXPECT_EQ(plan_memory({}).bytes, 0); }
 
 TEST(MemoryPlan, RandomRequestsNeverCollideAndStayNearTheBound) {
   for (uint64_t round = 0; round < 50; ++round) {

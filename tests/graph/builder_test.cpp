@@ -33,8 +33,12 @@ TEST(Builder, ConvolutionStarts) {
   Builder net;
   const Value x = net.image(2, 6, 8, 8);
   net.convolution(x, "he", {.channels = 4, .kernel = 3, .groups = 2, .bias = true});
-  net.convolution(x, "torch", {.channels = 4, .kernel = 3, .groups = 2, .bias = true,
-                               .start = {WeightStart::Kind::torch_default}});
+  net.convolution(x, "torch",
+                  {.channels = 4,
+                   .kernel = 3,
+                   .groups = 2,
+                   .bias = true,
+                   .start = {WeightStart::Kind::torch_default}});
   const Graph graph = net.take();
   EXPECT_EQ(tensor_of(graph, "he.weight").type.shape, (Shape{4, 3, 3, 3}));
   EXPECT_EQ(tensor_of(graph, "he.weight").role, Role::parameter);
@@ -49,8 +53,8 @@ TEST(Builder, LinearStarts) {
   Builder net;
   const Value x = net.flatten(net.image(2, 4, 2, 2));
   net.linear(x, "torch", {.features = 5});
-  net.linear(x, "normal", {.features = 5, .start = {WeightStart::Kind::normal, 0.02f},
-                           .zero_bias = true});
+  net.linear(x, "normal",
+             {.features = 5, .start = {WeightStart::Kind::normal, 0.02f}, .zero_bias = true});
   net.linear(x, "bare", {.features = 5, .bias = false});
   const Graph graph = net.take();
   expect_start(graph, "torch.weight", Kind::uniform, -0.25, 0.25);

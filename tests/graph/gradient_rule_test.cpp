@@ -93,8 +93,8 @@ TEST(GradientRules, WeightsComeBeforeData) {
   net.convolution(net.image(2, 6, 9, 9), "conv",
                   {.channels = 4, .kernel = 3, .stride = 2, .groups = 2, .bias = true});
   OneOperator one = last_of(net, "relu");
-  EXPECT_EQ(one.run({true, true, true}), (Types{"relu_backward", "convolution_backward_weights",
-                                                "convolution_backward_data"}));
+  EXPECT_EQ(one.run({true, true, true}),
+            (Types{"relu_backward", "convolution_backward_weights", "convolution_backward_data"}));
 
   Builder dense;
   dense.linear(dense.flatten(dense.image(2, 6, 3, 3)), "fc", {.features = 7});

@@ -72,8 +72,8 @@ TEST(Layout, AxisBlockedTwice) {
   const Shape s = {17, 37, 2, 3};
   const int64_t in = blocks(s[1], 16);
   expect_offsets("ABcd8b16a2b", s, 32 * 48 * 6, [&](const Index& i) {
-    return (((i[0] / 16 * in + i[1] / 16) * s[2] + i[2]) * s[3] + i[3]) * 256 +
-           i[1] / 2 % 8 * 32 + i[0] % 16 * 2 + i[1] % 2;
+    return (((i[0] / 16 * in + i[1] / 16) * s[2] + i[2]) * s[3] + i[3]) * 256 + i[1] / 2 % 8 * 32 +
+           i[0] % 16 * 2 + i[1] % 2;
   });
 }
 

@@ -24,7 +24,9 @@ TEST(Types, Shapes) {
 }
 
 TEST(Attributes, KeepTheirTypes) {
-  const Attributes attributes = {{"relu", true}, {"groups", int64_t{2}}, {"rate", 0.5},
+  const Attributes attributes = {{"relu", true},
+                                 {"groups", int64_t{2}},
+                                 {"rate", 0.5},
                                  {"stride", Attributes::Integers{2, 3}}};
   EXPECT_TRUE(attributes.flag("relu"));
   EXPECT_FALSE(attributes.flag("residual"));

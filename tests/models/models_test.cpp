@@ -45,8 +45,8 @@ Lines own_lines(const Graph& graph) {
   for (TensorId id = 0; id < graph.tensor_count(); ++id) {
     const Tensor& tensor = graph.tensor(id);
     if (tensor.role != Role::parameter && tensor.role != Role::buffer) continue;
-    lines.push_back(fmt::format("{} {} {}", tensor.name, to_string(tensor.type.shape),
-                                name_of(tensor.role)));
+    lines.push_back(
+        fmt::format("{} {} {}", tensor.name, to_string(tensor.type.shape), name_of(tensor.role)));
   }
   return lines;
 }
@@ -90,9 +90,11 @@ TEST(Models, HaveThePublishedNumbersOfParameters) {
 }
 
 TEST(Models, HaveThePublishedArithmetic) {
-  const std::map<std::string, double> giga_multiply_adds = {
-      {"alexnet", 0.71}, {"vgg16", 15.47}, {"resnet18", 1.81}, {"resnet50", 4.09},
-      {"resnet152", 11.51}};
+  const std::map<std::string, double> giga_multiply_adds = {{"alexnet", 0.71},
+                                                            {"vgg16", 15.47},
+                                                            {"resnet18", 1.81},
+                                                            {"resnet50", 4.09},
+                                                            {"resnet152", 11.51}};
   for (const auto& [name, expected] : giga_multiply_adds) {
     const Graph graph = usual_model(name);
     double count = 0;
@@ -174,9 +176,9 @@ TEST(Models, ResNetStridesInTheThreeByThree) {
 
 TEST(Models, UnknownNamesGetASuggestion) {
   EXPECT_THAT([] { build_model("resnet5", {}); },
-              ThrowsMessage<InputError>(
-                  AllOf(HasSubstr("no model 'resnet5'"), HasSubstr("did you mean 'resnet"),
-                        HasSubstr("alexnet, vgg16, vgg16_bn, resnet18"))));
+              ThrowsMessage<InputError>(AllOf(HasSubstr("no model 'resnet5'"),
+                                              HasSubstr("did you mean 'resnet"),
+                                              HasSubstr("alexnet, vgg16, vgg16_bn, resnet18"))));
   EXPECT_THAT([] { default_options("zzzzzzzzzz"); },
               ThrowsMessage<InputError>(testing::Not(HasSubstr("did you mean"))));
 }
@@ -191,9 +193,9 @@ TEST(Models, SmallImagesGetTheSmallestThatWorks) {
   EXPECT_THAT([] { build_model("vgg16", {.image = 31}); },
               ThrowsMessage<InputError>(
                   AllOf(HasSubstr("Layer 'features.30'"), HasSubstr("works from 32x32"))));
-  EXPECT_THAT([] { build_model("resnet18", {.batch = 1, .image = 32}); },
-              ThrowsMessage<InputError>(
-                  AllOf(HasSubstr("layer4.0.bn1"), HasSubstr("works from 33x33"))));
+  EXPECT_THAT(
+      [] { build_model("resnet18", {.batch = 1, .image = 32}); },
+      ThrowsMessage<InputError>(AllOf(HasSubstr("layer4.0.bn1"), HasSubstr("works from 33x33"))));
 }
 
 TEST(Models, RefuseOptionsOutOfRange) {

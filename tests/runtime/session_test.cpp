@@ -121,8 +121,7 @@ TEST(Session, TheArenaIsUsedToTheByteThatWasPlanned) {
 
 TEST(Session, EvaluationRunsBesideTraining) {
   const Program training = compile_training(model("resnet18", 4, 32), options_for());
-  const Program evaluation =
-      compile_evaluation(model("resnet18", 6, 32), options_for(), training);
+  const Program evaluation = compile_evaluation(model("resnet18", 6, 32), options_for(), training);
   Device device({.threads = 2});
   Session session(device, {&training, &evaluation});
   session.initialize(1);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "support.h"
+#include "train/job_record.h"
 
 namespace millrace {
 namespace {

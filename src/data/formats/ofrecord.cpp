@@ -31,11 +31,20 @@ Field next_field(ByteCursor& cursor) {
   field.number = tag >> 3;
   field.wire_type = tag & 7;
   switch (field.wire_type) {
-    case kVarint: field.value = cursor.varint(); break;
-    case kFixed64: cursor.take(8); break;
-    case kDelimited: field.bytes = cursor.take(cursor.varint()); break;
-    case kFixed32: cursor.take(4); break;
-    default: fail_data("its protobuf message has the unknown wire type {}", field.wire_type);
+    case kVarint:
+      field.value = cursor.varint();
+      break;
+    case kFixed64:
+      cursor.take(8);
+      break;
+    case kDelimited:
+      field.bytes = cursor.take(cursor.varint());
+      break;
+    case kFixed32:
+      cursor.take(4);
+      break;
+    default:
+      fail_data("its protobuf message has the unknown wire type {}", field.wire_type);
   }
   return field;
 }

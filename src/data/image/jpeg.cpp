@@ -41,8 +41,10 @@ void on_message(j_common_ptr codec, int level) {
     case JWRN_HIT_MARKER:
     case JWRN_HUFF_BAD_CODE:
     case JWRN_MUST_RESYNC:
-    case JWRN_ARITH_BAD_CODE: on_error(codec);
-    default: return;
+    case JWRN_ARITH_BAD_CODE:
+      on_error(codec);
+    default:
+      return;
   }
 }
 

@@ -125,10 +125,13 @@ TransformOptions small_evaluation(int size, int channels) {
 
 Region choose_region(const TransformOptions& options, int height, int width, const Random& random) {
   switch (options.crop) {
-    case CropKind::kRandomResized: return random_resized(options, height, width, random);
-    case CropKind::kCentre: return centre(options, height, width);
+    case CropKind::kRandomResized:
+      return random_resized(options, height, width, random);
+    case CropKind::kCentre:
+      return centre(options, height, width);
     case CropKind::kWhole:
-    case CropKind::kPadAndShift: break;
+    case CropKind::kPadAndShift:
+      break;
   }
   return {0, 0, static_cast<double>(width), static_cast<double>(height)};
 }

@@ -30,9 +30,14 @@ OperatorDefinition backward(std::string_view type) {
 }  // namespace
 
 std::vector<OperatorDefinition> activation_operators() {
-  return {forward("relu"),           forward("relu6"),           forward("sigmoid"),
-          forward("tanh"),           backward("relu_backward"),  backward("relu6_backward"),
-          backward("sigmoid_backward"), backward("tanh_backward")};
+  return {forward("relu"),
+          forward("relu6"),
+          forward("sigmoid"),
+          forward("tanh"),
+          backward("relu_backward"),
+          backward("relu6_backward"),
+          backward("sigmoid_backward"),
+          backward("tanh_backward")};
 }
 
 }  // namespace millrace

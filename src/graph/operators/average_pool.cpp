@@ -48,8 +48,7 @@ void differentiate(Differentiation& d) {
 double count_window(const Inference& inference) {
   const double area = static_cast<double>(pool_window(inference.op.attributes).area());
   const bool is_backward = inference.op.attributes.has("input_shape");
-  const TensorType pooled =
-      is_backward ? inference.inputs[0] : infer_average(inference).at(0);
+  const TensorType pooled = is_backward ? inference.inputs[0] : infer_average(inference).at(0);
   return static_cast<double>(pooled.elements()) * area;
 }
 

@@ -100,8 +100,8 @@ double multiply_adds(int64_t outputs, const Shape& w) {
 
 double count_forward(const Inference& inference) {
   const auto y = infer_forward(inference).at(0).elements();
-  const double extra = (inference.inputs.size() == 3 ? 1 : 0) +
-                       (inference.op.attributes.flag("relu") ? 1 : 0);
+  const double extra =
+      (inference.inputs.size() == 3 ? 1 : 0) + (inference.op.attributes.flag("relu") ? 1 : 0);
   return multiply_adds(y, inference.shape(1)) + extra * static_cast<double>(y);
 }
 

@@ -31,15 +31,13 @@ void differentiate_flatten(Differentiation& d) {
 }  // namespace
 
 std::vector<OperatorDefinition> flatten_operators() {
-  return {{.type = "flatten",
-           .infer = infer_flatten,
-           .differentiate = differentiate_flatten,
-           .is_view = true,
-           .arithmetic = no_arithmetic},
-          {.type = "reshape",
-           .infer = infer_reshape,
-           .is_view = true,
-           .arithmetic = no_arithmetic}};
+  return {
+      {.type = "flatten",
+       .infer = infer_flatten,
+       .differentiate = differentiate_flatten,
+       .is_view = true,
+       .arithmetic = no_arithmetic},
+      {.type = "reshape", .infer = infer_reshape, .is_view = true, .arithmetic = no_arithmetic}};
 }
 
 }  // namespace millrace

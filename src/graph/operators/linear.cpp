@@ -65,8 +65,8 @@ double multiply_adds(int64_t elements, int64_t features) {
 
 double count_forward(const Inference& inference) {
   const int64_t outputs = inference.shape(0)[0] * inference.shape(1)[0];
-  const double extra = (inference.inputs.size() == 3 ? 1 : 0) +
-                       (inference.op.attributes.flag("relu") ? 1 : 0);
+  const double extra =
+      (inference.inputs.size() == 3 ? 1 : 0) + (inference.op.attributes.flag("relu") ? 1 : 0);
   return multiply_adds(outputs, inference.shape(1)[1]) + extra * static_cast<double>(outputs);
 }
 

@@ -40,10 +40,7 @@ double count_backward(const Inference& inference) {
 }  // namespace
 
 std::vector<OperatorDefinition> prelu_operators() {
-  return {{.type = "prelu",
-           .infer = infer_forward,
-           .differentiate = differentiate,
-           .cheap = true},
+  return {{.type = "prelu", .infer = infer_forward, .differentiate = differentiate, .cheap = true},
           {.type = "prelu_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }
 

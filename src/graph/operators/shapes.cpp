@@ -12,10 +12,9 @@ namespace millrace {
 void expect_inputs(const Inference& inference, size_t least, size_t most) {
   const size_t count = inference.inputs.size();
   if (count >= least && count <= most) return;
-  throw std::logic_error(fmt::format("operator '{}' ({}) has {} inputs instead of {}",
-                                     inference.op.name, inference.op.type, count,
-                                     least == most ? fmt::format("{}", least)
-                                                   : fmt::format("{} to {}", least, most)));
+  throw std::logic_error(fmt::format(
+      "operator '{}' ({}) has {} inputs instead of {}", inference.op.name, inference.op.type, count,
+      least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most)));
 }
 
 void expect_image(const Inference& inference, size_t input) {
@@ -47,8 +46,7 @@ void expect_labels(const Inference& inference, size_t input, int64_t samples) {
   if (type != DataType::s32) fail_input("needs s32 labels but gets {}", name_of(type));
 }
 
-std::array<int64_t, 2> pair_of(const Attributes& attributes, std::string_view name,
-                               int64_t least) {
+std::array<int64_t, 2> pair_of(const Attributes& attributes, std::string_view name, int64_t least) {
   const Attributes::Integers& values = attributes.integers(name);
   if (values.size() != 2) {
     throw std::logic_error(fmt::format("attribute '{}' is not a pair", name));
@@ -83,8 +81,8 @@ Shape slide(const Shape& image, int64_t channels, const Window& window) {
     result[2 + i] = room / window.stride[i] + 1;
   }
   if (!fits) {
-    fail_input("needs an image of at least {}x{} here but gets {}x{}", least[0], least[1],
-               image[2], image[3]);
+    fail_input("needs an image of at least {}x{} here but gets {}x{}", least[0], least[1], image[2],
+               image[3]);
   }
   return result;
 }

@@ -1,0 +1,50 @@
+# What other projects use: one library of all layers, the headers that carry its contracts, and a
+# package file for find_package(Millrace).
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(library_objects)
+foreach(layer base graph models passes kernels compile runtime data train)
+  list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
+endforeach()
+add_library(millrace_library STATIC ${library_objects})
+set_target_properties(millrace_library PROPERTIES
+  OUTPUT_NAME millrace EXPORT_NAME millrace LINKER_LANGUAGE CXX)
+target_compile_features(millrace_library INTERFACE cxx_std_20)
+target_include_directories(millrace_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(millrace_library
+  PUBLIC fmt::fmt
+  PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl JPEG::JPEG PNG::PNG ZLIB::ZLIB)
+
+# Installed headers include each other as "millrace/graph/graph.h", so that the names of the
+# layers do not meet those of the project that uses them.
+set(public_headers
+  millrace.h
+  base/error.h
+  compile/memory_breakdown.h
+  graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/types.h
+  kernels/convolution_algorithm.h
+  models/models.h
+  passes/settings.h
+  train/feed.h train/job.h train/learning_rate.h train/observer.h train/trainer.h)
+install(CODE "
+  foreach(header ${public_headers})
+    file(READ \"${PROJECT_SOURCE_DIR}/src/\${header}\" text)
+    string(REGEX REPLACE \"(#include \\\")([a-z]+/)\" \"\\\\1millrace/\\\\2\" text \"\${text}\")
+    file(WRITE \"${PROJECT_BINARY_DIR}/public/\${header}\" \"\${text}\")
+    get_filename_component(folder \"\${header}\" DIRECTORY)
+    file(INSTALL \"${PROJECT_BINARY_DIR}/public/\${header}\"
+         DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/millrace/\${folder}\")
+  endforeach()")
+
+set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/Millrace)
+install(TARGETS millrace_library EXPORT MillraceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(EXPORT MillraceTargets NAMESPACE Millrace:: DESTINATION ${package_directory})
+configure_package_config_file(cmake/MillraceConfig.cmake.in MillraceConfig.cmake
+                              INSTALL_DESTINATION ${package_directory})
+write_basic_package_version_file(MillraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/MillraceConfig.cmake
+              ${PROJECT_BINARY_DIR}/MillraceConfigVersion.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindDnnl.cmake
+        DESTINATION ${package_directory})

@@ -1,0 +1,58 @@
+#include "train/workload.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "train/feeds.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kOwn = "own";
+
+const Tensor& input_of(const Graph& network, std::string_view name) {
+  const TensorId id = network.find_tensor(name);
+  if (id == kNone || network.tensor(id).role != Role::input) {
+    fail_input(
+        "The network has no input '{}'; build it with Builder::image and end it with "
+        "Builder::classify.",
+        name);
+  }
+  return network.tensor(id);
+}
+
+const Tensor& result_of(const Graph& network, std::string_view name) {
+  for (const TensorId id : network.results()) {
+    if (network.tensor(id).name == name) return network.tensor(id);
+  }
+  fail_input("The network has no result '{}'; end it with Builder::classify.", name);
+}
+
+}  // namespace
+
+Workload workload_of(const TrainJob& job) {
+  Workload work = {build_model(job.model, job.options)};
+  work.training = [&job](FeedPosition start) { return make_training_feed(job, start); };
+  if (!job.evaluation_data.empty()) {
+    const std::shared_ptr<const EvaluationData> data = open_evaluation_data(job);
+    work.evaluation = [data] { return data->start(); };
+  }
+  return work;
+}
+
+TrainJob job_for(TrainJob job, const Workload& work) {
+  if (!work.training) fail_input("The workload has no training data.");
+  const Shape& images = input_of(work.network, "images").type.shape;
+  input_of(work.network, "labels");
+  for (const std::string_view name : {"loss", "top1", "top5"}) result_of(work.network, name);
+  job.options.batch = images.at(0);
+  job.options.channels = images.at(1);
+  job.options.image = images.at(2);
+  job.options.classes = result_of(work.network, "logits").type.shape.at(1);
+  if (job.model.empty()) job.model = kOwn;
+  job.data.source = kOwn;
+  job.evaluation_data = work.evaluation ? kOwn : "";
+  return job;
+}
+
+}  // namespace millrace

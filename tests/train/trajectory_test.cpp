@@ -1,0 +1,124 @@
+// Whole models against PyTorch: the same weights give the same logits, and ten steps of SGD the
+// same losses. PyTorch runs when the test does; see tests/golden/README.md.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/json.h"
+#include "support.h"
+#include "train/engine.h"
+
+namespace millrace {
+namespace {
+
+constexpr double kTolerance = 1e-4;
+
+struct Case {
+  const char* model;
+  int64_t image;
+  int64_t batch;
+};
+
+template <typename T>
+std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
+  const SafetensorsEntry& entry = file.at(name);
+  std::vector<T> values(entry.data.size() / sizeof(T));
+  std::memcpy(values.data(), entry.data.data(), entry.data.size());
+  return values;
+}
+
+TrainJob job_of(const Json& settings) {
+  TrainJob job;
+  job.model = settings.at("model").get<std::string>();
+  job.options = default_options(job.model);
+  job.options.batch = settings.at("batch").get<int64_t>();
+  job.options.image = settings.at("image").get<int64_t>();
+  job.options.classes = settings.at("classes").get<int64_t>();
+  job.options.label_smoothing = settings.at("label_smoothing").get<double>();
+  job.options.dropout = false;
+  job.optimizer.momentum = settings.at("momentum").get<double>();
+  job.optimizer.weight_decay = settings.at("weight_decay").get<double>();
+  job.optimizer.decay_all = true;
+  job.learning_rate.base = settings.at("lr").get<double>();
+  job.convolution = ConvolutionAlgorithm::direct;
+  return job;
+}
+
+class TrajectoryTest : public DirectoryTest {
+ protected:
+  void make(const Case& wanted) {
+    const std::string command = fmt::format(
+        "/usr/bin/python3 -B '{}/../golden/make_trajectory.py' --model {} --image {} --batch {} "
+        "--output '{}'",
+        MILLRACE_TEST_DATA, wanted.model, wanted.image, wanted.batch, directory_.string());
+    ASSERT_EQ(std::system(command.c_str()), 0)
+        << "PyTorch did not make the trajectory; it needs /usr/bin/python3 with the packages "
+           "python3-torch and python3-torchvision (make deps).";
+  }
+
+  void follow(const Case& wanted) {
+    ASSERT_NO_FATAL_FAILURE(make(wanted));
+    const Json settings = Json::parse(read_text(directory_ / "trajectory.json"));
+    const SafetensorsFile batches(directory_ / "batches.safetensors");
+    const TrainJob job = job_of(settings);
+    Engine engine(job, Purpose::training_and_evaluation, recorder_);
+    engine.start(job.seed);
+    load_weights(engine.session(), directory_ / "weights.safetensors");
+    compare_logits(engine, batches);
+    compare_losses(engine, batches, job, settings.at("losses").get<std::vector<double>>());
+  }
+
+ private:
+  static void write(Session& session, const Program& program, const SafetensorsFile& batches,
+                    size_t step) {
+    const std::string name = "step" + std::to_string(step);
+    session.write_input(program, "images", values_of<float>(batches, name + "/images"));
+    session.write_input(program, "labels", values_of<int32_t>(batches, name + "/labels"));
+  }
+
+  void compare_logits(Engine& engine, const SafetensorsFile& batches) const {
+    const SafetensorsFile file(directory_ / "logits.safetensors");
+    const std::vector<float> expected = values_of<float>(file, "logits");
+    const Program& program = *engine.evaluation();
+    write(engine.session(), program, batches, 0);
+    engine.session().run(program, {});
+    const std::vector<float> logits = engine.session().result(program, "logits");
+    ASSERT_EQ(logits.size(), expected.size());
+    float largest = 0;
+    for (const float value : expected) largest = std::max(largest, std::abs(value));
+    ASSERT_GT(largest, 0);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      EXPECT_NEAR(logits[i], expected[i], kTolerance * largest) << "logit " << i;
+    }
+  }
+
+  void compare_losses(Engine& engine, const SafetensorsFile& batches, const TrainJob& job,
+                      const std::vector<double>& expected) const {
+    ASSERT_EQ(expected.size(), 10u);
+    const Program& program = *engine.training();
+    double worst = 0;
+    for (size_t step = 0; step < expected.size(); ++step) {
+      write(engine.session(), program, batches, step);
+      engine.session().run(program, {job.seed, static_cast<int64_t>(step),
+                                     static_cast<float>(job.learning_rate.base)});
+      const double loss = engine.session().scalar(program, "loss");
+      EXPECT_NEAR(loss, expected[step], kTolerance * expected[step]) << "step " << step;
+      worst = std::max(worst, std::abs(loss - expected[step]) / expected[step]);
+    }
+    RecordProperty("worst_relative_difference", fmt::format("{:.1e}", worst));
+  }
+
+  Recorder recorder_;
+};
+
+TEST_F(TrajectoryTest, alexnet) { follow({"alexnet", 64, 4}); }
+TEST_F(TrajectoryTest, vgg16) { follow({"vgg16", 32, 2}); }
+TEST_F(TrajectoryTest, vgg16_bn) { follow({"vgg16_bn", 32, 2}); }
+TEST_F(TrajectoryTest, resnet18) { follow({"resnet18", 64, 4}); }
+TEST_F(TrajectoryTest, resnet50) { follow({"resnet50", 64, 4}); }
+
+}  // namespace
+}  // namespace millrace

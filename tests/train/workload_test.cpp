@@ -1,0 +1,159 @@
+// Networks and data of the caller's own.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "graph/builder.h"
+#include "support.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr BatchShape kShape = {.batch = 4, .channels = 1, .height = 2, .width = 2, .classes = 3};
+
+// Image i holds i in every pixel and has the label i % 3.
+std::shared_ptr<MemoryData> numbered(int count) {
+  auto data = std::make_shared<MemoryData>();
+  for (int i = 0; i < count; ++i) {
+    data->images.insert(data->images.end(), 4, static_cast<float>(i));
+    data->labels.push_back(i % 3);
+  }
+  return data;
+}
+
+std::vector<float> first_pixels(const FeedBatch& batch) {
+  std::vector<float> pixels;
+  for (size_t i = 0; i < batch.images.size(); i += 4) pixels.push_back(batch.images[i]);
+  return pixels;
+}
+
+TEST(MemoryFeed, EachEpochHoldsEveryImageAtMostOnceWithItsLabel) {
+  const auto feed = make_memory_feed(numbered(10), kShape, 1);
+  EXPECT_EQ(feed->batches_per_epoch(), 2);
+  std::vector<std::vector<float>> epochs;
+  for (int64_t epoch = 0; epoch < 2; ++epoch) {
+    std::vector<float> seen;
+    for (int64_t i = 0; i < 2; ++i) {
+      const FeedBatch batch = feed->next().value();
+      EXPECT_EQ(batch.position, (FeedPosition{epoch, 4 * i}));
+      for (const float pixel : first_pixels(batch)) {
+        EXPECT_EQ(batch.labels[seen.size() % 4], static_cast<int32_t>(pixel) % 3);
+        seen.push_back(pixel);
+      }
+    }
+    EXPECT_EQ(std::set<float>(seen.begin(), seen.end()).size(), 8u);
+    epochs.push_back(seen);
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+}
+
+TEST(MemoryFeed, StartsAnywhere) {
+  const auto whole = make_memory_feed(numbered(10), kShape, 1);
+  for (int i = 0; i < 3; ++i) whole->next();
+  const auto late = make_memory_feed(numbered(10), kShape, 1, whole->position());
+  EXPECT_EQ(first_pixels(late->next().value()), first_pixels(whole->next().value()));
+}
+
+TEST(MemoryFeed, EvaluationGoesThroughOnceInOrder) {
+  const auto feed = make_memory_evaluation_feed(numbered(6), kShape);
+  EXPECT_EQ(first_pixels(feed->next().value()), (std::vector<float>{0, 1, 2, 3}));
+  const FeedBatch last = feed->next().value();
+  EXPECT_EQ(std::vector<int32_t>(last.labels.begin(), last.labels.end()),
+            (std::vector<int32_t>{1, 2, kNoLabel, kNoLabel}));
+  EXPECT_FALSE(feed->next());
+}
+
+TEST(MemoryFeed, RefusesDataThatDoesNotFit) {
+  const auto message = [](const std::shared_ptr<MemoryData>& data) {
+    return input_error_of([&] { make_memory_feed(data, kShape, 1); });
+  };
+  EXPECT_THAT(message(numbered(3)), HasSubstr("fewer than one batch"));
+  const auto wrong = numbered(8);
+  wrong->labels[5] = 3;
+  EXPECT_THAT(message(wrong), HasSubstr("image 5"));
+  wrong->labels.pop_back();
+  EXPECT_THAT(message(wrong), HasSubstr("need 28 values"));
+}
+
+Graph small_network() {
+  Builder net;
+  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+  x = net.relu(net.linear(net.flatten(x), "hidden", {.features = 8}));
+  net.classify(net.linear(x, "out", {.features = kShape.classes}));
+  return net.take();
+}
+
+class WorkloadTest : public DirectoryTest {
+ protected:
+  WorkloadTest() {
+    job_.steps = 6;
+    job_.threads = 1;
+    job_.learning_rate.base = 0.01;
+    work_.training = [this](FeedPosition start) {
+      starts_.push_back(start);
+      return make_memory_feed(data_, kShape, 1, start);
+    };
+  }
+
+  std::shared_ptr<const MemoryData> data_ = numbered(10);
+  TrainJob job_;
+  Workload work_ = {small_network()};
+  std::vector<FeedPosition> starts_;
+  Recorder recorder_;
+};
+
+TEST_F(WorkloadTest, TrainsEvaluatesAndReports) {
+  work_.evaluation = [&] { return make_memory_evaluation_feed(data_, kShape); };
+  job_.steps = 0;
+  job_.epochs = 3;
+  const TrainResult result = run_training(job_, work_, recorder_);
+  EXPECT_EQ(result.total_steps, 6);
+  EXPECT_EQ(recorder_.starts.front().batch, kShape.batch);
+  EXPECT_EQ(recorder_.steps.back().epoch, 2);
+  ASSERT_TRUE(result.evaluation);
+  EXPECT_EQ(result.evaluation->samples, 10);
+}
+
+TEST_F(WorkloadTest, ResumesWithTheSameBits) {
+  job_.save_weights = directory_ / "straight";
+  run_training(job_, work_, recorder_);
+  job_.checkpoint = directory_ / "run";
+  std::atomic<bool> stop = false;
+  job_.stop = &stop;
+  recorder_.after_step = [&](int64_t step) { stop = step == 3; };
+  run_training(job_, work_, recorder_);
+  stop = false;
+  job_.resume = true;
+  job_.save_weights = directory_ / "resumed";
+  run_training(job_, work_, recorder_);
+  EXPECT_EQ(starts_.back(), (FeedPosition{1, 4}));
+  EXPECT_TRUE(read_text(directory_ / "straight") == read_text(directory_ / "resumed"));
+}
+
+TEST_F(WorkloadTest, RefusesANetworkThatIsNoClassifier) {
+  Builder net;
+  net.linear(net.flatten(net.image(4, 1, 2, 2)), "out", {.features = 3});
+  work_.network = net.take();
+  EXPECT_THAT(input_error_of([&] { run_training(job_, work_, recorder_); }),
+              HasSubstr("Builder::classify"));
+}
+
+TEST_F(WorkloadTest, RefusesEpochsOfDataWithoutAny) {
+  work_.training = [](FeedPosition start) { return make_synthetic_feed(kShape, 1, start); };
+  job_.steps = 0;
+  job_.epochs = 1;
+  EXPECT_THAT(input_error_of([&] { run_training(job_, work_, recorder_); }), HasSubstr("--epochs"));
+}
+
+TEST_F(WorkloadTest, DataThatEndsIsAFailedJob) {
+  work_.training = [&](FeedPosition) { return make_memory_evaluation_feed(data_, kShape); };
+  EXPECT_THROW(run_training(job_, work_, recorder_), JobError);
+}
+
+}  // namespace
+}  // namespace millrace
