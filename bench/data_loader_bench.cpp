@@ -76,7 +76,7 @@ int run(int argc, char** argv) {
     std::fputs("usage: data_loader_bench decode|read SPECIFICATION [WORKERS [IMAGES]]\n", stderr);
     return 2;
   }
-  std::shared_ptr<const RecordSource> source = open_source(argv[2], Split::kTrain);
+  std::shared_ptr<const RecordSource> source = open_source(argv[2], Split::train);
   const int workers = argc > 3 ? std::atoi(argv[3]) : 2;
   const uint64_t images = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : source->count();
   const Json result =

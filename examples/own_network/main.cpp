@@ -50,7 +50,7 @@ int main() {
   Printer printer;
   TrainJob job;
   job.epochs = 2;
-  job.learning_rate.base = 0.1;
+  job.learning_rate.base = 0.03;
   Workload work = {stripes_network()};
   work.training = [&](FeedPosition at) { return make_memory_feed(seen, kShape, 1, at); };
   work.evaluation = [&] { return make_memory_evaluation_feed(unseen, kShape); };

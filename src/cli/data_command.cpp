@@ -31,7 +31,7 @@ struct DataFlags {
   bool json = false;
 
   Split chosen_split() const {
-    return choose("--split", split, {"train", "test"}) == 0 ? Split::kTrain : Split::kTest;
+    return choose("--split", split, {"train", "test"}) == 0 ? Split::train : Split::test;
   }
   WriterOptions writer() const {
     WriterOptions options;
@@ -61,8 +61,8 @@ int run_convert(const DataFlags& flags) {
   require_data(flags.from);
   require_data(flags.to);
   const BadRecords policy = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 0
-                                ? BadRecords::kFail
-                                : BadRecords::kSkip;
+                                ? BadRecords::fail
+                                : BadRecords::skip;
   const Json facts =
       convert_data(flags.from, flags.chosen_split(), flags.to, flags.writer(), policy);
   if (flags.json) {

@@ -77,7 +77,7 @@ void Loader::stop() {
 uint64_t Loader::batches_per_epoch(uint64_t start) const {
   const uint64_t count = source_->count() - std::min(source_->count(), start);
   const uint64_t global_batch = static_cast<uint64_t>(options_.batch) * options_.readers;
-  const bool pad = options_.last_batch == LastBatch::kPad;
+  const bool pad = options_.last_batch == LastBatch::pad;
   return (count + (pad ? global_batch - 1 : 0)) / global_batch;
 }
 
@@ -157,7 +157,7 @@ void Loader::fill_row(Slot& slot, int64_t row, Transformer& transformer) {
   const uint64_t position = slot.batch.position + static_cast<uint64_t>(row);
   if (row < slot.rows) {
     const ShuffledOrder order(count, options_.seed, slot.batch.epoch);
-    const bool replace = options_.last_batch == LastBatch::kDrop;
+    const bool replace = options_.last_batch == LastBatch::drop;
     const uint64_t tries = replace ? std::min(count, kReplacementTries) : 1;
     for (uint64_t step = 0; step < tries; ++step) {
       const uint64_t place = (position + step) % count;
@@ -189,7 +189,7 @@ bool Loader::try_record(Slot& slot, uint64_t index, uint64_t position, int64_t r
     return true;
   } catch (const BadData& error) {
     std::string description = describe_bad_record(source_->place(index), error.what());
-    if (options_.bad_records == BadRecords::kFail) {
+    if (options_.bad_records == BadRecords::fail) {
       fail_input("{} Use --on-bad-record skip to go on without such records.", description);
     }
     const std::lock_guard lock(mutex_);

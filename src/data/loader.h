@@ -17,14 +17,14 @@ namespace millrace {
 
 // What becomes of the last samples of an epoch that do not fill a batch.
 enum class LastBatch {
-  kDrop,  // training: left out of this epoch
-  kPad,   // evaluation: the batch is filled up with rows that do not count
+  drop,  // training: left out of this epoch
+  pad,   // evaluation: the batch is filled up with rows that do not count
 };
 
 enum class BadRecords {
-  kFail,  // stop with the file, record number and byte offset
-  kSkip,  // training: the next good record of the order takes its place; evaluation: its row
-          // does not count
+  fail,  // stop with the file, record number and byte offset
+  skip,  // training: the next good record of the order takes its place; evaluation: its row
+         // does not count
 };
 
 struct LoaderOptions {
@@ -32,8 +32,8 @@ struct LoaderOptions {
   int64_t batch = 32;  // samples per batch of this reader
   uint64_t seed = 0;
   bool shuffle = true;
-  LastBatch last_batch = LastBatch::kDrop;
-  BadRecords bad_records = BadRecords::kFail;
+  LastBatch last_batch = LastBatch::drop;
+  BadRecords bad_records = BadRecords::fail;
   uint64_t reader = 0;   // this reader's number among `readers`
   uint64_t readers = 1;  // batch b of reader r holds positions (b · readers + r) · batch …
   uint64_t epochs = 0;   // 0: endless

@@ -22,7 +22,7 @@ std::filesystem::path choose_split(const std::filesystem::path& directory, Split
   if (!std::filesystem::is_directory(directory / "train")) return directory;
   for (const char* name : {"test", "validation", "val"}) {
     if (!std::filesystem::is_directory(directory / name)) continue;
-    return directory / (split == Split::kTrain ? "train" : name);
+    return directory / (split == Split::train ? "train" : name);
   }
   return directory;
 }

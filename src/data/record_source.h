@@ -33,7 +33,7 @@ class RecordSource {
   virtual std::vector<std::string> class_names() const { return {}; }
 };
 
-enum class Split { kTrain, kTest };
+enum class Split { train, test };
 
 // Opens "ofrecord:DIR", "recordio:FILE.rec", "folder:DIR", "idx:DIR" or "raw:FILE". `split`
 // chooses train-* or t10k-* files of idx, and the directory train or test (validation, val) of

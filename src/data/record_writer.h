@@ -10,7 +10,7 @@
 namespace millrace {
 
 struct WriterOptions {
-  Split split = Split::kTrain;                // which files of an idx directory
+  Split split = Split::train;                 // which files of an idx directory
   uint64_t part_bytes = uint64_t{256} << 20;  // ofrecord starts a new part file beyond this
 };
 

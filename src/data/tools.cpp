@@ -73,7 +73,7 @@ Json convert_data(std::string_view from, Split split, std::string_view to,
       target->add(source->read(index));
     } catch (const BadData& error) {
       const RecordPlace place = source->place(index);
-      if (policy == BadRecords::kFail) {
+      if (policy == BadRecords::fail) {
         fail_input("{} Use --on-bad-record skip to leave such records out.",
                    describe_bad_record(place, error.what()));
       }

@@ -50,7 +50,7 @@ LoaderOptions loader_options(const TrainJob& job, Use use) {
   options.prefetch = kPrefetch;
   options.classes = job.options.classes;
   options.label_offset = job.data.label_offset;
-  options.bad_records = job.data.skip_bad_records ? BadRecords::kSkip : BadRecords::kFail;
+  options.bad_records = job.data.skip_bad_records ? BadRecords::skip : BadRecords::fail;
   return options;
 }
 
@@ -70,10 +70,10 @@ class SyntheticEvaluationData : public EvaluationData {
 class LoadedEvaluationData : public EvaluationData {
  public:
   explicit LoadedEvaluationData(const TrainJob& job)
-      : source_(open_source(job.evaluation_data, Split::kTest)),
+      : source_(open_source(job.evaluation_data, Split::test)),
         options_(loader_options(job, Use::evaluation)) {
     options_.shuffle = false;
-    options_.last_batch = LastBatch::kPad;
+    options_.last_batch = LastBatch::pad;
     options_.epochs = 1;
   }
 
@@ -99,7 +99,7 @@ std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start
   LoaderOptions options = loader_options(job, Use::training);
   options.start_epoch = static_cast<uint64_t>(start.epoch);
   options.start_position = static_cast<uint64_t>(start.index);
-  return make_loader_feed(open_source(job.data.source, Split::kTrain), options);
+  return make_loader_feed(open_source(job.data.source, Split::train), options);
 }
 
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job) {

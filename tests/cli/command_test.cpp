@@ -117,6 +117,24 @@ TEST_F(CommandTest, TrainWritesSummaryMetricsAndWeights) {
               summary["evaluation"]["loss"].get<double>(), 1e-5);
 }
 
+// Sanitizers keep books of their own, which count as memory of the process.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(CommandTest, TheProcessNeedsTheArenaAndTheConstantOfTheManual) {
+  constexpr double kConstant = 64.0 * 1024 * 1024;  // docs/memory.md
+  for (const char* job : {"fashion_cnn --batch 128", "resnet18 --batch 8 --image 64"}) {
+    ASSERT_EQ(
+        run(fmt::format("train --model {} --conv-algo direct --steps 2 --summary s.json", job))
+            .status,
+        0);
+    const Json summary = Json::parse(read_text(directory_ / "work" / "s.json"));
+    const auto arena = summary["devices"][0]["peak_bytes"].get<double>();
+    const auto process = summary["process_peak_rss_bytes"].get<double>();
+    EXPECT_LT(process, arena * 1.1 + kConstant) << job;
+    EXPECT_GT(process, arena) << job;
+  }
+}
+#endif
+
 TEST_F(CommandTest, QuietPrintsNothing) {
   const Outcome outcome = run(kTrain + " --quiet");
   EXPECT_EQ(outcome.status, 0);

@@ -18,7 +18,7 @@ TEST_F(FormatsTest, EveryFormatRoundTripsPixelsAndLabels) {
         samples.push_back(pixel_sample(5, 4, channels, label));
       const std::string name = at(format, fmt::format("{}{}.rec", format, channels));
       write(name, samples);
-      const auto source = open_source(name, Split::kTrain);
+      const auto source = open_source(name, Split::train);
       ASSERT_EQ(source->count(), samples.size()) << name;
       for (uint64_t i = 0; i < source->count(); ++i) {
         const Sample sample = source->read(i);
@@ -34,11 +34,11 @@ TEST_F(FormatsTest, EveryFormatRoundTripsPixelsAndLabels) {
 }
 
 TEST_F(FormatsTest, SpecificationsAreChecked) {
-  EXPECT_THAT(input_error_of([] { open_source("ofrecrod:x", Split::kTrain); }),
+  EXPECT_THAT(input_error_of([] { open_source("ofrecrod:x", Split::train); }),
               HasSubstr("did you mean ofrecord"));
-  EXPECT_THAT(input_error_of([] { open_source("idx", Split::kTrain); }), HasSubstr("idx:PATH"));
+  EXPECT_THAT(input_error_of([] { open_source("idx", Split::train); }), HasSubstr("idx:PATH"));
   for (const char* format : {"ofrecord", "recordio", "folder", "idx", "raw"}) {
-    EXPECT_THAT(input_error_of([&] { open_source(at(format, "none"), Split::kTrain); }),
+    EXPECT_THAT(input_error_of([&] { open_source(at(format, "none"), Split::train); }),
                 HasSubstr("none"))
         << format;
   }
@@ -53,8 +53,8 @@ TEST_F(FormatsTest, SplitsAreChosenByDirectory) {
   for (const char* format : {"ofrecord", "folder"}) {
     write(at(format, fmt::format("{}/train", format)), train);
     write(at(format, fmt::format("{}/val", format)), test);
-    EXPECT_EQ(open_source(at(format, format), Split::kTrain)->count(), 1u);
-    EXPECT_EQ(open_source(at(format, format), Split::kTest)->count(), 3u);
+    EXPECT_EQ(open_source(at(format, format), Split::train)->count(), 1u);
+    EXPECT_EQ(open_source(at(format, format), Split::test)->count(), 3u);
   }
 }
 
@@ -71,12 +71,12 @@ gzip.open('t10k-images-idx3-ubyte.gz', 'wb').write(struct.pack('>HBB3I', 0, 8, 3
 gzip.open('t10k-labels-idx1-ubyte.gz', 'wb').write(struct.pack('>HBBI', 0, 8, 1, 2) + bytes([4, 200]))
 )"),
             "(0, 8, 3, 3, 2, 3) [99, 136, 173, 210, 247, 28] 34 (0, 8, 1, 3) [9, 0, 255]\n");
-  const auto test = open_source(at("idx", "."), Split::kTest);
+  const auto test = open_source(at("idx", "."), Split::test);
   ASSERT_EQ(test->count(), 2u);
   EXPECT_EQ(text_of(test->read(1)), "\x04\x05\x06\x07");
   EXPECT_EQ(test->read(1).label, 200);
   overwrite("t10k-images-idx3-ubyte.gz", [](std::string& bytes) { bytes[bytes.size() - 6] ^= 1; });
-  EXPECT_THAT(input_error_of([&] { open_source(at("idx", "."), Split::kTest); }),
+  EXPECT_THAT(input_error_of([&] { open_source(at("idx", "."), Split::test); }),
               HasSubstr("t10k-images-idx3-ubyte.gz' is damaged"));
 }
 
@@ -85,18 +85,18 @@ TEST_F(FormatsTest, CutOffIdxKeepsItsWholeImages) {
   for (const int64_t label : {1, 2, 3, 4}) samples.push_back(pixel_sample(2, 3, 1, label));
   write(at("idx", "."), samples);
   overwrite("train-images-idx3-ubyte", [](std::string& bytes) { bytes.resize(16 + 2 * 6 + 1); });
-  const auto source = open_source(at("idx", "."), Split::kTrain);
+  const auto source = open_source(at("idx", "."), Split::train);
   ASSERT_EQ(source->count(), 3u);
   EXPECT_EQ(source->read(1).label, 2);
   EXPECT_THAT(input_error_of([&] { source->read(2); }), HasSubstr("ends"));
   EXPECT_EQ(source->place(2).offset, 28u);
   overwrite("train-images-idx3-ubyte", [](std::string& bytes) { bytes[7] = 5; });
-  EXPECT_THAT(input_error_of([&] { open_source(at("idx", "."), Split::kTrain); }),
+  EXPECT_THAT(input_error_of([&] { open_source(at("idx", "."), Split::train); }),
               HasSubstr("5 images"));
 }
 
 TEST_F(FormatsTest, ReadsFashionMnist) {
-  const auto source = open_source("idx:/usr/share/datasets/fashion-mnist", Split::kTest);
+  const auto source = open_source("idx:/usr/share/datasets/fashion-mnist", Split::test);
   ASSERT_EQ(source->count(), 10000u);
   std::vector<int> histogram(10);
   for (uint64_t i = 0; i < source->count(); ++i)
@@ -113,7 +113,7 @@ TEST_F(FormatsTest, FolderLabelsFollowSortedClassNames) {
   write_text(directory_ / "set/ant/a.jpeg", "a");
   write_text(directory_ / "set/ant/notes.txt", "no image");
   write_text(directory_ / "set/.hidden/a.jpg", "no class");
-  const auto source = open_source(at("folder", "set"), Split::kTrain);
+  const auto source = open_source(at("folder", "set"), Split::train);
   ASSERT_EQ(source->count(), 3u);
   EXPECT_EQ(source->class_names(), (std::vector<std::string>{"ant", "zebra"}));
   EXPECT_EQ(text_of(source->read(0)), "a");
@@ -129,7 +129,7 @@ h = json.dumps({'images': {'dtype': 'U8', 'shape': [2, 1, 2, 3], 'data_offsets':
                 'labels': {'dtype': 'I32', 'shape': [2], 'data_offsets': [12, 20]}}).encode()
 open('r', 'wb').write(struct.pack('<Q', len(h)) + h + bytes(range(12)) + struct.pack('<2i', 7, 8))
 )");
-  const auto source = open_source(at("raw", "r"), Split::kTrain);
+  const auto source = open_source(at("raw", "r"), Split::train);
   ASSERT_EQ(source->count(), 2u);
   EXPECT_EQ(text_of(source->read(1)), "\x06\x07\x08\x09\x0a\x0b");
   EXPECT_EQ(source->read(1).label, 8);

@@ -63,7 +63,7 @@ void expect_same(const std::vector<Batch>& a, const std::vector<Batch>& b) {
 TEST(Loader, SameBitsForAnyNumberOfWorkersAndPrefetch) {
   const auto source = std::make_shared<NumberedSource>(1003, std::set<uint64_t>{3, 4, 5, 900});
   LoaderOptions options = options_of(10);
-  options.bad_records = BadRecords::kSkip;
+  options.bad_records = BadRecords::skip;
   options.workers = 1;
   options.prefetch = 1;
   const auto expected = all_batches(source, options);
@@ -92,7 +92,7 @@ TEST(Loader, StartsAnywhere) {
 TEST(Loader, ReadersAreDisjointAndCompleteAndMakeTheSameGlobalBatch) {
   const auto source = std::make_shared<NumberedSource>(100);
   LoaderOptions options = options_of(6);
-  options.last_batch = LastBatch::kPad;
+  options.last_batch = LastBatch::pad;
   options.epochs = 1;
   const auto whole = all_batches(source, options);
   options.batch = 2;
@@ -126,7 +126,7 @@ TEST(Loader, LastBatchIsDroppedOrPadded) {
   options.shuffle = false;
   options.epochs = 1;
   EXPECT_EQ(all_batches(source, options).size(), 2u);
-  options.last_batch = LastBatch::kPad;
+  options.last_batch = LastBatch::pad;
   const auto padded = all_batches(source, options);
   ASSERT_EQ(padded.size(), 3u);
   EXPECT_EQ(padded[2].valid, 3);
@@ -170,7 +170,7 @@ TEST(Loader, SkippingReplacesInTrainingAndLeavesOutInEvaluation) {
   LoaderOptions options = options_of(5);
   options.shuffle = false;
   options.epochs = 1;
-  options.bad_records = BadRecords::kSkip;
+  options.bad_records = BadRecords::skip;
   Loader loader(source, options);
   Batch batch;
   std::vector<int32_t> labels;
@@ -180,7 +180,7 @@ TEST(Loader, SkippingReplacesInTrainingAndLeavesOutInEvaluation) {
   EXPECT_EQ(labels[19], 0);
   EXPECT_EQ(loader.statistics().skipped, 4u);
   EXPECT_THAT(loader.statistics().skipped_records[0], HasSubstr("Record 7"));
-  options.last_batch = LastBatch::kPad;
+  options.last_batch = LastBatch::pad;
   const auto evaluation = all_batches(source, options);
   EXPECT_EQ(evaluation[1].labels, (std::vector<int32_t>{5, 6, -1, -1, 9}));
   EXPECT_EQ(evaluation[1].valid, 3);
@@ -195,7 +195,7 @@ TEST(Loader, LabelsAreCheckedAndShifted) {
   options.classes = 10;
   EXPECT_EQ(all_batches(source, options)[0].labels[1], 1);
   options.label_offset = 1;
-  options.bad_records = BadRecords::kSkip;
+  options.bad_records = BadRecords::skip;
   EXPECT_EQ(all_batches(source, options)[0].labels, (std::vector<int32_t>{0, 0, 1, 2, 3}));
 }
 
@@ -205,7 +205,7 @@ TEST(Loader, RefusesWhatMakesNoBatch) {
   EXPECT_THROW(Loader(std::make_shared<NumberedSource>(0), options_of(1)), InputError);
   EXPECT_THROW(Loader(source, options_of(0)), InputError);
   LoaderOptions all_bad = options_of(5);
-  all_bad.bad_records = BadRecords::kSkip;
+  all_bad.bad_records = BadRecords::skip;
   EXPECT_THROW(
       all_batches(std::make_shared<NumberedSource>(5, std::set<uint64_t>{0, 1, 2, 3, 4}), all_bad),
       InputError);

@@ -19,7 +19,7 @@ TEST_F(RecordFormatsTest, PythonReadsOurOfrecord) {
   samples.push_back(encoded_sample("image zero", 5));
   samples.push_back(encoded_sample(std::string(300, 'x'), 1000));
   const auto writer =
-      create_writer(at("ofrecord", "set"), {.split = Split::kTrain, .part_bytes = 64});
+      create_writer(at("ofrecord", "set"), {.split = Split::train, .part_bytes = 64});
   for (const Sample& sample : samples) writer->add(sample);
   writer->finish();
   EXPECT_EQ(python(R"(
@@ -67,7 +67,7 @@ open('set/part-00001', 'wb').write(record(b'second', (5, b'\x08' + varint(300)))
                                    + record(b'third', (4, field(1, varint(2**64 - 3) + varint(4)))))
 open('set/README', 'wb').write(b'no part')
 )");
-  const auto source = open_source(at("ofrecord", "set"), Split::kTrain);
+  const auto source = open_source(at("ofrecord", "set"), Split::train);
   ASSERT_EQ(source->count(), 3u);
   EXPECT_EQ(text_of(source->read(0)), "first");
   EXPECT_EQ(source->read(0).label, 7);
@@ -83,12 +83,12 @@ TEST_F(RecordFormatsTest, DamagedOfrecordsAreOneBadRecordAtTheRightPlace) {
   std::vector<Sample> samples;
   for (int i = 0; i < 3; ++i) samples.push_back(encoded_sample("12345678", i));
   write(at("ofrecord", "set"), samples);
-  const auto whole = open_source(at("ofrecord", "set"), Split::kTrain);
+  const auto whole = open_source(at("ofrecord", "set"), Split::train);
   const uint64_t second = whole->place(1).offset;
   const std::string good = read_text(directory_ / "set/part-00000");
 
   overwrite("set/part-00000", [&](std::string& bytes) { bytes.resize(bytes.size() - 1); });
-  auto source = open_source(at("ofrecord", "set"), Split::kTrain);
+  auto source = open_source(at("ofrecord", "set"), Split::train);
   ASSERT_EQ(source->count(), 3u);
   EXPECT_EQ(source->read(1).label, 1);
   EXPECT_THAT(input_error_of([&] { source->read(2); }), HasSubstr("claims"));
@@ -97,7 +97,7 @@ TEST_F(RecordFormatsTest, DamagedOfrecordsAreOneBadRecordAtTheRightPlace) {
     bytes = good;
     bytes[second + 7] = '\x7f';
   });
-  source = open_source(at("ofrecord", "set"), Split::kTrain);
+  source = open_source(at("ofrecord", "set"), Split::train);
   ASSERT_EQ(source->count(), 2u);
   EXPECT_THAT(input_error_of([&] { source->read(1); }), HasSubstr("claims"));
   EXPECT_EQ(source->place(1).offset, second);
@@ -106,7 +106,7 @@ TEST_F(RecordFormatsTest, DamagedOfrecordsAreOneBadRecordAtTheRightPlace) {
     bytes = good;
     bytes.replace(bytes.find("encoded"), 7, "encodeX");
   });
-  source = open_source(at("ofrecord", "set"), Split::kTrain);
+  source = open_source(at("ofrecord", "set"), Split::train);
   EXPECT_THAT(input_error_of([&] { source->read(0); }), HasSubstr("'encoded'"));
 }
 
@@ -143,7 +143,7 @@ print(parts > 0, i == len(b))
             "1 0 4.0 1 () b'ab\\n#\\xd7\\xceab\\n#\\xd7\\xcetail'\n"
             "2 0 5.0 2 () b'\\n#\\xd7\\xce'\n"
             "3 2 8.0 3 (8.0, 1.5) b'several'\nTrue True\n");
-  const auto source = open_source(at("recordio", "a.rec"), Split::kTrain);
+  const auto source = open_source(at("recordio", "a.rec"), Split::train);
   ASSERT_EQ(source->count(), 4u);
   EXPECT_EQ(text_of(source->read(1)), magic_payload() + magic_payload() + "tail");
   EXPECT_EQ(text_of(source->read(2)), std::string("\x0a\x23\xd7\xce", 4));
@@ -187,7 +187,7 @@ open('f.rec', 'wb').write(out); open('f.idx', 'w').write(index)
 )");
   for (const bool with_index : {true, false}) {
     if (!with_index) std::filesystem::remove(directory_ / "f.idx");
-    const auto source = open_source(at("recordio", "f.rec"), Split::kTrain);
+    const auto source = open_source(at("recordio", "f.rec"), Split::train);
     ASSERT_EQ(source->count(), 3u);
     EXPECT_EQ(text_of(source->read(1)), "a1");
     EXPECT_EQ(source->read(1).label, 0);
@@ -203,22 +203,22 @@ TEST_F(RecordFormatsTest, DamagedRecordioIsNamed) {
   write(at("recordio", "a.rec"), samples);
   const std::string good = read_text(directory_ / "a.rec");
   overwrite("a.rec", [](std::string& bytes) { bytes[40] = 'X'; });
-  auto source = open_source(at("recordio", "a.rec"), Split::kTrain);
+  auto source = open_source(at("recordio", "a.rec"), Split::train);
   EXPECT_EQ(source->place(1).offset, 40u);
   EXPECT_THAT(input_error_of([&] { source->read(1); }), HasSubstr("magic"));
   EXPECT_EQ(source->read(2).label, 2);
   overwrite("a.rec", [&](std::string& bytes) { bytes = good.substr(0, good.size() - 5); });
-  source = open_source(at("recordio", "a.rec"), Split::kTrain);
+  source = open_source(at("recordio", "a.rec"), Split::train);
   EXPECT_THAT(input_error_of([&] { source->read(2); }), HasSubstr("claims"));
   overwrite("a.rec", [&](std::string& bytes) {
     bytes = good;
     const float label = 1.5f;
     std::memcpy(bytes.data() + 12, &label, 4);
   });
-  source = open_source(at("recordio", "a.rec"), Split::kTrain);
+  source = open_source(at("recordio", "a.rec"), Split::train);
   EXPECT_THAT(input_error_of([&] { source->read(0); }), HasSubstr("1.5"));
   write_text(directory_ / "a.idx", "0\t0\n1 40\n");
-  EXPECT_THAT(input_error_of([&] { open_source(at("recordio", "a.rec"), Split::kTrain); }),
+  EXPECT_THAT(input_error_of([&] { open_source(at("recordio", "a.rec"), Split::train); }),
               HasSubstr("Line 2"));
 }
 

@@ -73,10 +73,10 @@ TEST_F(ToolsTest, ConvertsAnyFormatToAny) {
     for (const std::string& to : formats) {
       const std::string source = at(from, "from-" + from + ".rec");
       const std::string target = at(to, from + "-" + to + ".rec");
-      const Json facts = convert_data(source, Split::kTrain, target, {}, BadRecords::kFail);
+      const Json facts = convert_data(source, Split::train, target, {}, BadRecords::fail);
       EXPECT_EQ(facts["records"], 24);
-      const auto first = open_source(source, Split::kTrain);
-      const auto second = open_source(target, Split::kTrain);
+      const auto first = open_source(source, Split::train);
+      const auto second = open_source(target, Split::train);
       ASSERT_EQ(second->count(), 24u);
       std::multimap<int64_t, std::vector<uint8_t>> before;
       std::multimap<int64_t, std::vector<uint8_t>> after;
@@ -93,7 +93,7 @@ TEST_F(ToolsTest, InspectsCountsHistogramAndSizes) {
   SynthOptions options = small_set();
   options.count = 10;
   synth_data(at("folder", "f"), options, {});
-  const Json facts = inspect_data(at("folder", "f"), Split::kTrain);
+  const Json facts = inspect_data(at("folder", "f"), Split::train);
   EXPECT_EQ(facts["records"], 10);
   EXPECT_EQ(facts["classes"], 4);
   EXPECT_EQ(facts["histogram"], (Json{{"0", 3}, {"1", 3}, {"2", 2}, {"3", 2}}));
@@ -105,14 +105,14 @@ TEST_F(ToolsTest, InspectsCountsHistogramAndSizes) {
 
 TEST_F(ToolsTest, VerifyListsEveryBadRecordWithItsPlace) {
   synth_data(at("recordio", "a.rec"), small_set(), {});
-  const auto source = open_source(at("recordio", "a.rec"), Split::kTrain);
+  const auto source = open_source(at("recordio", "a.rec"), Split::train);
   const uint64_t third = source->place(3).offset;
   const uint64_t fifth = source->place(5).offset;
   std::string bytes = read_text(directory_ / "a.rec");
   bytes[third] = 'X';           // magic number
   bytes[fifth + 8 + 24] = 'X';  // first marker of the JPEG
   write_text(directory_ / "a.rec", bytes);
-  const Json facts = verify_data(at("recordio", "a.rec"), Split::kTrain, 4);
+  const Json facts = verify_data(at("recordio", "a.rec"), Split::train, 4);
   EXPECT_EQ(facts["good"], 22);
   ASSERT_EQ(facts["bad_count"], 2);
   EXPECT_EQ(facts["bad"][0]["record"], 3);
@@ -120,19 +120,19 @@ TEST_F(ToolsTest, VerifyListsEveryBadRecordWithItsPlace) {
   EXPECT_EQ(facts["bad"][1]["record"], 5);
   EXPECT_THAT(describe_verification(facts),
               HasSubstr(fmt::format("Record 3 at byte {} of", third)));
-  EXPECT_EQ(verify_data(at("recordio", "a.rec"), Split::kTrain, 3)["bad_count"], 2 + 5);
+  EXPECT_EQ(verify_data(at("recordio", "a.rec"), Split::train, 3)["bad_count"], 2 + 5);
 
   EXPECT_THAT(input_error_of([&] {
-                convert_data(at("recordio", "a.rec"), Split::kTrain, at("raw", "r"), {},
-                             BadRecords::kFail);
+                convert_data(at("recordio", "a.rec"), Split::train, at("raw", "r"), {},
+                             BadRecords::fail);
               }),
               HasSubstr("Record 3"));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "r"));
   const Json converted =
-      convert_data(at("recordio", "a.rec"), Split::kTrain, at("raw", "r"), {}, BadRecords::kSkip);
+      convert_data(at("recordio", "a.rec"), Split::train, at("raw", "r"), {}, BadRecords::skip);
   EXPECT_EQ(converted["skipped"], 2);
   EXPECT_EQ(converted["records"], 22);
-  EXPECT_EQ(open_source(at("raw", "r"), Split::kTrain)->count(), 22u);
+  EXPECT_EQ(open_source(at("raw", "r"), Split::train)->count(), 22u);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ TransformOptions plain(int height, int width, int channels) {
   options.height = height;
   options.width = width;
   options.channels = channels;
-  options.crop = CropKind::kWhole;
+  options.crop = CropKind::whole;
   return options;
 }
 
@@ -71,7 +71,7 @@ TEST(Transform, NormalisesIntoEitherLayout) {
   std::vector<float> planar(6 * 9 * 3);
   std::vector<float> interleaved(planar.size());
   Transformer(options).apply(sample_of(image, 0), Random(1, 2), planar.data());
-  options.layout = PixelLayout::kNhwc;
+  options.layout = PixelLayout::nhwc;
   Transformer(options).apply(sample_of(image, 0), Random(1, 2), interleaved.data());
   for (size_t y = 0; y < 6; ++y) {
     for (size_t x = 0; x < 9; ++x) {

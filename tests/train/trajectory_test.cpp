@@ -20,6 +20,7 @@ struct Case {
   const char* model;
   int64_t image;
   int64_t batch;
+  const char* options = "";
 };
 
 template <typename T>
@@ -51,9 +52,10 @@ class TrajectoryTest : public DirectoryTest {
  protected:
   void make(const Case& wanted) {
     const std::string command = fmt::format(
-        "/usr/bin/python3 -B '{}/../golden/make_trajectory.py' --model {} --image {} --batch {} "
+        "/usr/bin/python3 -B '{}/../golden/make_trajectory.py' --model {} --image {} --batch {} {} "
         "--output '{}'",
-        MILLRACE_TEST_DATA, wanted.model, wanted.image, wanted.batch, directory_.string());
+        MILLRACE_TEST_DATA, wanted.model, wanted.image, wanted.batch, wanted.options,
+        directory_.string());
     ASSERT_EQ(std::system(command.c_str()), 0)
         << "PyTorch did not make the trajectory; it needs /usr/bin/python3 with the packages "
            "python3-torch and python3-torchvision (make deps).";
@@ -117,7 +119,7 @@ class TrajectoryTest : public DirectoryTest {
 TEST_F(TrajectoryTest, alexnet) { follow({"alexnet", 64, 4}); }
 TEST_F(TrajectoryTest, vgg16) { follow({"vgg16", 32, 2}); }
 TEST_F(TrajectoryTest, vgg16_bn) { follow({"vgg16_bn", 32, 2}); }
-TEST_F(TrajectoryTest, resnet18) { follow({"resnet18", 64, 4}); }
+TEST_F(TrajectoryTest, resnet18) { follow({"resnet18", 64, 4, "--lr 1e-3 --weight-decay 1"}); }
 TEST_F(TrajectoryTest, resnet50) { follow({"resnet50", 64, 4}); }
 
 }  // namespace

@@ -122,6 +122,7 @@ TEST_F(WorkloadTest, TrainsEvaluatesAndReports) {
 TEST_F(WorkloadTest, ResumesWithTheSameBits) {
   job_.save_weights = directory_ / "straight";
   run_training(job_, work_, recorder_);
+  job_.save_weights.clear();
   job_.checkpoint = directory_ / "run";
   std::atomic<bool> stop = false;
   job_.stop = &stop;

@@ -15,7 +15,7 @@ namespace {
 constexpr uint8_t kUnsignedByte = 0x08;
 constexpr uint64_t kUnpackedLimit = uint64_t{8} << 30;
 
-std::string stem(Split split) { return split == Split::kTrain ? "train" : "t10k"; }
+std::string stem(Split split) { return split == Split::train ? "train" : "t10k"; }
 
 // A file's bytes, unpacked if they are gzipped.
 class IdxFile {

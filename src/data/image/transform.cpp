@@ -78,7 +78,7 @@ void store_planes(const float* __restrict from, float* __restrict red, float* __
 TransformOptions photograph_training(int size) {
   TransformOptions options;
   options.height = options.width = size;
-  options.crop = CropKind::kRandomResized;
+  options.crop = CropKind::random_resized;
   options.flip = true;
   return options;
 }
@@ -99,7 +99,7 @@ TransformOptions face_training(int size) {
 TransformOptions face_evaluation(int size) {
   TransformOptions options;
   options.height = options.width = size;
-  options.crop = CropKind::kWhole;
+  options.crop = CropKind::whole;
   options.mean = {0.5f, 0.5f, 0.5f};
   options.deviation = {0.5f, 0.5f, 0.5f};
   return options;
@@ -107,7 +107,7 @@ TransformOptions face_evaluation(int size) {
 
 TransformOptions small_training(int size, int channels) {
   TransformOptions options = small_evaluation(size, channels);
-  options.crop = CropKind::kPadAndShift;
+  options.crop = CropKind::pad_and_shift;
   options.padding = std::max(1, size / 14);
   options.flip = true;
   return options;
@@ -117,7 +117,7 @@ TransformOptions small_evaluation(int size, int channels) {
   TransformOptions options;
   options.height = options.width = size;
   options.channels = channels;
-  options.crop = CropKind::kWhole;
+  options.crop = CropKind::whole;
   options.mean = {0.286f, 0.286f, 0.286f};
   options.deviation = {0.353f, 0.353f, 0.353f};
   return options;
@@ -125,12 +125,12 @@ TransformOptions small_evaluation(int size, int channels) {
 
 Region choose_region(const TransformOptions& options, int height, int width, const Random& random) {
   switch (options.crop) {
-    case CropKind::kRandomResized:
+    case CropKind::random_resized:
       return random_resized(options, height, width, random);
-    case CropKind::kCentre:
+    case CropKind::centre:
       return centre(options, height, width);
-    case CropKind::kWhole:
-    case CropKind::kPadAndShift:
+    case CropKind::whole:
+    case CropKind::pad_and_shift:
       break;
   }
   return {0, 0, static_cast<double>(width), static_cast<double>(height)};
@@ -150,7 +150,7 @@ Transformer::Transformer(const TransformOptions& options) : options_(options) {
 void Transformer::apply(const Sample& sample, const Random& random, float* target) {
   ImageReader reader(sample);
   const Region region = choose_region(options_, reader.height(), reader.width(), random);
-  const bool exact = options_.crop != CropKind::kRandomResized;
+  const bool exact = options_.crop != CropKind::random_resized;
   const DecodedPart part =
       reader.decode(region, options_.height, options_.width, options_.channels, exact, decoded_);
   const Region inside = {region.left * part.scale - part.left, region.top * part.scale - part.top,
@@ -158,7 +158,7 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
   const bool mirrored = options_.flip && random.uniform(kFlipDraw) < 0.5f;
   int shift_x = 0;
   int shift_y = 0;
-  if (options_.crop == CropKind::kPadAndShift) {
+  if (options_.crop == CropKind::pad_and_shift) {
     const auto choices = static_cast<float>(2 * options_.padding + 1);
     shift_x = static_cast<int>(random.uniform(kShiftDraw) * choices) - options_.padding;
     shift_y = static_cast<int>(random.uniform(kShiftDraw + 1) * choices) - options_.padding;
@@ -191,7 +191,7 @@ void Transformer::store_row(const float* pixels, int y, int shift_x, float* targ
   const int channels = options_.channels;
   const int lanes = resize_lanes(channels);
   const int64_t plane = int64_t{options_.height} * width;
-  const bool planar = options_.layout == PixelLayout::kNchw;
+  const bool planar = options_.layout == PixelLayout::nchw;
   float* row = target + int64_t{y} * width * (planar ? 1 : channels);
   if (planar && channels == 3 && shift_x == 0) {
     store_planes(pixels, row, row + plane, row + 2 * plane, width, scale_.data(), offset_.data());
@@ -211,7 +211,7 @@ void Transformer::store_row(const float* pixels, int y, int shift_x, float* targ
 
 void Transformer::fill_black(float* target) const {
   const int64_t pixels = int64_t{options_.height} * options_.width;
-  const bool planar = options_.layout == PixelLayout::kNchw;
+  const bool planar = options_.layout == PixelLayout::nchw;
   for (int64_t i = 0; i < pixels * options_.channels; ++i) {
     const int64_t channel = planar ? i / pixels : i % options_.channels;
     target[i] = offset_[static_cast<size_t>(channel)];

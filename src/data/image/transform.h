@@ -13,14 +13,14 @@
 
 namespace millrace {
 
-enum class PixelLayout { kNchw, kNhwc };
+enum class PixelLayout { nchw, nhwc };
 
 // Which part of the image becomes the input.
 enum class CropKind {
-  kRandomResized,  // a random area and aspect ratio, resized: training on photographs
-  kCentre,         // shorter side resized to `shorter_side`, then the centre: their evaluation
-  kWhole,          // the whole image resized: aligned faces, small images
-  kPadAndShift,    // the whole image resized, moved by up to `padding` pixels, black around it
+  random_resized,  // a random area and aspect ratio, resized: training on photographs
+  centre,          // shorter side resized to `shorter_side`, then the centre: their evaluation
+  whole,           // the whole image resized: aligned faces, small images
+  pad_and_shift,   // the whole image resized, moved by up to `padding` pixels, black around it
 };
 
 // The recipe for one image. Values are divided by 255, then (x − mean) / deviation.
@@ -28,8 +28,8 @@ struct TransformOptions {
   int height = 224;
   int width = 224;
   int channels = 3;
-  PixelLayout layout = PixelLayout::kNchw;
-  CropKind crop = CropKind::kCentre;
+  PixelLayout layout = PixelLayout::nchw;
+  CropKind crop = CropKind::centre;
   double smallest_area = 0.08;  // kRandomResized: part of the image's area
   double largest_area = 1.0;
   double smallest_ratio = 3.0 / 4.0;
