@@ -68,9 +68,8 @@ uint64_t write_checkpoint(const std::filesystem::path& directory, Manifest manif
   try {
     const auto weights = write_tensors(partial / kWeightsFile, snapshot, is_weight,
                                        {{"format", "pt"}, {"model", manifest.model}});
-    const auto state =
-        write_tensors(partial / kOptimizerFile, snapshot,
-                      [](Role role) { return role == Role::optimizer_state; }, {});
+    const auto state = write_tensors(partial / kOptimizerFile, snapshot,
+                                     [](Role role) { return role == Role::optimizer_state; }, {});
     manifest.files = {describe_file(kWeightsFile, weights), describe_file(kOptimizerFile, state)};
     write_text(partial / kManifestFile, to_json(manifest).dump(2) + "\n");
     sync_directory(partial);

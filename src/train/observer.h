@@ -30,8 +30,8 @@ struct StepReport {
   double learning_rate = 0;
   double top1 = 0;  // share of the batch
   double top5 = 0;
-  double seconds = 0;       // of this step, waiting for data included
-  double wait_seconds = 0;  // for data, within `seconds`
+  double seconds = 0;             // of this step, waiting for data included
+  double wait_seconds = 0;        // for data, within `seconds`
   double checkpoint_seconds = 0;  // within `seconds`, while a checkpoint was being written
   double samples_per_second = 0;
   double seconds_left = 0;
