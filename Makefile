@@ -1,6 +1,7 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
 .PHONY: all help deps build demo test check check-sanitizers check-naming check-format \
-        check-pytorch check-fuzz bench format clean
+        check-pytorch check-fuzz check-kill bench bench-single bench-data bench-checkpoint \
+        format clean
 
 all: build
 
@@ -20,7 +21,7 @@ demo: build ## train something real-sized and show the result
 test: build ## build and run every test
 	@ctest --preset default
 
-check: test check-format check-naming check-pytorch check-sanitizers check-fuzz ## the tests and all slower checks
+check: test check-format check-naming check-pytorch check-sanitizers check-fuzz check-kill ## the tests and all slower checks
 
 check-format: ## formatting, without changing files
 	@tools/install-deps check
@@ -37,11 +38,23 @@ check-sanitizers: deps ## the tests under address, undefined-behaviour and threa
 	@tools/check-sanitizer asan-ubsan
 	@tools/check-sanitizer tsan
 
-check-fuzz: build ## hostile bytes for every parser
-	@if [ -x tools/fuzz ]; then tools/fuzz; fi
+check-fuzz: deps ## a million hostile inputs for every parser
+	@tools/fuzz 1000000
 
-bench: build ## time one device against PyTorch and against the kernels alone
+check-kill: build ## kill training at fifty random moments, resume, compare bit for bit
+	@tools/kill-test --kills 50
+
+bench: bench-single bench-data bench-checkpoint ## every benchmark
+
+bench-single: build ## time one device against PyTorch and against the kernels alone
 	@build/millrace bench single
+
+bench-data: build ## the loader against PyTorch, real data against synthetic
+	@bench/data_loader_peer.py build
+	@bench/real_data.py
+
+bench-checkpoint: build ## training steps while a checkpoint is written
+	@bench/checkpoint_slowdown.py
 
 format: ## rewrite the C++ files in the project's format
 	@tools/install-deps check

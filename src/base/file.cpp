@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -13,6 +14,8 @@
 
 namespace millrace {
 namespace {
+
+constexpr uint64_t kFlushPiece = uint64_t{8} << 20;
 
 [[noreturn]] void fail_system(std::string_view action, const std::filesystem::path& path) {
   fail_input("Cannot {} '{}': {}.", action, path.string(), std::strerror(errno));
@@ -73,13 +76,19 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::write(const void* data, uint64_t size) {
   const auto* cursor = static_cast<const char*>(data);
   while (size > 0) {
-    const ssize_t written = ::write(descriptor_, cursor, size);
+    const ssize_t written = ::write(descriptor_, cursor, std::min(size, kFlushPiece));
     if (written < 0) {
       if (errno == EINTR) continue;
       fail_system("write", path_);
     }
     cursor += written;
     size -= static_cast<uint64_t>(written);
+    written_ += static_cast<uint64_t>(written);
+    if (written_ - flushing_ < kFlushPiece) continue;
+    // Only a hint: whether the bytes arrived is for the fsync in commit to say.
+    ::sync_file_range(descriptor_, static_cast<off64_t>(flushing_),
+                      static_cast<off64_t>(written_ - flushing_), SYNC_FILE_RANGE_WRITE);
+    flushing_ = written_;
   }
 }
 

@@ -30,6 +30,7 @@ class MappedFile {
 
 // Writes to `path` under a temporary name in the same directory; `commit` flushes to the disk
 // and renames. Destroyed without commit, it removes the temporary and leaves `path` as it was.
+// A large file goes to the disk while it is written, so that little is left to flush at the end.
 // Failures throw InputError with the path and the system's reason.
 class AtomicFile {
  public:
@@ -46,6 +47,8 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  uint64_t written_ = 0;
+  uint64_t flushing_ = 0;  // bytes from the start that are on the disk or on their way
 };
 
 std::string read_text(const std::filesystem::path& path);

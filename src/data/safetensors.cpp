@@ -1,5 +1,7 @@
 #include "data/safetensors.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -236,8 +238,19 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   }
   text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
   const uint64_t length = text.size();
-  file_.write(&length, kLengthBytes);
-  file_.write(text);
+  put(&length, kLengthBytes);
+  put(text.data(), text.size());
+}
+
+void SafetensorsWriter::put(const void* data, uint64_t size) {
+  constexpr uint64_t kPiece = uint64_t{1} << 18;  // still in the cache when it is written
+  const auto* cursor = static_cast<const Bytef*>(data);
+  for (uint64_t done = 0; done < size; done += kPiece) {
+    const uint64_t piece = std::min(kPiece, size - done);
+    written_.crc32 = static_cast<uint32_t>(::crc32_z(written_.crc32, cursor + done, piece));
+    file_.write(cursor + done, piece);
+  }
+  written_.bytes += size;
 }
 
 void SafetensorsWriter::append(const void* data, uint64_t size) {
@@ -245,21 +258,22 @@ void SafetensorsWriter::append(const void* data, uint64_t size) {
     fail_input("Cannot write '{}': {} bytes more than its tensors hold.", path_.string(),
                size - remaining_);
   }
-  file_.write(data, size);
+  put(data, size);
   remaining_ -= size;
 }
 
-void SafetensorsWriter::commit() {
+SafetensorsWriter::Written SafetensorsWriter::commit() {
   if (remaining_ != 0) {
     fail_input("Cannot write '{}': {} bytes of its tensors are missing.", path_.string(),
                remaining_);
   }
   file_.commit();
+  return written_;
 }
 
-void write_safetensors(const std::filesystem::path& path,
-                       std::span<const SafetensorsTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+SafetensorsWriter::Written write_safetensors(const std::filesystem::path& path,
+                                             std::span<const SafetensorsTensor> tensors,
+                                             const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsTensor> ordered(tensors.begin(), tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const SafetensorsTensor& first, const SafetensorsTensor& second) {
@@ -274,7 +288,7 @@ void write_safetensors(const std::filesystem::path& path,
     }
     writer.append(tensor.data, tensor.size);
   }
-  writer.commit();
+  return writer.commit();
 }
 
 }  // namespace millrace

@@ -71,20 +71,29 @@ struct SafetensorsTensor {
 // under its name. Without commit the old file stays. One thread at a time.
 class SafetensorsWriter {
  public:
+  // What commit wrote; the checksum costs no second reading.
+  struct Written {
+    uint64_t bytes = 0;
+    uint32_t crc32 = 0;
+  };
+
   SafetensorsWriter(const std::filesystem::path& path, std::span<const SafetensorsTensor> tensors,
                     const std::map<std::string, std::string>& metadata);
   void append(const void* data, uint64_t size);
-  void commit();
+  Written commit();
 
  private:
+  void put(const void* data, uint64_t size);
+
   std::filesystem::path path_;
   AtomicFile file_;
   uint64_t remaining_ = 0;
+  Written written_;
 };
 
 // Writes all tensors at once, wider element types first so that every tensor is aligned.
-void write_safetensors(const std::filesystem::path& path,
-                       std::span<const SafetensorsTensor> tensors,
-                       const std::map<std::string, std::string>& metadata);
+SafetensorsWriter::Written write_safetensors(const std::filesystem::path& path,
+                                             std::span<const SafetensorsTensor> tensors,
+                                             const std::map<std::string, std::string>& metadata);
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 // Writes checkpoints beside the training steps.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
@@ -41,10 +42,15 @@ class CheckpointWriter {
   // Outcomes since the last call.
   std::vector<Outcome> take_outcomes();
 
+  // How long of the time since `start` a checkpoint was being written.
+  double seconds_writing_since(std::chrono::steady_clock::time_point start);
+
   // Waits until nothing is being written.
   void wait();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   void work();
 
   std::filesystem::path directory_;
@@ -53,6 +59,9 @@ class CheckpointWriter {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Manifest> pending_;  // present from save until its outcome is there
+  Clock::time_point write_start_;    // of the newest save, once its snapshot was taken
+  Clock::time_point write_end_;
+  double pause_seconds_ = 0;
   std::vector<Outcome> outcomes_;
   bool stopping_ = false;
   std::thread thread_;

@@ -49,6 +49,7 @@ void MetricsWriter::on_step(const StepReport& report) {
   json["samples"] = report.samples;
   json["seconds"] = report.seconds;
   json["wait_seconds"] = report.wait_seconds;
+  json["checkpoint_seconds"] = report.checkpoint_seconds;
   json["samples_per_second"] = report.samples_per_second;
   write_line(json);
 }
@@ -72,6 +73,7 @@ void MetricsWriter::on_checkpoint(const CheckpointReport& report) {
   json["directory"] = report.directory.string();
   json["bytes"] = report.bytes;
   json["seconds"] = report.seconds;
+  json["pause_seconds"] = report.pause_seconds;
   write_line(json);
 }
 

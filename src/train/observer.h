@@ -30,8 +30,9 @@ struct StepReport {
   double learning_rate = 0;
   double top1 = 0;  // share of the batch
   double top5 = 0;
-  double seconds = 0;       // of this step, waiting for data included
-  double wait_seconds = 0;  // for data, within `seconds`
+  double seconds = 0;             // of this step, waiting for data included
+  double wait_seconds = 0;        // for data, within `seconds`
+  double checkpoint_seconds = 0;  // within `seconds`, while a checkpoint was being written
   double samples_per_second = 0;
   double seconds_left = 0;
 };
@@ -50,7 +51,8 @@ struct CheckpointReport {
   int64_t step = 0;
   std::filesystem::path directory = {};
   uint64_t bytes = 0;
-  double seconds = 0;  // from the snapshot until it was safe on disk
+  double seconds = 0;        // from the snapshot until it was safe on disk
+  double pause_seconds = 0;  // that training stood still for the snapshot
 };
 
 enum class Severity : uint8_t { note, warning };

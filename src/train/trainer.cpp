@@ -186,6 +186,7 @@ void Trainer::step() {
        .top5 = session.scalar(program, "top5") / samples,
        .seconds = seconds,
        .wait_seconds = waited,
+       .checkpoint_seconds = writer_ ? writer_->seconds_writing_since(start) : 0,
        .samples_per_second = samples / recent,
        .seconds_left = recent * static_cast<double>(result_.total_steps - result_.step)});
 }

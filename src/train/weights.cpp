@@ -46,8 +46,9 @@ void take_snapshot(const Session& session, StateSnapshot& snapshot) {
   }
 }
 
-void write_tensors(const std::filesystem::path& path, const StateSnapshot& snapshot,
-                   bool (*wanted)(Role), const std::map<std::string, std::string>& metadata) {
+SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
+                                         const StateSnapshot& snapshot, bool (*wanted)(Role),
+                                         const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsTensor> tensors;
   for (const StateTensor& tensor : snapshot) {
     if (!wanted(tensor.role)) continue;
@@ -55,7 +56,7 @@ void write_tensors(const std::filesystem::path& path, const StateSnapshot& snaps
     tensors.back().data = tensor.values.data();
     tensors.back().size = tensor.values.size() * sizeof(float);
   }
-  write_safetensors(path, tensors, metadata);
+  return write_safetensors(path, tensors, metadata);
 }
 
 void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,

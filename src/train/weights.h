@@ -29,8 +29,9 @@ void take_snapshot(const Session& session, StateSnapshot& snapshot);
 bool is_weight(Role role);
 
 // Writes the tensors that `wanted` accepts; `path` appears complete or not at all.
-void write_tensors(const std::filesystem::path& path, const StateSnapshot& snapshot,
-                   bool (*wanted)(Role), const std::map<std::string, std::string>& metadata);
+SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
+                                         const StateSnapshot& snapshot, bool (*wanted)(Role),
+                                         const std::map<std::string, std::string>& metadata);
 
 // Checks that the file holds exactly these slots, in f32 with the same shapes; torchvision's
 // `num_batches_tracked` counters are passed over. Throws InputError with one sentence that

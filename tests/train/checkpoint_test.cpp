@@ -61,6 +61,26 @@ TEST_F(CheckpointTest, ManifestComesBackAsWritten) {
   EXPECT_TRUE(std::filesystem::exists(directory_ / "step-00001234" / "weights.safetensors"));
 }
 
+TEST_F(CheckpointTest, ChecksumsTakenWhileWritingAreThoseOfTheFiles) {
+  StateSnapshot snapshot = small_snapshot();
+  constexpr int64_t kMany = (int64_t{20} << 20) / 4 + 3;  // several pieces of every kind
+  snapshot[0].shape = {kMany};
+  snapshot[0].values.resize(kMany);
+  for (size_t i = 0; i < kMany; ++i) snapshot[0].values[i] = static_cast<float>(i % 8191);
+  const uint64_t bytes = write_checkpoint(directory_, Manifest{}, snapshot);
+  const Manifest manifest = read_manifest(directory_ / checkpoint_name(0));
+  ASSERT_EQ(manifest.files.size(), 2u);
+  uint64_t sum = 0;
+  for (const CheckpointFile& file : manifest.files) {
+    const auto path = directory_ / checkpoint_name(0) / file.name;
+    EXPECT_EQ(file.bytes, std::filesystem::file_size(path));
+    EXPECT_EQ(file.crc32, crc32_of_file(path)) << file.name;
+    sum += file.bytes;
+  }
+  EXPECT_EQ(bytes, sum);
+  EXPECT_GT(bytes, uint64_t{20} << 20);
+}
+
 TEST_F(CheckpointTest, LeavesNothingButTheCheckpoint) {
   write(5);
   int entries = 0;

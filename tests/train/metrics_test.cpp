@@ -32,14 +32,21 @@ TEST_F(MetricsTest, WritesOneObjectPerEvent) {
   writer.on_start({});
   writer.on_step(step(1));
   writer.on_evaluation({.step = 1, .samples = 10, .top1 = 0.25});
-  writer.on_checkpoint({.step = 1, .directory = "runs/step-00000001", .bytes = 9});
+  StepReport beside = step(2);
+  beside.checkpoint_seconds = 0.125;
+  writer.on_step(beside);
+  writer.on_checkpoint(
+      {.step = 1, .directory = "runs/step-00000001", .bytes = 9, .pause_seconds = 0.5});
   const std::vector<Json> found = lines();
-  ASSERT_EQ(found.size(), 3u);
+  ASSERT_EQ(found.size(), 4u);
   EXPECT_EQ(found[0]["kind"], "step");
   EXPECT_EQ(found[0]["loss"], 0.5);
   EXPECT_EQ(found[1]["kind"], "evaluation");
   EXPECT_EQ(found[1]["top1"], 0.25);
-  EXPECT_EQ(found[2]["directory"], "runs/step-00000001");
+  EXPECT_EQ(found[0]["checkpoint_seconds"], 0);
+  EXPECT_EQ(found[2]["checkpoint_seconds"], 0.125);
+  EXPECT_EQ(found[3]["directory"], "runs/step-00000001");
+  EXPECT_EQ(found[3]["pause_seconds"], 0.5);
   EXPECT_EQ(writer.failure(), "");
 }
 

@@ -1,0 +1,125 @@
+"""Tests of the benchmark scripts and of tools/kill-test.
+
+usage: scripts_test.py BUILD_DIRECTORY [TEST...]
+"""
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from importlib.machinery import SourceFileLoader
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+
+import checkpoint_slowdown
+import real_data
+
+
+def load_kill_test():
+    loader = SourceFileLoader("kill_test", os.path.join(ROOT, "tools", "kill-test"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("kill_test", loader))
+    loader.exec_module(module)
+    return module
+
+
+def step(number, seconds, checkpoint_seconds=0.0, wait_seconds=0.0):
+    return {"kind": "step", "step": number, "seconds": seconds, "wait_seconds": wait_seconds,
+            "checkpoint_seconds": checkpoint_seconds}
+
+
+class Figures(unittest.TestCase):
+    def test_real_data_ratio_is_of_the_medians(self):
+        synthetic = [[step(2, 1.9), step(3, 1.9)], [step(2, 1.9), step(3, 50)]]
+        real = [[step(2, 2.0, wait_seconds=0.5), step(3, 2.0)], [step(2, 2.0), step(3, 4.0)]]
+        result = real_data.compare(synthetic, real)
+        self.assertAlmostEqual(result["ratio"], 0.95)
+        self.assertAlmostEqual(result["waited_seconds"], 0.5)
+        self.assertAlmostEqual(result["waited_share"], 0.05)
+        slow = [[step(2, 2.1)], [step(2, 2.1)]]
+        self.assertFalse(real_data.compare(synthetic, slow)["met"])
+
+    @staticmethod
+    def checkpoint_run(beside, pause):
+        return [step(1, 99), step(2, 2.0), step(3, beside, beside), step(4, beside, 0.1 * beside),
+                {"kind": "checkpoint", "step": 2, "bytes": 7, "seconds": 3.0,
+                 "pause_seconds": pause},
+                step(5, 2.0),
+                {"kind": "checkpoint", "step": 5, "bytes": 7, "seconds": 1.0,
+                 "pause_seconds": 40.0}]
+
+    def test_checkpoint_pauses_count(self):
+        result = checkpoint_slowdown.compare(self.checkpoint_run(2.1, 0.1))
+        self.assertEqual((result["beside_steps"], result["touched_steps"]), (1, 2))
+        self.assertAlmostEqual(result["ratio"], 1.05)
+        self.assertAlmostEqual(result["ratio_with_pauses"], 4.3 / 4.0)
+        self.assertTrue(result["met"])
+        self.assertFalse(checkpoint_slowdown.compare(self.checkpoint_run(2.1, 1.0))["met"])
+        self.assertFalse(checkpoint_slowdown.compare(self.checkpoint_run(2.3, 0.0))["met"])
+
+    def test_nothing_to_compare_is_an_error(self):
+        with self.assertRaises(ValueError):
+            checkpoint_slowdown.compare([step(1, 1), step(2, 1), step(3, 1)])
+
+    def test_one_other_bit_is_noticed(self):
+        kill_test = load_kill_test()
+        with tempfile.TemporaryDirectory() as directory:
+            sides = [os.path.join(directory, side) for side in "ab"]
+            for side in sides:
+                os.mkdir(side)
+                for name in kill_test.STATE_FILES:
+                    with open(os.path.join(side, name), "wb") as file:
+                        file.write(bytes(1000))
+            self.assertTrue(kill_test.same_state(*sides))
+            with open(os.path.join(sides[1], "optimizer.safetensors"), "r+b") as file:
+                file.seek(700)
+                file.write(b"\1")
+            self.assertFalse(kill_test.same_state(*sides))
+            os.remove(os.path.join(sides[1], "optimizer.safetensors"))
+            self.assertFalse(kill_test.same_state(*sides))
+
+
+class RealData(unittest.TestCase):
+    def test_tiny_run(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "result.json")
+            command = [sys.executable, "-B", os.path.join(ROOT, "bench", "real_data.py"),
+                       "--build", BUILD, "--directory", directory, "--json", path, "--model",
+                       "resnet18", "--image", "64", "--batch", "4", "--steps", "4", "--rounds",
+                       "2", "--images", "24", "--classes", "8", "--threads", "1"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("ratio", done.stdout)
+            with open(path) as file:
+                result = json.load(file)
+            self.assertEqual(len(result["ratio_of_each_round"]), 2)
+            self.assertGreater(result["synthetic_seconds_per_step"], 0)
+            self.assertEqual(sorted(os.listdir(directory)),
+                             ["jpeg-24-500x375-8", "result.json"])
+
+
+class CheckpointSlowdown(unittest.TestCase):
+    def test_tiny_run(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "result.json")
+            command = [sys.executable, "-B",
+                       os.path.join(ROOT, "bench", "checkpoint_slowdown.py"), "--build", BUILD,
+                       "--directory", directory, "--json", path, "--model", "resnet18",
+                       "--image", "64", "--batch", "4", "--steps", "9", "--checkpoint-every", "4",
+                       "--classes", "8", "--threads", "1"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path) as file:
+                result = json.load(file)
+            self.assertEqual(result["checkpoints"], 3)
+            self.assertGreater(result["touched_steps"], 0)
+            # 11.2 million weights and their momentum, four bytes each.
+            self.assertAlmostEqual(result["bytes"] / (8 * 11.18e6), 1, delta=0.01)
+            self.assertEqual(os.listdir(directory), ["result.json"])
+
+
+if __name__ == "__main__":
+    BUILD = sys.argv.pop(1)
+    unittest.main()
