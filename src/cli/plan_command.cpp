@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/plan_pipedream.h"
 #include "cli/progress.h"
 #include "train/plan.h"
 
@@ -16,6 +17,8 @@ constexpr const char* kExamples = R"(Examples:
     millrace plan --model vgg16 --batch 28 --device-memory 12066MiB
   The same for a program to read:
     millrace plan --model vgg16 --batch 28 --device-memory 12066MiB --json
+  Divide a profiled network into stages on 2 servers of 4 devices, by PipeDream's optimizer:
+    millrace plan --strategy pipedream --profile vgg16.txt --workers 4,2 --bandwidth 1e10,1e9
 
 The memory is exact: it is the size of the one block that the job would allocate. The time is
 an estimate from each operator's arithmetic and memory traffic, and a short measurement of
@@ -23,6 +26,8 @@ this machine. Exit status: 0 also when the job does not fit (see "fits"), 2 bad 
 
 struct PlanFlags {
   JobFlags job;
+  PipedreamFlags pipedream;
+  std::string workers = "2";
   bool json = false;
 };
 
@@ -45,7 +50,9 @@ void print_plan(const Json& plan) {
 }
 
 int run_plan(const PlanFlags& flags) {
-  TrainJob job = to_job(flags.job);
+  JobFlags job_flags = flags.job;
+  job_flags.workers = parse_count(flags.workers, "--workers");
+  TrainJob job = to_job(job_flags);
   if (job.steps == 0 && job.epochs == 0) job.steps = 1;
   check(job);
   ProgressPrinter messages(true);
@@ -68,9 +75,22 @@ void add_plan_command(CLI::App& program, Action& chosen) {
   add_data_flags(*command, flags->job);
   add_training_flags(*command, flags->job);
   add_device_flags(*command, flags->job);
+  command->remove_option(command->get_option("--workers"));
+  command
+      ->add_option("--workers", flags->workers,
+                   "Threads that read and decode ahead of the training step; with --strategy "
+                   "pipedream the workers of each level, innermost first, such as 4,2")
+      ->group("Data")
+      ->capture_default_str();
+  add_pipedream_flags(*command, flags->pipedream);
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
   command->footer(kExamples);
-  command->callback([flags, &chosen] { chosen = [flags] { return run_plan(*flags); }; });
+  command->callback([flags, command, &chosen] {
+    chosen = [flags, command] {
+      if (!uses_pipedream(*command, flags->pipedream)) return run_plan(*flags);
+      return run_pipedream(flags->pipedream, flags->workers, flags->json);
+    };
+  });
 }
 
 }  // namespace millrace

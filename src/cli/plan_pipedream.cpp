@@ -1,0 +1,219 @@
+#include "cli/plan_pipedream.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/job_flags.h"
+#include "planner/pipedream.h"
+#include "planner/profile_graph.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kGroup = "PipeDream's optimizer";
+
+double parse_bandwidth(std::string_view text) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size()) {
+    fail_input("--bandwidth has '{}', which is not a number of bytes per second.", text);
+  }
+  return value;
+}
+
+PipedreamOptions to_options(const PipedreamFlags& flags, const std::string& workers) {
+  PipedreamOptions options;
+  const std::vector<std::string> counts = split(workers, ',');
+  const std::vector<std::string> rates = split(flags.bandwidth, ',');
+  if (counts.size() != rates.size()) {
+    fail_input("--workers has {} levels and --bandwidth has {}; give one number per level in each.",
+               counts.size(), rates.size());
+  }
+  for (size_t level = 0; level < counts.size(); ++level) {
+    options.levels.push_back(
+        {parse_count(counts[level], "--workers"), parse_bandwidth(rates[level])});
+  }
+  options.activation_ratio = flags.activation_ratio;
+  if (!flags.memory.empty()) {
+    options.memory_bytes = static_cast<double>(parse_bytes(flags.memory, "--memory"));
+  }
+  options.straight = flags.straight;
+  options.fewer = flags.fewer;
+  check(options);
+  return options;
+}
+
+// A stage of the innermost level, with its place in and its copies at each level.
+struct FlatStage {
+  const PipelineStage* stage;
+  std::vector<int> positions, replicas;  // innermost first
+};
+
+void flatten(const std::vector<PipelineStage>& stages, std::vector<int> positions,
+             std::vector<int> replicas, std::vector<FlatStage>& result) {
+  positions.insert(positions.begin(), 0);
+  replicas.insert(replicas.begin(), 0);
+  for (const PipelineStage& stage : stages) {
+    replicas.front() = stage.replicas;
+    if (stage.parts.empty()) {
+      result.push_back({&stage, positions, replicas});
+    } else {
+      flatten(stage.parts, positions, replicas, result);
+    }
+    ++positions.front();
+  }
+}
+
+Json describe_stage(const ProfileGraph& graph, const FlatStage& flat, size_t index) {
+  const std::vector<ProfileNode>& nodes = graph.profile().nodes;
+  int64_t copies = 1;
+  for (const int replicas : flat.replicas) copies *= replicas;
+  NodeSet members = graph.empty_set();
+  Json ids = Json::array();
+  for (const int node : flat.stage->nodes) {
+    members.insert(node);
+    ids.push_back(nodes[node].id);
+  }
+  const Totals totals = graph.totals(members);
+  return {{"stage", index},
+          {"replicas", copies},
+          {"replicas_per_level", flat.replicas},
+          {"position_per_level", flat.positions},
+          {"first", nodes[flat.stage->nodes.front()].id},
+          {"last", nodes[flat.stage->nodes.back()].id},
+          {"forward_backward_seconds", totals.seconds},
+          {"activation_bytes", totals.activation_bytes},
+          {"parameter_bytes", totals.parameter_bytes},
+          {"nodes", std::move(ids)}};
+}
+
+Json describe(const Profile& profile, const PipedreamOptions& options, const PipedreamPlan& plan) {
+  const ProfileGraph graph(profile);
+  Json result = {{"strategy", "pipedream"}, {"fits", plan.pipeline_seconds.has_value()}};
+  result["pipeline_seconds"] = plan.pipeline_seconds ? Json(*plan.pipeline_seconds) : Json();
+  result["data_parallel_seconds"] = plan.data_parallel_seconds;
+  if (!plan.pipeline_seconds) {
+    result["reason"] =
+        "No division into stages satisfies the options; allow idle workers with --fewer, raise "
+        "--memory, or leave out --straight.";
+  }
+  result["workers"] = Json::array();
+  for (const Level& level : options.levels) result["workers"].push_back(level.workers);
+  result["states"] = plan.states;
+  std::vector<FlatStage> stages;
+  flatten(plan.stages, {}, {}, stages);
+  result["stages"] = Json::array();
+  for (size_t index = 0; index < stages.size(); ++index) {
+    result["stages"].push_back(describe_stage(graph, stages[index], index));
+  }
+  result["ignored_nodes"] = Json::array();
+  for (const int node : plan.unreached) result["ignored_nodes"].push_back(profile.nodes[node].id);
+  return result;
+}
+
+std::string brief(const Json& text, size_t width) {
+  const auto& value = text.get_ref<const std::string&>();
+  return value.size() <= width ? value : value.substr(0, width - 3) + "...";
+}
+
+void print_stages(const Json& plan) {
+  fmt::print("{:>5}  {:>8}  {:>9}  {:>12}  {:>12}  {:>12}  {}\n", "stage", "replicas", "per level",
+             "compute (s)", "activations", "parameters", "operators");
+  for (const Json& stage : plan["stages"]) {
+    fmt::print(
+        "{:>5}  {:>8}  {:>9}  {:>12.6f}  {:>12}  {:>12}  {} to {} ({})\n",
+        stage["stage"].get<size_t>(), stage["replicas"].get<int64_t>(),
+        fmt::format("{}", fmt::join(stage["replicas_per_level"].get<std::vector<int>>(), ",")),
+        stage["forward_backward_seconds"].get<double>(),
+        format_bytes(static_cast<uint64_t>(stage["activation_bytes"].get<double>())),
+        format_bytes(static_cast<uint64_t>(stage["parameter_bytes"].get<double>())),
+        brief(stage["first"], 20), brief(stage["last"], 20), stage["nodes"].size());
+  }
+}
+
+void print_plan(const Json& plan) {
+  const double data_parallel = plan["data_parallel_seconds"].get<double>();
+  if (plan["fits"].get<bool>()) {
+    print_stages(plan);
+    const double pipeline = plan["pipeline_seconds"].get<double>();
+    fmt::print("\nPipeline       {:>12.6f} s per mini-batch\n", pipeline);
+    fmt::print("Data parallel  {:>12.6f} s", data_parallel);
+    if (pipeline > 0) fmt::print(", {:.2f} times as long", data_parallel / pipeline);
+    fmt::print("\n");
+  } else {
+    fmt::print("{}\n\nData parallel  {:>12.6f} s\n", plan["reason"].get<std::string>(),
+               data_parallel);
+  }
+  if (!plan["ignored_nodes"].empty()) {
+    fmt::print("{} operators are not connected to the first one and are left out.\n",
+               plan["ignored_nodes"].size());
+  }
+}
+
+bool is_pipedream_flag(const std::string& name) {
+  constexpr std::string_view kNames[] = {"strategy", "profile",  "bandwidth", "activation-ratio",
+                                         "memory",   "straight", "fewer"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+}  // namespace
+
+int parse_count(std::string_view text, std::string_view flag) {
+  int value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value < 0) {
+    fail_input("{} has '{}', which is not a whole number.", flag, text);
+  }
+  return value;
+}
+
+void add_pipedream_flags(CLI::App& command, PipedreamFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    command.add_option(name, value, help)->group(kGroup);
+  };
+  add("--strategy", flags.strategy, "pipedream: divide the network of --profile into stages");
+  add("--profile", flags.profile, "Costs of the network's operators in PipeDream's text format");
+  add("--bandwidth", flags.bandwidth, "Bytes per second at each level, such as 1e10,1e9");
+  add("--activation-ratio", flags.activation_ratio,
+      "Count the time of activations between stages, divided by this [they are free]");
+  add("--memory", flags.memory, "Memory of one worker: 16e9, 16GiB ... [no limit]");
+  command.add_flag("--straight", flags.straight, "No stage on more than one worker")->group(kGroup);
+  command.add_flag("--fewer", flags.fewer, "Workers may be left idle")->group(kGroup);
+}
+
+bool uses_pipedream(const CLI::App& command, const PipedreamFlags& flags) {
+  const bool chosen = command.count("--strategy") > 0;
+  if (chosen) choose("--strategy", flags.strategy, {"pipedream"});
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    const std::string& name = option->get_lnames().front();
+    if (name == "workers" || name == "json" || is_pipedream_flag(name) == chosen) continue;
+    fail_input("--{} does not go {} --strategy pipedream.", name, chosen ? "with" : "without");
+  }
+  if (!chosen) return false;
+  for (const char* name : {"--profile", "--workers", "--bandwidth"}) {
+    if (command.count(name) == 0) fail_input("{} is missing for --strategy pipedream.", name);
+  }
+  return true;
+}
+
+int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool json) {
+  const PipedreamOptions options = to_options(flags, workers);
+  const Profile profile = read_profile(flags.profile);
+  const Json plan = describe(profile, options, optimize_pipedream(profile, options));
+  if (json) {
+    fmt::print("{}\n", plan.dump(2, ' ', false, Json::error_handler_t::replace));
+  } else {
+    print_plan(plan);
+  }
+  return kExitSuccess;
+}
+
+}  // namespace millrace
