@@ -36,6 +36,9 @@ class CheckpointWriter {
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
+  // Takes the memory for the copy, so that the first save pauses training no longer than others.
+  void reserve(const Session& session) { take_snapshot(session, snapshot_); }
+
   // Waits for an earlier save first. `manifest.files` is filled by the writer.
   void save(const Session& session, Manifest manifest);
 

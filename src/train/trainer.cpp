@@ -134,6 +134,7 @@ void Trainer::prepare() {
   }
   if (!job_.checkpoint.empty()) {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
+    writer_->reserve(engine_.session());
   }
   observer_.on_start({.model = job_.model,
                       .batch = job_.options.batch,
