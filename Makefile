@@ -39,6 +39,7 @@ check-sanitizers: deps ## the tests under address, undefined-behaviour and threa
 	@tools/check-sanitizer tsan
 
 check-fuzz: deps ## a million hostile inputs for every parser
+	@tools/install-deps check
 	@tools/fuzz 1000000
 
 check-kill: build ## kill training at fifty random moments, resume, compare bit for bit

@@ -26,7 +26,7 @@ set(public_headers
   kernels/convolution_algorithm.h
   models/models.h
   passes/settings.h
-  train/feed.h train/job.h train/learning_rate.h train/observer.h train/trainer.h)
+  train/feed/feed.h train/job.h train/learning_rate.h train/observer.h train/trainer.h)
 install(CODE "
   foreach(header ${public_headers})
     file(READ \"${PROJECT_SOURCE_DIR}/src/\${header}\" text)

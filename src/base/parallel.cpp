@@ -15,14 +15,18 @@ namespace millrace {
 namespace {
 
 // libgomp is not built with the thread sanitizer, which therefore cannot see that a team starts
-// after its caller and ends before it goes on. These tell it so.
-void publish([[maybe_unused]] void* tag) {
+// after its caller and ends before it goes on. These tell it so. The tags are shared by all teams,
+// because a thread must observe its start before it reads anything its caller wrote.
+[[maybe_unused]] char started = 0;
+[[maybe_unused]] char finished = 0;
+
+void publish([[maybe_unused]] char* tag) {
 #if defined(__SANITIZE_THREAD__)
   __tsan_release(tag);
 #endif
 }
 
-void observe([[maybe_unused]] void* tag) {
+void observe([[maybe_unused]] char* tag) {
 #if defined(__SANITIZE_THREAD__)
   __tsan_acquire(tag);
 #endif
@@ -42,20 +46,18 @@ void run_team(int64_t count, int64_t grain, void* context, RangeFunction functio
     if (count > 0) function(context, 0, 0, count);
     return;
   }
-  char start = 0;
-  char finish = 0;
-  publish(&start);
+  publish(&started);
 #pragma omp parallel num_threads(threads)
   {
-    observe(&start);
+    observe(&started);
     const int thread = omp_get_thread_num();
     const int team = omp_get_num_threads();
     const int64_t begin = count * thread / team;
     const int64_t end = count * (thread + 1) / team;
     if (begin < end) function(context, thread, begin, end);
-    publish(&finish);
+    publish(&finished);
   }
-  observe(&finish);
+  observe(&finished);
 }
 
 }  // namespace detail

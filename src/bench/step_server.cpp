@@ -5,7 +5,7 @@
 
 #include "bench/primitive_limit.h"
 #include "train/engine.h"
-#include "train/feeds.h"
+#include "train/feed/feeds.h"
 #include "train/summary.h"
 
 namespace millrace {

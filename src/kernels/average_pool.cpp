@@ -1,7 +1,7 @@
 // Average pooling by oneDNN: windows, and the whole image as one window. Adaptive pooling, whose
 // windows differ in size, has the plain loops of the reference.
-#include "kernels/dnnl_support.h"
-#include "kernels/layout_rules.h"
+#include "kernels/support/dnnl_support.h"
+#include "kernels/support/layout_rules.h"
 #include "kernels/reference/reference.h"
 
 namespace millrace {

@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "base/parallel.h"
-#include "kernels/batch_norm_loops.h"
-#include "kernels/layout_rules.h"
+#include "kernels/support/batch_norm_loops.h"
+#include "kernels/support/layout_rules.h"
 #include "kernels/reference/reference.h"
 
 namespace millrace {

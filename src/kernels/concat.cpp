@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "base/parallel.h"
-#include "kernels/function_kernel.h"
-#include "kernels/layout_rules.h"
-#include "kernels/request_checks.h"
+#include "kernels/support/function_kernel.h"
+#include "kernels/support/layout_rules.h"
+#include "kernels/support/request_checks.h"
 
 namespace millrace {
 namespace {

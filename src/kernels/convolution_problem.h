@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/dnnl_support.h"
+#include "kernels/support/dnnl_support.h"
 
 namespace millrace {
 

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "base/parallel.h"
-#include "kernels/function_kernel.h"
-#include "kernels/request_checks.h"
-#include "kernels/vectorize.h"
+#include "kernels/support/function_kernel.h"
+#include "kernels/support/request_checks.h"
+#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include "base/parallel.h"
-#include "kernels/layout_rules.h"
+#include "kernels/support/layout_rules.h"
 #include "kernels/reference/reference.h"
-#include "kernels/vectorize.h"
+#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {

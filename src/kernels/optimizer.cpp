@@ -2,12 +2,12 @@
 #include <cmath>
 
 #include "base/parallel.h"
-#include "kernels/function_kernel.h"
-#include "kernels/layout_rules.h"
-#include "kernels/norms.h"
+#include "kernels/support/function_kernel.h"
+#include "kernels/support/layout_rules.h"
+#include "kernels/support/norms.h"
 #include "kernels/reference/reference.h"
-#include "kernels/request_checks.h"
-#include "kernels/vectorize.h"
+#include "kernels/support/request_checks.h"
+#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {

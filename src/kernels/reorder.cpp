@@ -1,7 +1,7 @@
 // reorder: the same values in another layout.
 #include <algorithm>
 
-#include "kernels/dnnl_support.h"
+#include "kernels/support/dnnl_support.h"
 
 namespace millrace {
 namespace {

@@ -3,9 +3,9 @@
 #include <limits>
 
 #include "base/parallel.h"
-#include "kernels/function_kernel.h"
-#include "kernels/request_checks.h"
-#include "kernels/vector_math.h"
+#include "kernels/support/function_kernel.h"
+#include "kernels/support/request_checks.h"
+#include "kernels/support/vector_math.h"
 
 namespace millrace {
 namespace {

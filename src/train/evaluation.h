@@ -6,7 +6,7 @@
 #include <span>
 
 #include "runtime/session.h"
-#include "train/feed.h"
+#include "train/feed/feed.h"
 #include "train/observer.h"
 
 namespace millrace {

@@ -8,7 +8,7 @@
 #include "train/checkpoint_writer.h"
 #include "train/engine.h"
 #include "train/evaluation.h"
-#include "train/feeds.h"
+#include "train/feed/feeds.h"
 #include "train/job_record.h"
 #include "train/version.h"
 #include "train/workload.h"

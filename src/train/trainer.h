@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compile/memory_breakdown.h"
-#include "train/feed.h"
+#include "train/feed/feed.h"
 #include "train/job.h"
 #include "train/observer.h"
 

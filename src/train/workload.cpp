@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "train/feeds.h"
+#include "train/feed/feeds.h"
 
 namespace millrace {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/feed.h"
+#include "train/feed/feed.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "kernels/function_kernel.h"
+#include "kernels/support/function_kernel.h"
 #include "kernels/reference/reference.h"
-#include "kernels/request_checks.h"
+#include "kernels/support/request_checks.h"
 
 namespace millrace {
 namespace {

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/function_kernel.h"
+#include "kernels/support/function_kernel.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/sums.h"
-#include "kernels/request_checks.h"
+#include "kernels/support/request_checks.h"
 
 namespace millrace {
 namespace {

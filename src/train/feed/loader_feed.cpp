@@ -1,4 +1,4 @@
-#include "train/loader_feed.h"
+#include "train/feed/loader_feed.h"
 
 #include "base/error.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "data/order.h"
-#include "train/feed.h"
+#include "train/feed/feed.h"
 
 namespace millrace {
 namespace {

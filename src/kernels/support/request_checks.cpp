@@ -1,4 +1,4 @@
-#include "kernels/request_checks.h"
+#include "kernels/support/request_checks.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/layout_rules.h"
+#include "kernels/support/layout_rules.h"
 
 namespace millrace {
 namespace {

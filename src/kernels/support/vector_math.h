@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/vectorize.h"
+#include "kernels/support/vectorize.h"
 
 namespace millrace {
 

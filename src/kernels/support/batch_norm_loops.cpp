@@ -1,6 +1,6 @@
-#include "kernels/batch_norm_loops.h"
+#include "kernels/support/batch_norm_loops.h"
 
-#include "kernels/vectorize.h"
+#include "kernels/support/vectorize.h"
 
 // Vectors are passed by value only between inlined functions, so their calling convention does
 // not matter.

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "data/loader.h"
-#include "train/feed.h"
+#include "train/feed/feed.h"
 
 namespace millrace {
 

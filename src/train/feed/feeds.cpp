@@ -1,10 +1,10 @@
-#include "train/feeds.h"
+#include "train/feed/feeds.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "train/loader_feed.h"
+#include "train/feed/loader_feed.h"
 
 namespace millrace {
 namespace {

@@ -1,9 +1,9 @@
-#include "kernels/norms.h"
+#include "kernels/support/norms.h"
 
 #include <algorithm>
 
 #include "base/parallel.h"
-#include "kernels/vectorize.h"
+#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {

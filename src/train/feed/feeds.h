@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "train/feed.h"
+#include "train/feed/feed.h"
 #include "train/job.h"
 
 namespace millrace {

@@ -1,4 +1,4 @@
-#include "kernels/dnnl_support.h"
+#include "kernels/support/dnnl_support.h"
 
 #include <algorithm>
 #include <numeric>
