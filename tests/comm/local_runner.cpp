@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <thread>
 
 #include "base/parallel.h"
@@ -17,7 +18,7 @@ void run_members(int members, int groups, const std::function<void(std::vector<G
   std::vector<std::thread> threads;
   for (std::vector<Group>& handle : handles) {
     threads.emplace_back([&body, &handle] {
-      set_team_size(handle[0].rank() % 2 + 1);
+      set_team_size(std::min(team_size(), handle[0].rank() % 2 + 1));
       body(handle);
     });
   }
