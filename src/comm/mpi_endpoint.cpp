@@ -194,8 +194,12 @@ void MpiEndpoint::listen() {
   int found = 0;
   MPI_Message message = MPI_MESSAGE_NULL;
   MPI_Status status = {};
-  expect_success(MPI_Improbe(MPI_ANY_SOURCE, kFailureTag, communicator_, &found, &message, &status),
-                 "probe");
+  // A probe may look before it lets MPI take in what has come; the next one sees it.
+  for (int attempt = 0; attempt < 3 && !found; ++attempt) {
+    expect_success(
+        MPI_Improbe(MPI_ANY_SOURCE, kFailureTag, communicator_, &found, &message, &status),
+        "probe");
+  }
   if (!found) return;
   int length = 0;
   MPI_Get_count(&status, MPI_CHAR, &length);
