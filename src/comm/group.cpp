@@ -56,6 +56,8 @@ int Group::size() const { return state_->transport->size(); }
 int Group::rank() const { return state_->transport->rank(); }
 std::string Group::name(int member) const { return state_->transport->name(member); }
 
+int64_t Group::buffer_bytes() const { return state_->transport->buffer_bytes(); }
+
 int64_t Group::part_begin(int64_t count, int member) const {
   return millrace::part_begin(count, member, size());
 }

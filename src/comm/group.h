@@ -49,6 +49,9 @@ class Group {
   // How messages call a member, for example "rank 1 on host b".
   std::string name(int member) const;
 
+  // Memory that this member's end of the group holds for transfers.
+  int64_t buffer_bytes() const;
+
   // The part of `count` elements that a member holds after reduce_scatter and before all_gather.
   int64_t part_begin(int64_t count, int member) const;
   int64_t part_size(int64_t count, int member) const;

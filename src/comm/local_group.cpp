@@ -27,6 +27,8 @@ class LocalTransport final : public Transport {
   int rank() const override { return rank_; }
   std::string name(int member) const override { return hub_->name(member); }
 
+  int64_t buffer_bytes() const override { return 0; }
+
   double all_reduce(void* data, int64_t count, ElementType type) override {
     const LocalCall call = {Operation::kAllReduce, count, static_cast<int64_t>(type), data, data};
     return together(call, [&] {

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kChunkBytes = 512 * 1024;
+constexpr int64_t kChunkBytes = 2 * 1024 * 1024;
 constexpr int64_t kBroadcastPiece = 1024 * 1024;
 
 enum Tag : int { kTermsTag = 1, kSumsTag, kGatherTag, kBroadcastTag, kBarrierTag, kMessageTag };
@@ -17,8 +17,10 @@ enum Tag : int { kTermsTag = 1, kSumsTag, kGatherTag, kBroadcastTag, kBarrierTag
 
 MpiTransport::MpiTransport(MPI_Comm communicator, std::vector<std::string> names)
     : endpoint_(communicator, std::move(names)),
-      buffer_(new char[static_cast<size_t>(2 * size() * kChunkBytes)]),
+      buffer_(new char[static_cast<size_t>(buffer_bytes())]),
       sources_(static_cast<size_t>(size())) {}
+
+int64_t MpiTransport::buffer_bytes() const { return 2 * (size() - 1) * kChunkBytes; }
 
 template <typename Body>
 double MpiTransport::collective(Body&& body) {
@@ -161,7 +163,8 @@ int64_t MpiTransport::chunks(int64_t count, int64_t item_bytes) const {
 }
 
 char* MpiTransport::arrived(int64_t index, int member) {
-  return buffer_.get() + (index % 2 * size() + member) * kChunkBytes;
+  const int slot = member < rank() ? member : member - 1;
+  return buffer_.get() + (index % 2 * (size() - 1) + slot) * kChunkBytes;
 }
 
 void MpiTransport::start_exchange(const char* whole, int64_t count, ElementType type,

@@ -24,6 +24,8 @@ class MpiTransport final : public Transport {
   int rank() const override { return endpoint_.rank(); }
   std::string name(int member) const override { return endpoint_.name(member); }
 
+  int64_t buffer_bytes() const override;
+
   double all_reduce(void* data, int64_t count, ElementType type) override;
   double reduce_scatter(const void* whole, void* part, int64_t count, ElementType type) override;
   double all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) override;

@@ -39,6 +39,9 @@ class Transport {
   virtual int rank() const = 0;
   virtual std::string name(int member) const = 0;
 
+  // Memory held for transfers, from the start to the end.
+  virtual int64_t buffer_bytes() const = 0;
+
   virtual double all_reduce(void* data, int64_t count, ElementType type) = 0;
   virtual double reduce_scatter(const void* whole, void* part, int64_t count, ElementType type) = 0;
   virtual double all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) = 0;
