@@ -115,6 +115,7 @@ std::vector<Group> make_local_groups(int members, std::vector<std::string> names
   names.resize(static_cast<size_t>(members));
   const auto hub = std::make_shared<LocalHub>(std::move(names));
   std::vector<Group> groups;
+  groups.reserve(static_cast<size_t>(members));
   for (int member = 0; member < members; ++member) {
     groups.emplace_back(std::make_unique<LocalTransport>(hub, member));
   }

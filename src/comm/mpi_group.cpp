@@ -44,7 +44,7 @@ std::string mpi_version() {
   int length = 0;
   MPI_Get_library_version(text.data(), &length);
   const std::string whole(text.data(), static_cast<size_t>(length));
-  const std::string version = whole.substr(0, whole.find_first_of(",\n"));
+  std::string version = whole.substr(0, whole.find_first_of(",\n"));
   const size_t tab = version.find(":\t");  // "MPICH Version:<tab>4.0.2"
   if (tab == std::string::npos) return version;
   return fmt::format("{} {}", version.substr(0, version.find(' ')), version.substr(tab + 2));

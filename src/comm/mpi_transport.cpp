@@ -8,8 +8,8 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kChunkBytes = 2 * 1024 * 1024;
-constexpr int64_t kBroadcastPiece = 1024 * 1024;
+constexpr int64_t kChunkBytes = int64_t{2} << 20;
+constexpr int64_t kBroadcastPiece = int64_t{1} << 20;
 
 enum Tag : int { kTermsTag = 1, kSumsTag, kGatherTag, kBroadcastTag, kBarrierTag, kMessageTag };
 
@@ -20,7 +20,7 @@ MpiTransport::MpiTransport(MPI_Comm communicator, std::vector<std::string> names
       buffer_(new char[static_cast<size_t>(buffer_bytes())]),
       sources_(static_cast<size_t>(size())) {}
 
-int64_t MpiTransport::buffer_bytes() const { return 2 * (size() - 1) * kChunkBytes; }
+int64_t MpiTransport::buffer_bytes() const { return kChunkBytes * 2 * (size() - 1); }
 
 template <typename Body>
 double MpiTransport::collective(Body&& body) {

@@ -18,7 +18,7 @@ MpiSession::MpiSession() {
       launched_ranks());
 }
 
-MpiSession::~MpiSession() = default;
+MpiSession::~MpiSession() {}
 
 Group mpi_group(const MpiSession&, const std::vector<int>& ranks, int) {
   if (ranks != std::vector<int>{0}) fail_job("A job without MPI has rank 0 alone.");
