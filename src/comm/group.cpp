@@ -1,0 +1,140 @@
+#include "comm/group.h"
+
+#include <mutex>
+#include <utility>
+
+#include "base/error.h"
+
+namespace millrace {
+
+int64_t element_bytes(ElementType type) { return type == ElementType::kFloat64 ? 8 : 4; }
+
+const char* operation_name(Operation operation) {
+  constexpr std::array<const char*, kOperations> kNames = {
+      "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "receive"};
+  return kNames[static_cast<size_t>(operation)];
+}
+
+int64_t part_begin(int64_t count, int part, int parts) {
+  return count / parts * part + count % parts * part / parts;
+}
+
+const OperationStatistics& GroupStatistics::of(Operation operation) const {
+  return operations[static_cast<size_t>(operation)];
+}
+
+OperationStatistics GroupStatistics::total() const {
+  OperationStatistics sum;
+  for (const OperationStatistics& one : operations) {
+    sum.calls += one.calls;
+    sum.bytes += one.bytes;
+    sum.seconds_waited += one.seconds_waited;
+  }
+  return sum;
+}
+
+struct Group::State {
+  explicit State(std::unique_ptr<Transport> given) : transport(std::move(given)) {}
+
+  void record(Operation operation, int64_t bytes, double seconds) {
+    const std::lock_guard lock(mutex);
+    OperationStatistics& entry = statistics.operations[static_cast<size_t>(operation)];
+    entry.calls += 1;
+    entry.bytes += bytes;
+    entry.seconds_waited += seconds;
+  }
+
+  std::unique_ptr<Transport> transport;
+  std::mutex mutex;
+  GroupStatistics statistics;
+};
+
+Group::Group(std::unique_ptr<Transport> transport)
+    : state_(std::make_shared<State>(std::move(transport))) {}
+
+int Group::size() const { return state_->transport->size(); }
+int Group::rank() const { return state_->transport->rank(); }
+std::string Group::name(int member) const { return state_->transport->name(member); }
+
+int64_t Group::buffer_bytes() const { return state_->transport->buffer_bytes(); }
+
+int64_t Group::part_begin(int64_t count, int member) const {
+  return millrace::part_begin(count, member, size());
+}
+
+int64_t Group::part_size(int64_t count, int member) const {
+  return part_begin(count, member + 1) - part_begin(count, member);
+}
+
+void Group::all_reduce(void* data, int64_t count, ElementType type) {
+  const double seconds = state_->transport->all_reduce(data, count, type);
+  const int64_t own = part_size(count, rank());
+  state_->record(Operation::kAllReduce, (count - own + own * (size() - 1)) * element_bytes(type),
+                 seconds);
+}
+
+void Group::reduce_scatter(const void* whole, void* part, int64_t count, int64_t part_count,
+                           ElementType type) {
+  check_part(Operation::kReduceScatter, count, part_count);
+  const double seconds = state_->transport->reduce_scatter(whole, part, count, type);
+  state_->record(Operation::kReduceScatter, (count - part_count) * element_bytes(type), seconds);
+}
+
+void Group::all_gather(const void* part, void* whole, int64_t part_count, int64_t count,
+                       int64_t item_bytes) {
+  check_part(Operation::kAllGather, count, part_count);
+  const double seconds = state_->transport->all_gather(part, whole, count, item_bytes);
+  state_->record(Operation::kAllGather, part_count * item_bytes * (size() - 1), seconds);
+}
+
+void Group::broadcast(void* data, int64_t bytes, int root) {
+  check_peer(Operation::kBroadcast, root);
+  const double seconds = state_->transport->broadcast(data, bytes, root);
+  state_->record(Operation::kBroadcast, root == rank() ? bytes * (size() - 1) : 0, seconds);
+}
+
+void Group::barrier() { state_->record(Operation::kBarrier, 0, state_->transport->barrier()); }
+
+void Group::send(int to, const void* data, int64_t bytes, int tag) {
+  check_message(Operation::kSend, to, tag);
+  state_->record(Operation::kSend, bytes, state_->transport->send(to, data, bytes, tag));
+}
+
+void Group::receive(int from, void* data, int64_t bytes, int tag) {
+  check_message(Operation::kReceive, from, tag);
+  state_->record(Operation::kReceive, 0, state_->transport->receive(from, data, bytes, tag));
+}
+
+void Group::fail(const std::string& reason) noexcept { state_->transport->fail(reason); }
+
+void Group::set_deadline(double seconds) { state_->transport->set_deadline(seconds); }
+
+GroupStatistics Group::statistics() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->statistics;
+}
+
+void Group::check_part(Operation operation, int64_t count, int64_t part_count) const {
+  if (part_count == part_size(count, rank())) return;
+  fail_job("{} gives {} a part of {} elements, but its part of {} is {}.", name(rank()),
+           operation_name(operation), part_count, count, part_size(count, rank()));
+}
+
+void Group::check_peer(Operation operation, int member) const {
+  if (member >= 0 && member < size()) return;
+  fail_job("{} names member {} in {}, but the group has {} members.", name(rank()), member,
+           operation_name(operation), size());
+}
+
+void Group::check_message(Operation operation, int member, int tag) const {
+  check_peer(operation, member);
+  if (member == rank()) {
+    fail_job("{} names itself as the other end of a {}.", name(rank()), operation_name(operation));
+  }
+  if (tag < 0 || tag > kLargestTag) {
+    fail_job("{} gives {} the tag {}, but tags run from 0 to {}.", name(rank()),
+             operation_name(operation), tag, kLargestTag);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,144 @@
+// The members of a collective, behind one type whatever joins them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "comm/transport.h"
+
+namespace millrace {
+
+// What one member did with one kind of operation. Bytes are those this member handed to others.
+struct OperationStatistics {
+  int64_t calls = 0;
+  int64_t bytes = 0;
+  double seconds_waited = 0;
+};
+
+struct GroupStatistics {
+  std::array<OperationStatistics, kOperations> operations;
+  const OperationStatistics& of(Operation operation) const;
+  OperationStatistics total() const;
+};
+
+// A member's handle of its group. Copies share one implementation, which lives as long as a copy.
+//
+// Every member calls the same collectives with the same counts in the same order, each from its
+// own thread; one thread of a member at a time. Different groups are independent, so a member may
+// use each from a thread of its own. Buffers must stay alive and untouched until the call returns.
+// Results do not depend on timing: sums are taken in the order of the members, and every member
+// gets the same bits.
+//
+// Point to point: `send` may wait for its `receive`, messages between two members with one tag
+// arrive in order, and both ends give the same number of bytes. Tags run from 0 to kLargestTag.
+//
+// When a member calls `fail`, pending and later calls of all others throw JobError with its name
+// and the reason. A group that has failed stays so.
+class Group {
+ public:
+  static constexpr int kLargestTag = 16383;
+
+  explicit Group(std::unique_ptr<Transport> transport);
+
+  int size() const;
+  int rank() const;
+  // How messages call a member, for example "rank 1 on host b".
+  std::string name(int member) const;
+
+  // Memory that this member's end of the group holds for transfers.
+  int64_t buffer_bytes() const;
+
+  // The part of `count` elements that a member holds after reduce_scatter and before all_gather.
+  int64_t part_begin(int64_t count, int member) const;
+  int64_t part_size(int64_t count, int member) const;
+
+  // Replaces data by the sum over all members.
+  template <typename T>
+  void all_reduce(std::span<T> data) {
+    all_reduce(data.data(), count_of(data), element_type<T>());
+  }
+
+  // Sums `whole` over the members and leaves this member's part of it in `part`, which may be the
+  // same part of `whole`; the rest of `whole` keeps its values.
+  template <typename T>
+  void reduce_scatter(std::span<const T> whole, std::span<T> part) {
+    reduce_scatter(whole.data(), part.data(), count_of(whole), count_of(part), element_type<T>());
+  }
+
+  // Collects every member's part into `whole` on all of them; `part` may be its place in `whole`.
+  template <typename T>
+  void all_gather(std::span<const T> part, std::span<T> whole) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    all_gather(part.data(), whole.data(), count_of(part), count_of(whole), sizeof(T));
+  }
+
+  // Copies the root's data to all members.
+  template <typename T>
+  void broadcast(std::span<T> data, int root) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    broadcast(data.data(), static_cast<int64_t>(data.size_bytes()), root);
+  }
+
+  // Returns once every member has called it.
+  void barrier();
+
+  template <typename T>
+  void send(int to, std::span<const T> data, int tag) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    send(to, data.data(), static_cast<int64_t>(data.size_bytes()), tag);
+  }
+
+  template <typename T>
+  void receive(int from, std::span<T> data, int tag) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    receive(from, data.data(), static_cast<int64_t>(data.size_bytes()), tag);
+  }
+
+  // Tells all members that this one cannot go on. Never throws or waits; from any thread.
+  void fail(const std::string& reason) noexcept;
+
+  // How long this member's calls wait before the group fails, naming who is missing; 0: no limit.
+  void set_deadline(double seconds);
+
+  GroupStatistics statistics() const;
+
+ private:
+  struct State;
+
+  template <typename T>
+  static int64_t count_of(std::span<T> data) {
+    return static_cast<int64_t>(data.size());
+  }
+
+  template <typename T>
+  static constexpr ElementType element_type() {
+    if constexpr (std::is_same_v<T, float>) {
+      return ElementType::kFloat32;
+    } else if constexpr (std::is_same_v<T, double>) {
+      return ElementType::kFloat64;
+    } else {
+      static_assert(std::is_same_v<T, int32_t>, "sums take float, double or int32_t");
+      return ElementType::kInt32;
+    }
+  }
+
+  void all_reduce(void* data, int64_t count, ElementType type);
+  void reduce_scatter(const void* whole, void* part, int64_t count, int64_t part_count,
+                      ElementType type);
+  void all_gather(const void* part, void* whole, int64_t part_count, int64_t count,
+                  int64_t item_bytes);
+  void broadcast(void* data, int64_t bytes, int root);
+  void send(int to, const void* data, int64_t bytes, int tag);
+  void receive(int from, void* data, int64_t bytes, int tag);
+  void check_part(Operation operation, int64_t count, int64_t part_count) const;
+  void check_peer(Operation operation, int member) const;
+  void check_message(Operation operation, int member, int tag) const;
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace millrace

@@ -1,0 +1,248 @@
+#include "comm/mpi_endpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kFailureTag = 0;
+constexpr int kPollsBetweenListening = 32;
+constexpr int64_t kLargestPiece = int64_t{1} << 30;
+constexpr size_t kLongestSentence = 1000;
+constexpr auto kEagerWait = std::chrono::microseconds(300);
+constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kLongestCancel = std::chrono::milliseconds(200);
+constexpr auto kFarewell = std::chrono::seconds(1);
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING> text = {};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  return std::string(text.data(), static_cast<size_t>(length));
+}
+
+// Calls piece(offset, bytes) for pieces that MPI can count; once for an empty message.
+template <typename Piece>
+void for_each_piece(int64_t bytes, Piece&& piece) {
+  int64_t done = 0;
+  do {
+    const int64_t length = std::min(kLargestPiece, bytes - done);
+    piece(done, static_cast<int>(length));
+    done += length;
+  } while (done < bytes);
+}
+
+}  // namespace
+
+void MpiTransfers::clear() {
+  requests.clear();
+  peers.clear();
+  expected.clear();
+}
+
+// A cancelled receive is waited for, since its buffer may be written until it ends; one that will
+// not end is left to the end of the job.
+void MpiTransfers::abandon() {
+  const Clock::time_point start = Clock::now();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i] == MPI_REQUEST_NULL) continue;
+    int done = 0;
+    if (expected[i] >= 0) {
+      MPI_Cancel(&requests[i]);
+      while (!done && Clock::now() - start < kLongestCancel) {
+        MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
+      }
+    }
+    if (!done) MPI_Request_free(&requests[i]);
+  }
+  clear();
+}
+
+MpiEndpoint::MpiEndpoint(MPI_Comm communicator, std::vector<std::string> names)
+    : communicator_(communicator), names_(std::move(names)) {
+  MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(communicator_, &rank_);
+}
+
+// Freeing a communicator takes all members; after a failure nobody can count on them.
+MpiEndpoint::~MpiEndpoint() {
+  if (!failed_) {
+    MPI_Comm_free(&communicator_);
+    return;
+  }
+  const Clock::time_point start = Clock::now();
+  int done = 0;
+  while (!done && Clock::now() - start < kFarewell) {
+    MPI_Testall(static_cast<int>(farewells_.size()), farewells_.data(), &done, MPI_STATUSES_IGNORE);
+    if (!done) std::this_thread::sleep_for(kNap);
+  }
+}
+
+void MpiEndpoint::check() {
+  listen();
+  if (!failed_) return;
+  const std::lock_guard lock(mutex_);
+  throw JobError(failure_);
+}
+
+void MpiEndpoint::start_send(MpiTransfers& transfers, int to, const void* data, int64_t bytes,
+                             int tag) {
+  for_each_piece(bytes, [&](int64_t offset, int length) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    expect_success(MPI_Isend(static_cast<const char*>(data) + offset, length, MPI_BYTE, to, tag,
+                             communicator_, &request),
+                   "send");
+    transfers.requests.push_back(request);
+    transfers.peers.push_back(to);
+    transfers.expected.push_back(-1);
+  });
+}
+
+void MpiEndpoint::start_receive(MpiTransfers& transfers, int from, void* data, int64_t bytes,
+                                int tag) {
+  for_each_piece(bytes, [&](int64_t offset, int length) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    expect_success(MPI_Irecv(static_cast<char*>(data) + offset, length, MPI_BYTE, from, tag,
+                             communicator_, &request),
+                   "receive");
+    transfers.requests.push_back(request);
+    transfers.peers.push_back(from);
+    transfers.expected.push_back(length);
+  });
+}
+
+double MpiEndpoint::finish(MpiTransfers& transfers, Operation operation) {
+  const Clock::time_point start = Clock::now();
+  Clock::time_point last_progress = start;
+  int unfinished = static_cast<int>(transfers.requests.size());
+  for (int64_t poll = 0; unfinished > 0; ++poll) {
+    const int finished = test(transfers, operation);
+    unfinished -= finished;
+    if (finished > 0) {
+      last_progress = Clock::now();
+      continue;
+    }
+    if (poll % kPollsBetweenListening == 0) check();
+    const auto idle = Clock::now() - last_progress;
+    const double deadline = deadline_;
+    if (deadline > 0 && std::chrono::duration<double>(idle).count() > deadline) {
+      fail_all(fmt::format("{} did not join {} within {} seconds.", unfinished_peers(transfers),
+                           operation_name(operation), deadline));
+    }
+    if (idle < kEagerWait) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+  transfers.clear();
+  return seconds_since(start);
+}
+
+int MpiEndpoint::test(MpiTransfers& transfers, Operation operation) {
+  constexpr int kAtOnce = 16;
+  std::array<MPI_Status, kAtOnce> statuses;
+  std::array<int, kAtOnce> indices;
+  int finished = 0;
+  const int count = static_cast<int>(transfers.requests.size());
+  for (int begin = 0; begin < count; begin += kAtOnce) {
+    int done = 0;
+    const int code = MPI_Testsome(std::min(kAtOnce, count - begin), &transfers.requests[begin],
+                                  &done, indices.data(), statuses.data());
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) expect_success(code, "transfer");
+    if (done == MPI_UNDEFINED) continue;
+    for (int i = 0; i < done; ++i) {
+      if (code == MPI_ERR_IN_STATUS) expect_success(statuses[i].MPI_ERROR, "transfer");
+      check_received(transfers, begin + indices[i], statuses[i], operation);
+    }
+    finished += done;
+  }
+  return finished;
+}
+
+void MpiEndpoint::check_received(const MpiTransfers& transfers, int index, const MPI_Status& status,
+                                 Operation operation) {
+  const int64_t expected = transfers.expected[static_cast<size_t>(index)];
+  if (expected < 0) return;
+  int received = 0;
+  MPI_Get_count(&status, MPI_BYTE, &received);
+  if (received == expected) return;
+  fail_all(fmt::format("{} sends {} bytes in {} while {} receives {}.",
+                       name(transfers.peers[static_cast<size_t>(index)]), received,
+                       operation_name(operation), name(rank_), expected));
+}
+
+void MpiEndpoint::fail(const std::string& reason) {
+  set_failure(fmt::format("{} failed: {}", name(rank_), reason), true);
+}
+
+void MpiEndpoint::listen() {
+  int found = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status = {};
+  // A probe may look before it lets MPI take in what has come; the next one sees it.
+  for (int attempt = 0; attempt < 3 && !found; ++attempt) {
+    expect_success(
+        MPI_Improbe(MPI_ANY_SOURCE, kFailureTag, communicator_, &found, &message, &status),
+        "probe");
+  }
+  if (!found) return;
+  int length = 0;
+  MPI_Get_count(&status, MPI_CHAR, &length);
+  std::string sentence(static_cast<size_t>(length), ' ');
+  MPI_Mrecv(sentence.data(), length, MPI_CHAR, &message, MPI_STATUS_IGNORE);
+  set_failure(sentence, false);
+}
+
+void MpiEndpoint::fail_all(const std::string& sentence) {
+  set_failure(sentence, true);
+  const std::lock_guard lock(mutex_);
+  throw JobError(failure_);
+}
+
+void MpiEndpoint::set_failure(const std::string& sentence, bool tell) {
+  const std::lock_guard lock(mutex_);
+  if (failed_) return;
+  failure_ = sentence.substr(0, kLongestSentence);
+  failed_ = true;
+  for (int member = 0; tell && member < size(); ++member) {
+    if (member == rank_) continue;
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Isend(failure_.data(), static_cast<int>(failure_.size()), MPI_CHAR, member, kFailureTag,
+              communicator_, &request);
+    farewells_.push_back(request);
+  }
+}
+
+void MpiEndpoint::expect_success(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  fail_all(fmt::format("{} failed: MPI cannot {}: {}.", name(rank_), what, error_text(code)));
+}
+
+std::string MpiEndpoint::unfinished_peers(const MpiTransfers& transfers) const {
+  std::string list;
+  for (int member = 0; member < size(); ++member) {
+    for (size_t i = 0; i < transfers.requests.size(); ++i) {
+      if (transfers.requests[i] == MPI_REQUEST_NULL || transfers.peers[i] != member) continue;
+      list += (list.empty() ? "" : ", ") + name(member);
+      break;
+    }
+  }
+  return list;
+}
+
+}  // namespace millrace

@@ -1,0 +1,71 @@
+// A communicator whose waits can end: by a failure anywhere in the group or by a deadline.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/transport.h"
+
+namespace millrace {
+
+// Transfers under way. Each has the member at its other end and the bytes it must bring, -1 for a
+// send.
+struct MpiTransfers {
+  std::vector<MPI_Request> requests;
+  std::vector<int> peers;
+  std::vector<int64_t> expected;
+  void clear();
+  // Cancels what is still under way, for when the group has failed.
+  void abandon();
+};
+
+// Owns its communicator. Safe from several threads at once; each brings its own MpiTransfers.
+// Messages longer than MPI can count are cut into pieces. After a failure the caller abandons
+// its transfers, and the group is of no more use.
+class MpiEndpoint {
+ public:
+  MpiEndpoint(MPI_Comm communicator, std::vector<std::string> names);
+  ~MpiEndpoint();
+  MpiEndpoint(const MpiEndpoint&) = delete;
+  MpiEndpoint& operator=(const MpiEndpoint&) = delete;
+
+  int size() const { return static_cast<int>(names_.size()); }
+  int rank() const { return rank_; }
+  const std::string& name(int member) const { return names_[static_cast<size_t>(member)]; }
+
+  // Throws the group's failure, if there is one.
+  void check();
+  void start_send(MpiTransfers& transfers, int to, const void* data, int64_t bytes, int tag);
+  void start_receive(MpiTransfers& transfers, int from, void* data, int64_t bytes, int tag);
+  // Waits for all and clears them; returns the seconds waited.
+  double finish(MpiTransfers& transfers, Operation operation);
+
+  void fail(const std::string& reason);
+  void set_deadline(double seconds) { deadline_ = seconds; }
+
+ private:
+  int test(MpiTransfers& transfers, Operation operation);
+  void check_received(const MpiTransfers& transfers, int index, const MPI_Status& status,
+                      Operation operation);
+  void listen();
+  [[noreturn]] void fail_all(const std::string& sentence);
+  void set_failure(const std::string& sentence, bool tell);
+  void expect_success(int code, const char* what);
+  std::string unfinished_peers(const MpiTransfers& transfers) const;
+
+  MPI_Comm communicator_;
+  const std::vector<std::string> names_;
+  int rank_ = 0;
+  std::atomic<double> deadline_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::mutex mutex_;
+  std::string failure_;
+  std::vector<MPI_Request> farewells_;  // send failure_ to the others
+};
+
+}  // namespace millrace

@@ -1,0 +1,44 @@
+// Groups whose members are processes joined by MPI.
+//
+// A build without MPI has the same functions: one process is then a job of one rank, and a process
+// that a launcher started beside others is refused.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+
+namespace millrace {
+
+// Whether this build can join processes, and with what, for example "Open MPI v4.1.4".
+bool mpi_available();
+std::string mpi_version();
+
+// Starts MPI and ends it; `main` owns the only one, outlives every MPI group, and prints its
+// errors before the session ends. All ranks must end their session: one that waits five seconds
+// for the others ends the whole job, so that no process is left behind.
+class MpiSession {
+ public:
+  MpiSession();
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+// A group of the given ranks of the job in this order, the caller's among them; all of them call
+// it with the same ranks and the same label, and calls at the same time have different labels.
+// Any thread may use the group, and groups are independent of each other.
+Group mpi_group(const MpiSession& session, const std::vector<int>& ranks, int label = 0);
+
+// A group of all ranks.
+Group mpi_world(const MpiSession& session);
+
+}  // namespace millrace

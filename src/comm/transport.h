@@ -1,0 +1,58 @@
+// What a way of joining members must do; `Group` is the front that everyone else uses.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace millrace {
+
+// Elements that can be summed.
+enum class ElementType { kFloat32, kFloat64, kInt32 };
+int64_t element_bytes(ElementType type);
+
+enum class Operation {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kBarrier,
+  kSend,
+  kReceive,
+};
+inline constexpr int kOperations = 7;
+const char* operation_name(Operation operation);
+
+// Where member `part` of `parts` begins when `count` elements are divided over them; parts differ
+// by at most one element, and part_begin(count, parts, parts) is count.
+int64_t part_begin(int64_t count, int part, int parts);
+
+// One member's end of a group. Each operation returns the seconds it spent waiting for others and
+// throws JobError when the group has failed. Collectives come from one thread at a time; sends,
+// receives and `fail` may come from other threads at the same time.
+//
+// Sums are taken in the order of the members, whatever the timing. `part` may lie at its own place
+// inside the whole buffer, and nowhere else inside it.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual int size() const = 0;
+  virtual int rank() const = 0;
+  virtual std::string name(int member) const = 0;
+
+  // Memory held for transfers, from the start to the end.
+  virtual int64_t buffer_bytes() const = 0;
+
+  virtual double all_reduce(void* data, int64_t count, ElementType type) = 0;
+  virtual double reduce_scatter(const void* whole, void* part, int64_t count, ElementType type) = 0;
+  virtual double all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) = 0;
+  virtual double broadcast(void* data, int64_t bytes, int root) = 0;
+  virtual double barrier() = 0;
+  virtual double send(int to, const void* data, int64_t bytes, int tag) = 0;
+  virtual double receive(int from, void* data, int64_t bytes, int tag) = 0;
+
+  virtual void fail(const std::string& reason) = 0;
+  // Zero means to wait without end.
+  virtual void set_deadline(double seconds) = 0;
+};
+
+}  // namespace millrace
