@@ -245,8 +245,8 @@ class PrimitiveLimit::Impl {
       }
       add("convolution", variant.key(), [&] {
         std::vector<Candidate> candidates;
-        for (auto algorithm : {ConvolutionAlgorithm::direct, ConvolutionAlgorithm::winograd}) {
-          const auto offer = offer_convolution(variant, algorithm, any_descs(variant), nullptr);
+        for (ConvolutionMethod method : methods_for(variant)) {
+          const auto offer = offer_convolution(variant, method, any_descs(variant), nullptr);
           if (offer) candidates.push_back(convolution_candidate(variant, *offer));
         }
         return candidates;

@@ -1,4 +1,4 @@
-// convolution and its two gradients, by oneDNN: Winograd where chosen, else direct.
+// convolution and its two gradients, by oneDNN: the method that was chosen, else direct.
 #include "kernels/convolution_problem.h"
 #include "kernels/reference/reference.h"
 
@@ -103,34 +103,27 @@ ConvolutionDescs requested_descs(const ConvolutionProblem& problem, const Kernel
           desc_of(roles.y)};
 }
 
-std::unique_ptr<Kernel> create(const KernelRequest& request, ConvolutionAlgorithm algorithm,
-                               std::string* refusal) {
+const TensorSpec& weights_of(const ConvolutionProblem& problem, const KernelRequest& request) {
+  const DnnlArgument role = roles_of(problem.direction, {}).w;
+  const bool input = role.source == DnnlArgument::Source::input;
+  return (input ? request.inputs : request.outputs)[role.index];
+}
+
+template <ConvolutionMethod method>
+std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusal) {
   const ConvolutionProblem problem = convolution_problem(request);
-  if (algorithm == ConvolutionAlgorithm::winograd &&
-      choose_algorithm(problem, request.options) != algorithm) {
-    *refusal = "direct is chosen for this shape";
-    return nullptr;
-  }
-  const Roles roles = roles_of(problem.direction, {});
-  const bool from_inputs = roles.w.source == DnnlArgument::Source::input;
-  const TensorSpec& weights = (from_inputs ? request.inputs : request.outputs)[roles.w.index];
-  if (problem.groups > 1 && !weights.layout.is_plain()) {
+  if (problem.groups > 1 && !weights_of(problem, request).layout.is_plain()) {
     *refusal = "grouped weights are not plain";
     return nullptr;
   }
-  const auto offer =
-      offer_convolution(problem, algorithm, requested_descs(problem, request), refusal);
+  if (method != ConvolutionMethod::direct && choose_method(problem, request.options) != method) {
+    *refusal = "another method is chosen for this shape";
+    return nullptr;
+  }
+  const auto offer = offer_convolution(problem, method, requested_descs(problem, request), refusal);
   if (!offer) return nullptr;
   if (problem.groups > 1) return std::make_unique<GroupedConvolution>(problem, *offer);
   return kernel_of(problem, *offer);
-}
-
-std::unique_ptr<Kernel> create_winograd(const KernelRequest& request, std::string* refusal) {
-  return create(request, ConvolutionAlgorithm::winograd, refusal);
-}
-
-std::unique_ptr<Kernel> create_direct(const KernelRequest& request, std::string* refusal) {
-  return create(request, ConvolutionAlgorithm::direct, refusal);
 }
 
 // What oneDNN likes best; where the data already lies another way that the same implementation
@@ -139,8 +132,8 @@ LayoutWish layouts(const KernelRequest& request) {
   LayoutWish wish = {std::vector<Layout>(request.inputs.size()),
                      std::vector<Layout>(request.outputs.size())};
   const ConvolutionProblem problem = convolution_problem(request);
-  const ConvolutionAlgorithm algorithm = choose_algorithm(problem, request.options);
-  auto offer = offer_convolution(problem, algorithm, any_descs(problem), nullptr);
+  const ConvolutionMethod method = choose_method(problem, request.options);
+  auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
   if (!offer) return wish;
   if (problem.direction != ConvolutionDirection::forward) {
     ConvolutionDescs present = any_descs(problem);
@@ -149,7 +142,7 @@ LayoutWish layouts(const KernelRequest& request) {
       present.x = dnnl_desc(request.inputs[roles.x.index]);
     }
     present.y = dnnl_desc(request.inputs[roles.y.index]);
-    const auto kept = offer_convolution(problem, algorithm, present, nullptr);
+    const auto kept = offer_convolution(problem, method, present, nullptr);
     if (kept && kept->implementation == offer->implementation) offer = kept;
   }
   const Roles roles = roles_of(problem.direction, offer->descs);
@@ -164,21 +157,18 @@ LayoutWish layouts(const KernelRequest& request) {
 }  // namespace
 
 std::vector<KernelFamily> convolution_kernels() {
-  return {{"convolution",
-           {{"winograd", create_winograd},
-            {"direct", create_direct},
-            {"reference", reference_convolution}},
-           layouts},
-          {"convolution_backward_data",
-           {{"winograd", create_winograd},
-            {"direct", create_direct},
-            {"reference", reference_convolution_backward_data}},
-           layouts},
-          {"convolution_backward_weights",
-           {{"winograd", create_winograd},
-            {"direct", create_direct},
-            {"reference", reference_convolution_backward_weights}},
-           layouts}};
+  const KernelImplementation winograd = {"winograd", create<ConvolutionMethod::winograd>};
+  const KernelImplementation general = {"direct_general",
+                                        create<ConvolutionMethod::direct_general>};
+  const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>};
+  return {
+      {"convolution", {winograd, direct, {"reference", reference_convolution}}, layouts},
+      {"convolution_backward_data",
+       {winograd, general, direct, {"reference", reference_convolution_backward_data}},
+       layouts},
+      {"convolution_backward_weights",
+       {winograd, general, direct, {"reference", reference_convolution_backward_weights}},
+       layouts}};
 }
 
 }  // namespace millrace

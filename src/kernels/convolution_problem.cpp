@@ -15,9 +15,27 @@ namespace {
 
 constexpr double kLongRun = 0.15;  // seconds after which one timed run is enough
 
-dnnl::algorithm to_dnnl(ConvolutionAlgorithm algorithm) {
-  return algorithm == ConvolutionAlgorithm::winograd ? dnnl::algorithm::convolution_winograd
-                                                     : dnnl::algorithm::convolution_direct;
+dnnl::algorithm to_dnnl(ConvolutionMethod method) {
+  return method == ConvolutionMethod::winograd ? dnnl::algorithm::convolution_winograd
+                                               : dnnl::algorithm::convolution_direct;
+}
+
+bool has_point_kernel(const ConvolutionProblem& problem) {
+  const Shape& w = problem.w.shape;
+  return w[w.size() - 1] == 1 && w[w.size() - 2] == 1;
+}
+
+// Goes on to the general code where the method asks for it. The operation's description must
+// still be alive.
+template <typename Description>
+void pass_over_special(ConvolutionMethod method, Description& chosen) {
+  if (method != ConvolutionMethod::direct_general) return;
+  while (std::string_view(chosen.impl_info_str()).starts_with("jit_1x1")) {
+    if (!chosen.next_impl()) break;
+  }
+  if (!std::string_view(chosen.impl_info_str()).starts_with("jit:avx512")) {
+    throw dnnl::error(dnnl_unimplemented, "no general code of the same instruction set");
+  }
 }
 
 dnnl::memory::dims less_one(const Shape& dilation) {
@@ -56,14 +74,16 @@ ConvolutionOffer offer_forward(const ConvolutionProblem& problem, dnnl::algorith
           [chosen] { return dnnl::convolution_forward(chosen); }};
 }
 
-ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, dnnl::algorithm algorithm,
+ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, ConvolutionMethod method,
                                      const ConvolutionDescs& descs) {
+  const dnnl::algorithm algorithm = to_dnnl(method);
   const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
   const dnnl::convolution_backward_data::desc description(
       algorithm, descs.x, descs.w, descs.y, problem.stride, less_one(problem.dilation),
       problem.padding, problem.padding);
-  const dnnl::convolution_backward_data::primitive_desc chosen(description, dnnl_attributes(),
-                                                               dnnl_engine(), hint);
+  dnnl::convolution_backward_data::primitive_desc chosen(description, dnnl_attributes(),
+                                                         dnnl_engine(), hint);
+  pass_over_special(method, chosen);
   return {{chosen.diff_src_desc(), chosen.weights_desc(), chosen.diff_dst_desc()},
           {},
           chosen.scratchpad_desc(),
@@ -72,7 +92,8 @@ ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, dnnl::al
 }
 
 ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem,
-                                        dnnl::algorithm algorithm, const ConvolutionDescs& descs) {
+                                        ConvolutionMethod method, const ConvolutionDescs& descs) {
+  const dnnl::algorithm algorithm = to_dnnl(method);
   const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
   const auto gaps = less_one(problem.dilation);
   const auto description =
@@ -82,8 +103,9 @@ ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem,
                    : dnnl::convolution_backward_weights::desc(algorithm, descs.x, descs.w, descs.y,
                                                               problem.stride, gaps, problem.padding,
                                                               problem.padding);
-  const dnnl::convolution_backward_weights::primitive_desc chosen(description, dnnl_attributes(),
-                                                                  dnnl_engine(), hint);
+  dnnl::convolution_backward_weights::primitive_desc chosen(description, dnnl_attributes(),
+                                                            dnnl_engine(), hint);
+  pass_over_special(method, chosen);
   return {{chosen.src_desc(), chosen.diff_weights_desc(), chosen.diff_dst_desc()},
           bias_desc(problem),
           chosen.scratchpad_desc(),
@@ -148,17 +170,17 @@ ConvolutionDescs any_descs(const ConvolutionProblem& problem) {
 }
 
 std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& problem,
-                                                  ConvolutionAlgorithm algorithm,
+                                                  ConvolutionMethod method,
                                                   const ConvolutionDescs& descs,
                                                   std::string* refusal) {
   try {
     switch (problem.direction) {
       case ConvolutionDirection::forward:
-        return offer_forward(problem, to_dnnl(algorithm), descs);
+        return offer_forward(problem, to_dnnl(method), descs);
       case ConvolutionDirection::backward_data:
-        return offer_backward_data(problem, to_dnnl(algorithm), descs);
+        return offer_backward_data(problem, method, descs);
       case ConvolutionDirection::backward_weights:
-        return offer_backward_weights(problem, to_dnnl(algorithm), descs);
+        return offer_backward_weights(problem, method, descs);
     }
   } catch (const dnnl::error& error) {
     if (refusal != nullptr) *refusal = error.what();
@@ -166,31 +188,60 @@ std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& prob
   return std::nullopt;
 }
 
-ConvolutionAlgorithm choose_algorithm(const ConvolutionProblem& problem,
-                                      const KernelOptions& options) {
-  if (options.convolution == ConvolutionAlgorithm::direct) return ConvolutionAlgorithm::direct;
-  const auto winograd =
-      offer_convolution(problem, ConvolutionAlgorithm::winograd, any_descs(problem), nullptr);
-  if (!winograd) return ConvolutionAlgorithm::direct;
-  if (options.workspace_limit > 0 &&
-      static_cast<int64_t>(winograd->scratchpad.get_size()) > options.workspace_limit) {
-    return ConvolutionAlgorithm::direct;
+std::string_view name_of(ConvolutionMethod method) {
+  switch (method) {
+    case ConvolutionMethod::direct:
+      return "direct";
+    case ConvolutionMethod::direct_general:
+      return "direct_general";
+    case ConvolutionMethod::winograd:
+      return "winograd";
   }
-  if (options.convolution == ConvolutionAlgorithm::winograd) return ConvolutionAlgorithm::winograd;
-  if (options.tuner == nullptr) return ConvolutionAlgorithm::direct;
-  const std::string key = fmt::format("{} threads={} isa={}", problem.key(), options.threads,
-                                      static_cast<int>(dnnl::get_effective_cpu_isa()));
-  return options.tuner->choose(key, [&](ConvolutionAlgorithm algorithm) {
-    const int before = omp_get_max_threads();
-    omp_set_num_threads(options.threads);
-    const double seconds = measure_convolution(problem, algorithm);
-    omp_set_num_threads(before);
-    return seconds;
-  });
+  return "unknown";
 }
 
-double measure_convolution(const ConvolutionProblem& problem, ConvolutionAlgorithm algorithm) {
-  const auto offer = offer_convolution(problem, algorithm, any_descs(problem), nullptr);
+std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem) {
+  std::vector<ConvolutionMethod> methods = {ConvolutionMethod::direct};
+  const bool backward = problem.direction != ConvolutionDirection::forward;
+  const auto other = has_point_kernel(problem) && backward ? ConvolutionMethod::direct_general
+                                                           : ConvolutionMethod::winograd;
+  if (offer_convolution(problem, other, any_descs(problem), nullptr)) methods.push_back(other);
+  return methods;
+}
+
+std::string tuning_key(const ConvolutionProblem& problem, const KernelOptions& options) {
+  return fmt::format("{} threads={} isa={}", problem.key(), options.threads,
+                     static_cast<int>(dnnl::get_effective_cpu_isa()));
+}
+
+ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelOptions& options) {
+  if (options.convolution == ConvolutionAlgorithm::direct) return ConvolutionMethod::direct;
+  std::vector<ConvolutionMethod> methods = methods_for(problem);
+  std::erase_if(methods, [&](ConvolutionMethod method) {
+    if (method == ConvolutionMethod::direct || options.workspace_limit <= 0) return false;
+    const auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
+    return static_cast<int64_t>(offer->scratchpad.get_size()) > options.workspace_limit;
+  });
+  if (options.convolution == ConvolutionAlgorithm::winograd) {
+    const bool possible = methods.back() == ConvolutionMethod::winograd;
+    return possible ? ConvolutionMethod::winograd : ConvolutionMethod::direct;
+  }
+  if (methods.size() == 1 || options.tuner == nullptr) return ConvolutionMethod::direct;
+  std::vector<ConvolutionTuner::Candidate> candidates;
+  for (ConvolutionMethod method : methods) {
+    candidates.push_back({std::string(name_of(method)), [&, method] {
+                            const int before = omp_get_max_threads();
+                            omp_set_num_threads(options.threads);
+                            const double seconds = measure_convolution(problem, method);
+                            omp_set_num_threads(before);
+                            return seconds;
+                          }});
+  }
+  return methods[options.tuner->choose(tuning_key(problem, options), candidates)];
+}
+
+double measure_convolution(const ConvolutionProblem& problem, ConvolutionMethod method) {
+  const auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
   if (!offer) return std::numeric_limits<double>::infinity();
   const bool data = problem.direction == ConvolutionDirection::backward_data;
   const bool weights = problem.direction == ConvolutionDirection::backward_weights;

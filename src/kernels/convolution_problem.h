@@ -4,10 +4,18 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernels/support/dnnl_support.h"
 
 namespace millrace {
+
+// What oneDNN can be asked for. `direct_general` passes over its special code for 1x1 kernels,
+// which is not always the faster one.
+enum class ConvolutionMethod : uint8_t { direct, direct_general, winograd };
+
+std::string_view name_of(ConvolutionMethod method);
 
 enum class ConvolutionDirection : uint8_t { forward, backward_data, backward_weights };
 
@@ -48,18 +56,23 @@ struct ConvolutionOffer {
   std::function<dnnl::primitive()> make;
 };
 
-// Empty if oneDNN has no such algorithm for the problem; `refusal` says why.
+// Empty if oneDNN has no such method for the problem; `refusal` says why.
 std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& problem,
-                                                  ConvolutionAlgorithm algorithm,
+                                                  ConvolutionMethod method,
                                                   const ConvolutionDescs& descs,
                                                   std::string* refusal);
 
-// Direct or Winograd, as the options say; `automatic` asks the tuner, which may measure.
-ConvolutionAlgorithm choose_algorithm(const ConvolutionProblem& problem,
-                                      const KernelOptions& options);
+// The methods that serve the problem, `direct` first.
+std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem);
+
+// Under which the tuner remembers the problem: it, the threads and the instruction set.
+std::string tuning_key(const ConvolutionProblem& problem, const KernelOptions& options);
+
+// The method that the options ask for; `automatic` asks the tuner, which may measure.
+ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelOptions& options);
 
 // Seconds of the fastest of a few runs on data of its own, in the layouts oneDNN likes best;
-// infinity if the algorithm cannot serve the problem.
-double measure_convolution(const ConvolutionProblem& problem, ConvolutionAlgorithm algorithm);
+// infinity if the method cannot serve the problem.
+double measure_convolution(const ConvolutionProblem& problem, ConvolutionMethod method);
 
 }  // namespace millrace

@@ -11,9 +11,9 @@
 namespace millrace {
 namespace {
 
-// Winograd rounds a little more coarsely, so it has to be clearly faster.
+// The plain way needs no reason; another must be clearly faster.
 constexpr double kWorthwhile = 0.95;
-constexpr int kFileVersion = 1;
+constexpr int kFileVersion = 2;
 
 }  // namespace
 
@@ -30,20 +30,28 @@ ConvolutionTuner::ConvolutionTuner(std::filesystem::path cache_file)
   }
 }
 
-ConvolutionAlgorithm ConvolutionTuner::choose(const std::string& problem, const Measure& measure) {
+size_t ConvolutionTuner::choose(const std::string& problem,
+                                const std::vector<Candidate>& candidates) {
   auto found = choices_.find(problem);
   if (found == choices_.end()) {
     if (measured_ == 0 && notify_) notify_();
-    const double direct = measure(ConvolutionAlgorithm::direct);
-    const double winograd = measure(ConvolutionAlgorithm::winograd);
-    const bool faster = winograd < direct * kWorthwhile;
-    found = choices_.emplace(problem, faster ? "winograd" : "direct").first;
+    size_t best = 0;
+    double least = candidates.at(0).measure() * kWorthwhile;
+    for (size_t i = 1; i < candidates.size(); ++i) {
+      const double seconds = candidates[i].measure();
+      if (seconds >= least) continue;
+      least = seconds;
+      best = i;
+    }
+    found = choices_.emplace(problem, candidates[best].name).first;
     changed_ = true;
     ++measured_;
     ::malloc_trim(0);  // the buffers of the measurement must not count towards the job
   }
-  return found->second == "winograd" ? ConvolutionAlgorithm::winograd
-                                     : ConvolutionAlgorithm::direct;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].name == found->second) return i;
+  }
+  return 0;
 }
 
 void ConvolutionTuner::save() {

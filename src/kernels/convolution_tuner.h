@@ -10,8 +10,7 @@
 #include <functional>
 #include <map>
 #include <string>
-
-#include "kernels/kernel.h"
+#include <vector>
 
 namespace millrace {
 
@@ -20,14 +19,18 @@ class ConvolutionTuner {
   // An empty path keeps the choices in memory.
   explicit ConvolutionTuner(std::filesystem::path cache_file);
 
-  // Seconds of one run with that algorithm.
-  using Measure = std::function<double(ConvolutionAlgorithm)>;
+  // A way to do it: its name, and how to measure the seconds of one run.
+  struct Candidate {
+    std::string name;
+    std::function<double()> measure;
+  };
 
   // Called once, before the first measurement.
   void on_first_measurement(std::function<void()> notify) { notify_ = std::move(notify); }
 
-  // The remembered choice for `problem`, or measures both and remembers.
-  ConvolutionAlgorithm choose(const std::string& problem, const Measure& measure);
+  // The index of the remembered choice for `problem`, or measures all and remembers. The first
+  // candidate is the plain one: another has to be clearly faster.
+  size_t choose(const std::string& problem, const std::vector<Candidate>& candidates);
 
   // Writes the file if there is something new.
   void save();

@@ -76,6 +76,7 @@ MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const float* x, float* y,
       for (int64_t column = columns.first; column < columns.last; ++column) {
         const float* from = x + ((top + row) * g.width + left + column) * kBlock;
         const auto position = static_cast<int32_t>(row * g.kernel_width + column);
+#pragma omp simd
         for (int c = 0; c < kBlock; ++c) {
           const float value = from[c];
           const bool larger = (value > best[c]) | (value != value);
