@@ -2,7 +2,8 @@
 //
 //   Builder (graph/builder.h)      describes a network; models/models.h has some by name
 //   TrainJob (train/job.h)         says how to train: steps, optimizer, learning rate, memory
-//   Workload (train/trainer.h)     a network and data of your own; Feed (train/feed/feed.h) hands out
+//   Workload (train/trainer.h)     a network and data of your own; Feed (train/feed/feed.h) hands
+//   out
 //                                  batches, from memory or from wherever you like
 //   run_training                   compiles the step, runs the job and returns a TrainResult
 //   TrainingObserver (train/observer.h)  is told of every step, evaluation and checkpoint

@@ -1,8 +1,8 @@
 // Average pooling by oneDNN: windows, and the whole image as one window. Adaptive pooling, whose
 // windows differ in size, has the plain loops of the reference.
+#include "kernels/reference/reference.h"
 #include "kernels/support/dnnl_support.h"
 #include "kernels/support/layout_rules.h"
-#include "kernels/reference/reference.h"
 
 namespace millrace {
 namespace {

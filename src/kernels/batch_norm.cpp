@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/reference/reference.h"
 #include "kernels/support/batch_norm_loops.h"
 #include "kernels/support/layout_rules.h"
-#include "kernels/reference/reference.h"
 
 namespace millrace {
 namespace {

@@ -161,14 +161,13 @@ std::vector<KernelFamily> convolution_kernels() {
   const KernelImplementation general = {"direct_general",
                                         create<ConvolutionMethod::direct_general>};
   const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>};
-  return {
-      {"convolution", {winograd, direct, {"reference", reference_convolution}}, layouts},
-      {"convolution_backward_data",
-       {winograd, general, direct, {"reference", reference_convolution_backward_data}},
-       layouts},
-      {"convolution_backward_weights",
-       {winograd, general, direct, {"reference", reference_convolution_backward_weights}},
-       layouts}};
+  return {{"convolution", {winograd, direct, {"reference", reference_convolution}}, layouts},
+          {"convolution_backward_data",
+           {winograd, general, direct, {"reference", reference_convolution_backward_data}},
+           layouts},
+          {"convolution_backward_weights",
+           {winograd, general, direct, {"reference", reference_convolution_backward_weights}},
+           layouts}};
 }
 
 }  // namespace millrace

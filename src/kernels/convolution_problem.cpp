@@ -91,8 +91,8 @@ ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, Convolut
           [chosen] { return dnnl::convolution_backward_data(chosen); }};
 }
 
-ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem,
-                                        ConvolutionMethod method, const ConvolutionDescs& descs) {
+ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem, ConvolutionMethod method,
+                                        const ConvolutionDescs& descs) {
   const dnnl::algorithm algorithm = to_dnnl(method);
   const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
   const auto gaps = less_one(problem.dilation);

@@ -1,7 +1,7 @@
 // linear and its gradients, by oneDNN's inner product. Weights stay plain (out x in) in all
 // three directions, so that the largest tensors of a model are never reordered.
-#include "kernels/support/dnnl_support.h"
 #include "kernels/reference/reference.h"
+#include "kernels/support/dnnl_support.h"
 
 namespace millrace {
 namespace {

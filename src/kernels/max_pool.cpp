@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "base/parallel.h"
-#include "kernels/support/layout_rules.h"
 #include "kernels/reference/reference.h"
+#include "kernels/support/layout_rules.h"
 #include "kernels/support/vectorize.h"
 
 namespace millrace {
@@ -65,50 +65,53 @@ MILLRACE_INLINE void for_each_window(const PoolGeometry& g, const Body& body) {
 template <int kBlock>
 MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const float* x, float* y,
                                 uint8_t* positions) {
-  for_each_window<kBlock>(g, [&](int64_t at, int64_t top, int64_t left, Span rows,
-                                 Span columns) __attribute__((always_inline)) {
-    float best[kBlock];
-    int32_t where[kBlock];
-    const auto start = static_cast<int32_t>(rows.first * g.kernel_width + columns.first);
-    for (int c = 0; c < kBlock; ++c) best[c] = -std::numeric_limits<float>::infinity();
-    for (int c = 0; c < kBlock; ++c) where[c] = start;
-    for (int64_t row = rows.first; row < rows.last; ++row) {
-      for (int64_t column = columns.first; column < columns.last; ++column) {
-        const float* from = x + ((top + row) * g.width + left + column) * kBlock;
-        const auto position = static_cast<int32_t>(row * g.kernel_width + column);
+  for_each_window<kBlock>(
+      g, [&](int64_t at, int64_t top, int64_t left, Span rows, Span columns)
+             __attribute__((always_inline)) {
+               float best[kBlock];
+               int32_t where[kBlock];
+               const auto start = static_cast<int32_t>(rows.first * g.kernel_width + columns.first);
+               for (int c = 0; c < kBlock; ++c) best[c] = -std::numeric_limits<float>::infinity();
+               for (int c = 0; c < kBlock; ++c) where[c] = start;
+               for (int64_t row = rows.first; row < rows.last; ++row) {
+                 for (int64_t column = columns.first; column < columns.last; ++column) {
+                   const float* from = x + ((top + row) * g.width + left + column) * kBlock;
+                   const auto position = static_cast<int32_t>(row * g.kernel_width + column);
 #pragma omp simd
-        for (int c = 0; c < kBlock; ++c) {
-          const float value = from[c];
-          const bool larger = (value > best[c]) | (value != value);
-          best[c] = larger ? value : best[c];
-          where[c] = larger ? position : where[c];
-        }
-      }
-    }
-    const float floor = g.relu ? 0.0f : -std::numeric_limits<float>::infinity();
-    for (int c = 0; c < kBlock; ++c) y[at + c] = best[c] < floor ? floor : best[c];
-    for (int c = 0; c < kBlock; ++c) positions[at + c] = static_cast<uint8_t>(where[c]);
-  });
+                   for (int c = 0; c < kBlock; ++c) {
+                     const float value = from[c];
+                     const bool larger = (value > best[c]) | (value != value);
+                     best[c] = larger ? value : best[c];
+                     where[c] = larger ? position : where[c];
+                   }
+                 }
+               }
+               const float floor = g.relu ? 0.0f : -std::numeric_limits<float>::infinity();
+               for (int c = 0; c < kBlock; ++c) y[at + c] = best[c] < floor ? floor : best[c];
+               for (int c = 0; c < kBlock; ++c) positions[at + c] = static_cast<uint8_t>(where[c]);
+             });
 }
 
 template <int kBlock>
 MILLRACE_INLINE void spread_plane(const PoolGeometry& g, const float* dy, const uint8_t* positions,
                                   float* dx) {
   std::fill_n(dx, g.input_values(), 0.0f);
-  for_each_window<kBlock>(g, [&](int64_t at, int64_t top, int64_t left, Span rows,
-                                 Span columns) __attribute__((always_inline)) {
-    float gradient[kBlock];
-    int32_t where[kBlock];
-    for (int c = 0; c < kBlock; ++c) gradient[c] = dy[at + c];
-    for (int c = 0; c < kBlock; ++c) where[c] = positions[at + c];
-    for (int64_t row = rows.first; row < rows.last; ++row) {
-      for (int64_t column = columns.first; column < columns.last; ++column) {
-        float* to = dx + ((top + row) * g.width + left + column) * kBlock;
-        const auto position = static_cast<int32_t>(row * g.kernel_width + column);
-        for (int c = 0; c < kBlock; ++c) to[c] += where[c] == position ? gradient[c] : 0.0f;
-      }
-    }
-  });
+  for_each_window<kBlock>(
+      g, [&](int64_t at, int64_t top, int64_t left, Span rows, Span columns)
+             __attribute__((always_inline)) {
+               float gradient[kBlock];
+               int32_t where[kBlock];
+               for (int c = 0; c < kBlock; ++c) gradient[c] = dy[at + c];
+               for (int c = 0; c < kBlock; ++c) where[c] = positions[at + c];
+               for (int64_t row = rows.first; row < rows.last; ++row) {
+                 for (int64_t column = columns.first; column < columns.last; ++column) {
+                   float* to = dx + ((top + row) * g.width + left + column) * kBlock;
+                   const auto position = static_cast<int32_t>(row * g.kernel_width + column);
+                   for (int c = 0; c < kBlock; ++c)
+                     to[c] += where[c] == position ? gradient[c] : 0.0f;
+                 }
+               }
+             });
 }
 
 MILLRACE_VECTORIZED

@@ -2,10 +2,10 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/reference/reference.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/norms.h"
-#include "kernels/reference/reference.h"
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 

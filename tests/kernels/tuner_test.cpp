@@ -91,8 +91,8 @@ TEST_F(TunerTest, GeneralDirectConvolutionAgreesWithTheReference) {
       EXPECT_FALSE(__builtin_cpu_supports("avx512bw")) << "no general code for " << single.op.type;
       continue;
     }
-    tuner.choose(tuning_key(problem, options), {{"direct", [] { return 2.0; }},
-                                                {"direct_general", [] { return 1.0; }}});
+    tuner.choose(tuning_key(problem, options),
+                 {{"direct", [] { return 2.0; }}, {"direct_general", [] { return 1.0; }}});
     const KernelRequest request = wished(single, options, Layout("aBcd16b"));
     std::string chosen;
     const auto kernel = make_kernel(request, &chosen);

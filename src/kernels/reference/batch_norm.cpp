@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "kernels/support/function_kernel.h"
 #include "kernels/reference/reference.h"
+#include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
 namespace millrace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "kernels/support/function_kernel.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/sums.h"
+#include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
 namespace millrace {

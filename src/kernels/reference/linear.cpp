@@ -1,5 +1,5 @@
-#include "kernels/support/function_kernel.h"
 #include "kernels/reference/reference.h"
+#include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
 namespace millrace {

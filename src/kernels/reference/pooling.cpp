@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/support/function_kernel.h"
 #include "kernels/reference/reference.h"
 #include "kernels/reference/sums.h"
+#include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
 namespace millrace {
