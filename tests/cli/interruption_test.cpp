@@ -20,7 +20,7 @@ class InterruptionTest : public ProgramTest {
               0);
   }
 
-  // Four batches an epoch, so most steps are in the middle of one; dropout and shifts are on.
+  // Four batches an epoch, so most steps are in the middle of one; random shifts are on.
   static std::string train(int workers) {
     return fmt::format(
         "train --model fashion_cnn --classes 4 --batch 9 --threads-per-device 1 "
