@@ -15,10 +15,6 @@ const char* operation_name(Operation operation) {
   return kNames[static_cast<size_t>(operation)];
 }
 
-int64_t part_begin(int64_t count, int part, int parts) {
-  return count / parts * part + count % parts * part / parts;
-}
-
 const OperationStatistics& GroupStatistics::of(Operation operation) const {
   return operations[static_cast<size_t>(operation)];
 }

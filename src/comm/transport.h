@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/parts.h"
+
 namespace millrace {
 
 // Elements that can be summed.
@@ -21,10 +23,6 @@ enum class Operation {
 };
 inline constexpr int kOperations = 7;
 const char* operation_name(Operation operation);
-
-// Where member `part` of `parts` begins when `count` elements are divided over them; parts differ
-// by at most one element, and part_begin(count, parts, parts) is count.
-int64_t part_begin(int64_t count, int part, int parts);
 
 // One member's end of a group. Each operation returns the seconds it spent waiting for others and
 // throws JobError when the group has failed. Collectives come from one thread at a time; sends,

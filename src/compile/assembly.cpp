@@ -15,7 +15,7 @@ TensorSpec spec_of(const Tensor& tensor) { return {tensor.type, tensor.layout}; 
 
 Slot slot_of(const Tensor& tensor) {
   return {tensor.name,        tensor.type, tensor.layout,          tensor.role,
-          tensor.initializer, 0,           spec_of(tensor).bytes()};
+          tensor.initializer, 0,           spec_of(tensor).bytes(), tensor.slice};
 }
 
 std::vector<bool> used_tensors(const Graph& graph) {

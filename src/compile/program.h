@@ -27,6 +27,7 @@ struct Slot {
   Initializer initializer;
   int64_t offset = 0;
   int64_t bytes = 0;
+  Slice slice = {};
 };
 
 struct Instruction {

@@ -45,6 +45,16 @@ struct Initializer {
   float second = 0;  // the standard deviation or the upper bound
 };
 
+// Where a device's tensor lies in the job's: it is the part of that many rows along `axis` that
+// starts at `begin`, out of `whole` rows. Without an axis it is the job's whole tensor.
+struct Slice {
+  int axis = kNone;
+  int64_t begin = 0;
+  int64_t whole = 0;
+
+  bool operator==(const Slice&) const = default;
+};
+
 struct Tensor {
   std::string name;
   TensorType type;
@@ -54,6 +64,7 @@ struct Tensor {
   OperatorId producer = kNone;
   // Set by the in-place pass: this tensor lies in the memory of that one.
   TensorId storage = kNone;
+  Slice slice = {};
 };
 
 struct Operator {
