@@ -33,6 +33,10 @@ LaunchPlace launch_place() {
   place.rank = read_number({"OMPI_COMM_WORLD_RANK", "PMI_RANK"}, 0, 0);
   place.local_ranks = read_number({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}, 1, 1);
   place.local_rank = read_number({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0, 0);
+  if (read_number({"OMPI_MCA_orte_bound_at_launch"}, 1, 0) == 1) {
+    const bool asked = std::getenv("OMPI_MCA_hwloc_base_binding_policy") != nullptr;
+    place.binding = asked ? Binding::as_asked : Binding::by_default;
+  }
   if (place.rank >= place.ranks) place.rank = 0;
   if (place.local_ranks > place.ranks) place.local_ranks = 1;
   if (place.local_rank >= place.local_ranks) place.local_rank = 0;

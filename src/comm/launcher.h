@@ -3,6 +3,13 @@
 
 namespace millrace {
 
+// Whether the launcher bound this process to some of its host's cores.
+enum class Binding : unsigned char {
+  none,
+  by_default,  // nobody asked for it: Open MPI binds each of two ranks to a single core
+  as_asked,
+};
+
 // One process among those that mpirun or mpiexec started for a job, and its place among those on
 // the same host. Without a launcher, or where it does not say, a process is alone.
 struct LaunchPlace {
@@ -10,6 +17,7 @@ struct LaunchPlace {
   int ranks = 1;
   int local_rank = 0;
   int local_ranks = 1;
+  Binding binding = Binding::none;
 };
 
 // Understands Open MPI and MPICH. Values that make no sense count as not said.

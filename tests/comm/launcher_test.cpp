@@ -37,6 +37,15 @@ TEST(Launcher, Mpich) {
   EXPECT_EQ(place.local_rank, 2);
 }
 
+TEST(Launcher, BindingOfOpenMpi) {
+  EXPECT_EQ(launch_place().binding, Binding::none);
+  EXPECT_EQ(place_of({{"OMPI_MCA_orte_bound_at_launch", "1"}}).binding, Binding::by_default);
+  EXPECT_EQ(place_of({{"OMPI_MCA_orte_bound_at_launch", "1"},
+                      {"OMPI_MCA_hwloc_base_binding_policy", "socket"}})
+                .binding,
+            Binding::as_asked);
+}
+
 TEST(Launcher, NonsenseCountsAsNotSaid) {
   for (const char* text : {"", "x", "-1", "0", "3x", "99999999999999999999"}) {
     EXPECT_EQ(place_of({{"PMI_SIZE", text}, {"PMI_RANK", text}}).ranks, 1) << text;
