@@ -14,20 +14,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void reduce_scatter_by(Group& group, std::span<const float> whole, std::span<float> part,
-                       int64_t block) {
-  if (block != 1) throw std::logic_error("reduce_scatter in blocks is not there yet");
-  group.reduce_scatter(whole, part);
-}
-
-void all_gather_by(Group& group, std::span<const std::byte> part, std::span<std::byte> whole,
-                   int64_t block_bytes) {
-  if (block_bytes != 4) throw std::logic_error("all_gather in blocks is not there yet");
-  const auto as_floats = [](auto bytes) { return bytes.size() / sizeof(float); };
-  group.all_gather(std::span(reinterpret_cast<const float*>(part.data()), as_floats(part)),
-                   std::span(reinterpret_cast<float*>(whole.data()), as_floats(whole)));
-}
-
 }  // namespace
 
 // What posted work sees: the group of the background, and no background of its own.
@@ -39,11 +25,11 @@ class DeviceCollectives::Inner : public Collectives {
   void all_reduce(std::span<float> values) override { group_.all_reduce(values); }
   void reduce_scatter(std::span<const float> whole, std::span<float> part,
                       int64_t block) override {
-    reduce_scatter_by(group_, whole, part, block);
+    group_.reduce_scatter(whole, part, block);
   }
   void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                   int64_t block_bytes) override {
-    all_gather_by(group_, part, whole, block_bytes);
+    group_.all_gather(part, whole, block_bytes);
   }
   void post(int, BackgroundWork&) override { throw std::logic_error("posted work cannot post"); }
   void wait(int) override { throw std::logic_error("posted work cannot wait"); }
@@ -70,12 +56,12 @@ void DeviceCollectives::all_reduce(std::span<float> values) { direct_.all_reduce
 
 void DeviceCollectives::reduce_scatter(std::span<const float> whole, std::span<float> part,
                                        int64_t block) {
-  reduce_scatter_by(direct_, whole, part, block);
+  direct_.reduce_scatter(whole, part, block);
 }
 
 void DeviceCollectives::all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                                    int64_t block_bytes) {
-  all_gather_by(direct_, part, whole, block_bytes);
+  direct_.all_gather(part, whole, block_bytes);
 }
 
 void DeviceCollectives::post(int ticket, BackgroundWork& work) {
