@@ -49,9 +49,8 @@ Program training_program(Graph graph, const CompileOptions& options) {
   pipeline.add("fusion", fuse);
   pipeline.add("autodiff", [&](Graph& g) { gradients = differentiate(g, g.find_tensor("loss")); });
   pipeline.add("gradient_fusion", fuse_gradients);
-  pipeline.add("optimizer", [&](Graph& g) { 
-    add_updates(g, gradients, options.optimizer, options.updates);
-  });
+  pipeline.add("optimizer",
+               [&](Graph& g) { add_updates(g, gradients, options.optimizer, options.updates); });
   pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
@@ -62,8 +61,7 @@ Program training_program(Graph graph, const CompileOptions& options) {
   return program;
 }
 
-Program evaluation_program(Graph graph, const CompileOptions& options,
-                           const Program* sharing) {
+Program evaluation_program(Graph graph, const CompileOptions& options, const Program* sharing) {
   const KernelLayouts layouts(options.kernels);
   std::map<std::string, Layout> fixed;
   if (sharing != nullptr) {

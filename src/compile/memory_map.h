@@ -8,10 +8,10 @@ namespace millrace {
 // state: what lives across steps, once. weights: the parameters, once per version. saved: what a
 // micro-batch keeps between its phases, once per micro-batch in flight. scratch: what lives within
 // one phase.
-enum class Region : uint8_t { state, weights, saved, scratch };
+enum class ArenaRegion : uint8_t { state, weights, saved, scratch };
 
 struct Address {
-  Region region = Region::scratch;
+  ArenaRegion region = ArenaRegion::scratch;
   int64_t offset = 0;
 
   bool operator==(const Address&) const = default;
@@ -30,15 +30,15 @@ struct MemoryMap {
   int64_t total() const { return persistent() + saved * slots + scratch; }
 
   // Where copy `index` of a region begins.
-  int64_t begin(Region region, int index = 0) const {
+  int64_t begin(ArenaRegion region, int index = 0) const {
     switch (region) {
-      case Region::state:
+      case ArenaRegion::state:
         return 0;
-      case Region::weights:
+      case ArenaRegion::weights:
         return state + weights * index;
-      case Region::saved:
+      case ArenaRegion::saved:
         return persistent() + saved * index;
-      case Region::scratch:
+      case ArenaRegion::scratch:
         return persistent() + saved * slots;
     }
     return 0;

@@ -71,8 +71,8 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
   const bool update = instruction.phase == Phase::update;
   const auto pointer = [&](const Address& address) {
     int copy = 0;
-    if (address.region == Region::saved) copy = frame.slot;
-    if (address.region == Region::weights) copy = update ? frame.new_version : frame.version;
+    if (address.region == ArenaRegion::saved) copy = frame.slot;
+    if (address.region == ArenaRegion::weights) copy = update ? frame.new_version : frame.version;
     return device_.arena() + program.memory.begin(address.region, copy) + address.offset;
   };
   std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(), pointer);
@@ -94,8 +94,8 @@ void Session::run_phase(const Program& program, const PhaseRange& range, const F
 void Session::copy_version(int from, int to) {
   if (from == to) return;
   const MemoryMap& memory = programs_.front()->memory;
-  const std::byte* source = device_.arena() + memory.begin(Region::weights, from);
-  std::byte* target = device_.arena() + memory.begin(Region::weights, to);
+  const std::byte* source = device_.arena() + memory.begin(ArenaRegion::weights, from);
+  std::byte* target = device_.arena() + memory.begin(ArenaRegion::weights, to);
   parallel_ranges(memory.weights, kFillGrain, [&](int, int64_t begin, int64_t end) {
     std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
   });
@@ -113,7 +113,9 @@ void Session::initialize(uint64_t seed) {
 void Session::run(const Program& program, const StepState& step) {
   require(program);
   const Frame frame = {0, version_, version_};
-  device_.run([&] { run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step); });
+  device_.run([&] {
+    run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step);
+  });
 }
 
 std::vector<InstructionTime> Session::run_timed(const Program& program, const StepState& step) {
