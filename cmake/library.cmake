@@ -21,7 +21,7 @@ target_link_libraries(millrace_library
 # layers do not meet those of the project that uses them.
 set(public_headers
   millrace.h
-  base/error.h
+  base/error.h base/rows.h
   compile/memory_breakdown.h
   graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/types.h
   kernels/convolution_algorithm.h
