@@ -8,27 +8,12 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "parallel/partition_facts.h"
 
 namespace millrace {
 namespace {
 
 constexpr std::string_view kLoss = "loss";
-
-// For each operator whether the loss depends on it.
-std::vector<bool> operators_of_loss(const Graph& graph) {
-  std::vector<bool> tensors(static_cast<size_t>(graph.tensor_count()), false);
-  std::vector<bool> operators(static_cast<size_t>(graph.operator_count()), false);
-  const TensorId loss = graph.find_tensor(kLoss);
-  if (loss != kNone) tensors[static_cast<size_t>(loss)] = true;
-  for (auto id = graph.order().rbegin(); id != graph.order().rend(); ++id) {
-    for (TensorId output : graph.op(*id).outputs) {
-      if (tensors[static_cast<size_t>(output)]) operators[static_cast<size_t>(*id)] = true;
-    }
-    if (!operators[static_cast<size_t>(*id)]) continue;
-    for (TensorId input : graph.op(*id).inputs) tensors[static_cast<size_t>(input)] = true;
-  }
-  return operators;
-}
 
 int stage_of(const std::vector<int>& stages, OperatorId id) {
   return stages.at(static_cast<size_t>(id));
