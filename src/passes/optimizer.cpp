@@ -64,6 +64,7 @@ class Updates {
     tensor.name = graph_.tensor(pair.parameter).name + suffix;
     tensor.type = graph_.tensor(pair.parameter).type;
     tensor.role = Role::optimizer_state;
+    tensor.slice = graph_.tensor(pair.parameter).slice;
     return graph_.add_tensor(std::move(tensor));
   }
 
