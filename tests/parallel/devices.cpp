@@ -33,8 +33,7 @@ class TestCollectives : public Collectives {
     std::copy(sums.begin(), sums.end(), values.begin());
   }
 
-  void reduce_scatter(std::span<const float> whole, std::span<float> part,
-                      int64_t block) override {
+  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block) override {
     const auto blocks = static_cast<int64_t>(whole.size()) / block;
     if (static_cast<int64_t>(part.size()) != part_size(blocks, member_, members()) * block) {
       throw std::logic_error("a part of another size");
@@ -47,8 +46,7 @@ class TestCollectives : public Collectives {
   void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                   int64_t block_bytes) override {
     const auto blocks = static_cast<int64_t>(whole.size()) / block_bytes;
-    if (static_cast<int64_t>(part.size()) !=
-        part_size(blocks, member_, members()) * block_bytes) {
+    if (static_cast<int64_t>(part.size()) != part_size(blocks, member_, members()) * block_bytes) {
       throw std::logic_error("a part of another size");
     }
     show(part.data());

@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 
 TEST(Placement, NamesDevicesInOrder) {
   const Placement placement = parse_placement("1:2-4,0:0");
-  EXPECT_THAT(placement.devices, ElementsAre(DeviceId{1, 2}, DeviceId{1, 3}, DeviceId{1, 4},
-                                             DeviceId{0, 0}));
+  EXPECT_THAT(placement.devices,
+              ElementsAre(DeviceId{1, 2}, DeviceId{1, 3}, DeviceId{1, 4}, DeviceId{0, 0}));
   EXPECT_EQ(to_string(placement), "1:2-4,0:0");
 }
 
