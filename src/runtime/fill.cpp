@@ -23,7 +23,9 @@ struct Rows {
     first = inner * slice.begin;
   }
 
-  int64_t place(int64_t i) const { return first + i / row * stride + i % row; }
+  int64_t place(int64_t i) const {
+    return row == stride ? first + i : first + i / row * stride + i % row;
+  }
 };
 
 }  // namespace

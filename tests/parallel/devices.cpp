@@ -132,19 +132,26 @@ Values joined(const std::vector<Values>& parts, const Shape& whole, const Shardi
   return result;
 }
 
-std::vector<TensorValues> run_members(const std::vector<Graph>& graphs,
-                                      std::vector<TensorValues> values) {
-  Meeting meeting(static_cast<int>(graphs.size()));
+void run_together(int members, const std::function<void(int, Collectives&)>& body) {
+  Meeting meeting(members);
   std::vector<std::thread> threads;
-  for (size_t m = 0; m < graphs.size(); ++m) {
+  for (int member = 0; member < members; ++member) {
     // A member that throws ends the test: the others would wait for it for ever.
-    threads.emplace_back([&, m]() noexcept {
+    threads.emplace_back([&, member]() noexcept {
       set_team_size(1);
-      TestCollectives collectives(meeting, static_cast<int>(m));
-      values[m] = interpret(graphs[m], std::move(values[m]), {}, {}, &collectives);
+      TestCollectives collectives(meeting, member);
+      body(member, collectives);
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<TensorValues> run_members(const std::vector<Graph>& graphs,
+                                      std::vector<TensorValues> values) {
+  run_together(static_cast<int>(graphs.size()), [&](int member, Collectives& collectives) {
+    const auto m = static_cast<size_t>(member);
+    values[m] = interpret(graphs[m], std::move(values[m]), {}, {}, &collectives);
+  });
   return values;
 }
 

@@ -16,7 +16,10 @@ using TensorValues = std::map<TensorId, Values>;
 Values part_of(const Values& whole, const Shape& shape, const Slice& slice, int64_t size);
 Values joined(const std::vector<Values>& parts, const Shape& whole, const Sharding& sharding);
 
-// Runs every member's graph at the same time, with collectives that add in order of the members.
+// Calls body(member, collectives) on a thread for each member; sums are in order of the members.
+void run_together(int members, const std::function<void(int, Collectives&)>& body);
+
+// Runs every member's graph at the same time.
 std::vector<TensorValues> run_members(const std::vector<Graph>& graphs,
                                       std::vector<TensorValues> values);
 
