@@ -5,13 +5,10 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "base/parallel.h"
-#include "base/random.h"
+#include "runtime/fill.h"
 
 namespace millrace {
 namespace {
-
-constexpr int64_t kFillGrain = 65536;
 
 TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
 TensorSpec plain_spec_of(const Slot& slot) { return {slot.type, Layout()}; }
@@ -20,21 +17,6 @@ void require_size(const Slot& slot, size_t count) {
   if (static_cast<int64_t>(count) != slot.type.elements()) {
     throw std::logic_error("wrong number of values for '" + slot.name + "'");
   }
-}
-
-void fill(const Initializer& initializer, const std::string& name, uint64_t seed,
-          std::span<float> values) {
-  const Random random(seed, hash_bytes(name.data(), name.size()));
-  parallel_for(static_cast<int64_t>(values.size()), kFillGrain, [&](int64_t i) {
-    const auto index = static_cast<uint64_t>(i);
-    float value = initializer.first;
-    if (initializer.kind == Initializer::Kind::normal) {
-      value += initializer.second * random.normal(index);
-    } else if (initializer.kind == Initializer::Kind::uniform) {
-      value += (initializer.second - initializer.first) * random.uniform(index);
-    }
-    values[static_cast<size_t>(i)] = value;
-  });
 }
 
 }  // namespace
@@ -105,7 +87,9 @@ void Session::initialize(uint64_t seed) {
   std::vector<float> values;
   for (const Slot& slot : state()) {
     values.resize(static_cast<size_t>(slot.type.elements()));
-    device_.run([&] { fill(slot.initializer, slot.name, seed, values); });
+    device_.run([&] {
+      fill_slice(slot.initializer, slot.name, seed, slot.type.shape, slot.slice, values);
+    });
     write_state(slot, values);
   }
 }
