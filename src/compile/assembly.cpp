@@ -262,6 +262,8 @@ class Assembler {
     break_down_state(program_);
     program_.memory.saved = place_region(buffers, ArenaRegion::saved, shape_.slots);
     program_.memory.scratch = place_region(buffers, ArenaRegion::scratch, 1);
+    program_.memory.channels = aligned(shape_.channel_bytes);
+    program_.breakdown.communication += program_.memory.channels;
     program_.arena_bytes = program_.memory.total();
     bind(storage_roots(graph_));
   }

@@ -17,17 +17,19 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// The arena is [state | weights x versions | saved x slots | scratch]. Plain data.
+// The arena is [state | weights x versions | saved x slots | scratch | channels]. Plain data.
 struct MemoryMap {
   int64_t state = 0;  // bytes of one
   int64_t weights = 0;
   int64_t saved = 0;
   int64_t scratch = 0;
+  int64_t channels = 0;  // for what is on its way from and to other stages
   int versions = 1;
   int slots = 1;
 
   int64_t persistent() const { return state + weights * versions; }
-  int64_t total() const { return persistent() + saved * slots + scratch; }
+  int64_t channels_begin() const { return persistent() + saved * slots + scratch; }
+  int64_t total() const { return channels_begin() + channels; }
 
   // Where copy `index` of a region begins.
   int64_t begin(ArenaRegion region, int index = 0) const {

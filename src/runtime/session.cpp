@@ -5,10 +5,13 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/parallel.h"
 #include "runtime/fill.h"
 
 namespace millrace {
 namespace {
+
+constexpr int64_t kCopyGrain = int64_t{1} << 18;  // bytes
 
 TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
 TensorSpec plain_spec_of(const Slot& slot) { return {slot.type, Layout()}; }
@@ -78,7 +81,7 @@ void Session::copy_version(int from, int to) {
   const MemoryMap& memory = programs_.front()->memory;
   const std::byte* source = device_.arena() + memory.begin(ArenaRegion::weights, from);
   std::byte* target = device_.arena() + memory.begin(ArenaRegion::weights, to);
-  parallel_ranges(memory.weights, kFillGrain, [&](int, int64_t begin, int64_t end) {
+  parallel_ranges(memory.weights, kCopyGrain, [&](int, int64_t begin, int64_t end) {
     std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
   });
 }

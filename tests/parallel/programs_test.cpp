@@ -55,7 +55,8 @@ class Machine {
 
  private:
   std::byte* at(const Address& address) const {
-    return arena_.data() + program_.memory.begin(address.region) + address.offset;
+    return const_cast<std::byte*>(arena_.data()) + program_.memory.begin(address.region) +
+           address.offset;
   }
 
   std::vector<std::byte*> pointers(const std::vector<Address>& addresses) {
