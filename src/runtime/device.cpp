@@ -33,7 +33,8 @@ class Device::Impl {
   explicit Impl(const DeviceOptions& options)
       : options_(options), cores_(cores_for(options)), thread_([this] { serve(); }) {
     try {
-      run([this] { prepare_team(); });
+      start([this] { prepare_team(); });
+      finish();
     } catch (...) {
       stop();
       throw;
@@ -46,9 +47,18 @@ class Device::Impl {
   }
 
   void run(const std::function<void()>& work) {
-    std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     work_ = &work;
     changed_.notify_all();
+  }
+
+  void start(std::function<void()> work) {
+    started_ = std::move(work);
+    run(started_);
+  }
+
+  void finish() {
+    std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return work_ == nullptr; });
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
@@ -131,6 +141,7 @@ class Device::Impl {
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void()>* work_ = nullptr;
+  std::function<void()> started_;
   std::exception_ptr error_;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses everything above
@@ -142,7 +153,12 @@ void Device::allocate(int64_t bytes) { impl_->allocate(bytes); }
 std::byte* Device::arena() const { return impl_->arena(); }
 int64_t Device::arena_bytes() const { return impl_->arena_bytes(); }
 int64_t Device::resident_bytes() const { return impl_->resident_bytes(); }
-void Device::run(const std::function<void()>& work) { impl_->run(work); }
+void Device::run(const std::function<void()>& work) {
+  impl_->run(work);
+  impl_->finish();
+}
+void Device::start(std::function<void()> work) { impl_->start(std::move(work)); }
+void Device::finish() { impl_->finish(); }
 int Device::threads() const { return impl_->threads(); }
 
 }  // namespace millrace

@@ -39,6 +39,10 @@ class Device {
   // Runs `work` on the device thread and waits for it.
   void run(const std::function<void()>& work);
 
+  // Runs `work` on the device thread without waiting; `finish` waits for it and rethrows its error.
+  void start(std::function<void()> work);
+  void finish();
+
   int threads() const;
 
  private:
