@@ -142,7 +142,7 @@ void Trainer::prepare() {
                       .total_steps = result_.total_steps,
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.device().arena_bytes()});
+                      .arena_bytes = engine_.session().arena_bytes()});
 }
 
 void Trainer::step() {
@@ -273,8 +273,8 @@ void Trainer::finish() {
   }
   const Program& program = engine_.largest();
   result_.threads = engine_.device().threads();
-  result_.arena_bytes = engine_.device().arena_bytes();
-  result_.resident_bytes = engine_.device().resident_bytes();
+  result_.arena_bytes = engine_.session().arena_bytes();
+  result_.resident_bytes = engine_.session().resident_bytes();
   result_.breakdown = program.breakdown;
   result_.reorders = engine_.training()->reorders;
   result_.recomputed = engine_.training()->recomputed;
@@ -311,7 +311,7 @@ EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer)
   const auto feed = data->start();
   const auto report = evaluate(engine.session(), *engine.evaluation(), *feed, job.stop);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
-  return {*report, engine.device().threads(), engine.device().arena_bytes(),
+  return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown};
 }
 
