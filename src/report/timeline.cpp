@@ -78,11 +78,13 @@ std::vector<int64_t> step_ends(const TraceLog& log) {
   }
   std::vector<int64_t> latest;
   for (auto& events : by_device) {
-    const std::vector<int64_t> ends = step_ends_of(std::move(events));
-    latest.resize(std::max(latest.size(), ends.size()), INT64_MIN);
-    for (size_t i = 0; i < ends.size(); ++i) latest[i] = std::max(latest[i], ends[i]);
+    std::vector<int64_t> ends = step_ends_of(std::move(events));
+    if (ends.size() < latest.size()) continue;
+    if (ends.size() == latest.size()) {
+      for (size_t i = 0; i < ends.size(); ++i) ends[i] = std::max(ends[i], latest[i]);
+    }
+    latest = std::move(ends);
   }
-  for (size_t i = 1; i < latest.size(); ++i) latest[i] = std::max(latest[i], latest[i - 1]);
   return latest;
 }
 

@@ -17,8 +17,9 @@ struct Window {
   int64_t steps = 0;  // finished within it; 0: unknown
 };
 
-// When each step ended on the slowest device. A device's step ends with an update before its next
-// forward, or before the end of the trace. Empty where no updates were recorded.
+// When each step ended on the slowest of the devices that took most of them. A device's step ends
+// with an update before its next forward, or before the end of the trace. Empty where no updates
+// were recorded.
 std::vector<int64_t> step_ends(const TraceLog& log);
 
 // `count` steps from `first`, which counts from 0 or, if -1, is chosen past the beginning. The

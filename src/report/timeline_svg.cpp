@@ -28,6 +28,7 @@ text { font: 12px sans-serif; fill: #24292f }
 .grid { stroke: #d0d7de; stroke-width: 1 }
 .forward { fill: #2f6fb3 }
 .backward { fill: #c2571a }
+.weights { fill: #b8783f }
 .update { fill: #2e8b57 }
 .communication { fill: #8a63c9 }
 .wait { fill: #a8b0b9 }
@@ -41,6 +42,7 @@ text { font: 12px sans-serif; fill: #24292f }
   .grid { stroke: #30363d }
   .forward { fill: #4a8fd8 }
   .backward { fill: #d9722f }
+  .weights { fill: #b98a62 }
   .update { fill: #3fa76c }
   .wait { fill: #5b6570 }
 }
@@ -78,6 +80,11 @@ double tick_of(double nanoseconds) {
     if (factor * power <= rough) return factor * power;
   }
   return power;
+}
+
+// The part of a split backward pass that makes the weights' gradients.
+bool makes_weights(const TraceEvent& event) {
+  return event.category == TraceCategory::backward && event.name.ends_with("weights");
 }
 
 std::string time_text(double nanoseconds) {
@@ -131,13 +138,18 @@ class Drawing {
 
   void legend() {
     double x = 16;
-    for (int i = 0; i < kTraceCategories; ++i) {
-      const std::string_view name = name_of(static_cast<TraceCategory>(i));
+    const auto entry = [&](std::string_view style, std::string_view text) {
       svg_ += fmt::format(
-          "<rect class=\"{0}\" x=\"{1:g}\" y=\"40\" width=\"12\" height=\"12\" rx=\"2\"/>"
-          "<text class=\"small\" x=\"{2:g}\" y=\"50\">{0}</text>\n",
-          name, x, x + 17);
-      x += 34 + 6.4 * static_cast<double>(name.size());
+          "<rect class=\"{}\" x=\"{:g}\" y=\"40\" width=\"12\" height=\"12\" rx=\"2\"/>"
+          "<text class=\"small\" x=\"{:g}\" y=\"50\">{}</text>\n",
+          style, x, x + 17, text);
+      x += 34 + 6.4 * static_cast<double>(text.size());
+    };
+    const bool split = std::any_of(log_.events.begin(), log_.events.end(), makes_weights);
+    for (int i = 0; i < kTraceCategories; ++i) {
+      const auto category = static_cast<TraceCategory>(i);
+      entry(name_of(category), name_of(category));
+      if (category == TraceCategory::backward && split) entry("weights", "backward to weights");
     }
     svg_ +=
         fmt::format("<text class=\"small\" x=\"{:g}\" y=\"50\">number: micro-batch</text>\n", x);
@@ -184,8 +196,8 @@ class Drawing {
     svg_ += fmt::format(
         "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"{:g}\">"
         "<title>{}: {}{}, {}</title></rect>\n",
-        name_of(event.category), x, y, width - gap, height, name_of(event.category),
-        escaped(event.name),
+        makes_weights(event) ? "weights" : name_of(event.category), x, y, width - gap, height,
+        name_of(event.category), escaped(event.name),
         event.micro_batch >= 0 ? fmt::format(", micro-batch {}", event.micro_batch) : "",
         time_text(static_cast<double>(event.end - event.begin)));
     const std::string number = std::to_string(event.micro_batch);

@@ -89,6 +89,15 @@ TEST(Timeline, StepsAreFoundByTheirUpdates) {
   const Window two = steps_window(log, 1, 2);
   EXPECT_EQ(two.begin, ends[0]);
   EXPECT_EQ(two.end, ends[2]);
+  // Replicas in turn update less often than the stages behind them.
+  const TraceLog uneven = simulated_trace({.kind = ScheduleKind::one_f_one_b,
+                                           .stages = 2,
+                                           .steps = 12,
+                                           .replicas = {3, 1},
+                                           .round_robin = true});
+  const std::vector<int64_t> often = step_ends(uneven);
+  ASSERT_EQ(often.size(), 12u);
+  for (size_t i = 1; i < often.size(); ++i) EXPECT_EQ(often[i] - often[i - 1], 3'000'000);
   EXPECT_EQ(steps_window(log, 99, 2).end, ends[4]);
   EXPECT_EQ(steps_window(log, -1, 99).steps, 5);
   EXPECT_EQ(steps_window({}, -1, 2).end, 0);
