@@ -10,6 +10,7 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{2} << 20;
+constexpr auto kLongestCancel = std::chrono::milliseconds(300);
 constexpr int64_t kBroadcastPiece = int64_t{1} << 20;
 
 enum Tag : int { kTermsTag = 1, kSumsTag, kGatherTag, kBroadcastTag, kBarrierTag, kMessageTag };
@@ -38,10 +39,11 @@ double MpiTransport::collective(Body&& body) {
     endpoint_->check();
     return body();
   } catch (...) {
-    for (MpiTransfers& transfers : exchanges_) transfers.abandon();
-    for (MpiTransfers& transfers : results_) transfers.abandon();
-    arrival_.abandon();
-    transfers_.abandon();
+    const auto patience = std::chrono::steady_clock::now() + kLongestCancel;
+    for (MpiTransfers& transfers : exchanges_) transfers.abandon(patience);
+    for (MpiTransfers& transfers : results_) transfers.abandon(patience);
+    arrival_.abandon(patience);
+    transfers_.abandon(patience);
     throw;
   }
 }
@@ -155,7 +157,7 @@ double MpiTransport::finish_message(MpiTransfers& transfers, Operation operation
   try {
     return finish(transfers, operation);
   } catch (...) {
-    transfers.abandon();
+    transfers.abandon(std::chrono::steady_clock::now() + kLongestCancel);
     throw;
   }
 }

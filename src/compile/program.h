@@ -45,8 +45,8 @@ struct Instruction {
   std::vector<Address> inputs;
   std::vector<Address> outputs;
   Address workspace;
-  double arithmetic = 0;         // floating-point operations
-  int64_t bytes_touched = 0;     // inputs and outputs
+  double arithmetic = 0;      // floating-point operations
+  int64_t bytes_touched = 0;  // inputs and outputs
 };
 
 // The instructions of one phase: [begin, end).
@@ -59,9 +59,9 @@ struct PhaseRange {
 struct Program {
   std::vector<Instruction> instructions;
   std::vector<PhaseRange> phases;  // one for a program that is only run whole
-  std::vector<Slot> state;    // persistent slots, in the order of the graph
-  std::vector<Slot> inputs;   // to be written before a run; keep their contents across runs
-  std::vector<Slot> results;  // readable after a run
+  std::vector<Slot> state;         // persistent slots, in the order of the graph
+  std::vector<Slot> inputs;        // to be written before a run; keep their contents across runs
+  std::vector<Slot> results;       // readable after a run
   MemoryMap memory;
   int64_t arena_bytes = 0;  // memory.total()
   MemoryBreakdown breakdown;

@@ -24,8 +24,8 @@ class Updates {
     }
     TensorId squares = kNone;
     if (!whole.empty()) {
-      squares = graph_.apply("sum_of_squares", "gradients/sum_of_squares", whole, {},
-                             Phase::update);
+      squares =
+          graph_.apply("sum_of_squares", "gradients/sum_of_squares", whole, {}, Phase::update);
     }
     if (!split.empty()) {
       const TensorId own =

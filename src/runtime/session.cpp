@@ -6,12 +6,12 @@
 #include <stdexcept>
 
 #include "base/parallel.h"
-#include "base/random.h"
+#include "runtime/fill.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kFillGrain = 65536;
+constexpr int64_t kCopyGrain = int64_t{1} << 18;  // bytes
 
 TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
 TensorSpec plain_spec_of(const Slot& slot) { return {slot.type, Layout()}; }
@@ -20,21 +20,6 @@ void require_size(const Slot& slot, size_t count) {
   if (static_cast<int64_t>(count) != slot.type.elements()) {
     throw std::logic_error("wrong number of values for '" + slot.name + "'");
   }
-}
-
-void fill(const Initializer& initializer, const std::string& name, uint64_t seed,
-          std::span<float> values) {
-  const Random random(seed, hash_bytes(name.data(), name.size()));
-  parallel_for(static_cast<int64_t>(values.size()), kFillGrain, [&](int64_t i) {
-    const auto index = static_cast<uint64_t>(i);
-    float value = initializer.first;
-    if (initializer.kind == Initializer::Kind::normal) {
-      value += initializer.second * random.normal(index);
-    } else if (initializer.kind == Initializer::Kind::uniform) {
-      value += (initializer.second - initializer.first) * random.uniform(index);
-    }
-    values[static_cast<size_t>(i)] = value;
-  });
 }
 
 }  // namespace
@@ -71,8 +56,8 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
   const bool update = instruction.phase == Phase::update;
   const auto pointer = [&](const Address& address) {
     int copy = 0;
-    if (address.region == Region::saved) copy = frame.slot;
-    if (address.region == Region::weights) copy = update ? frame.new_version : frame.version;
+    if (address.region == ArenaRegion::saved) copy = frame.slot;
+    if (address.region == ArenaRegion::weights) copy = update ? frame.new_version : frame.version;
     return device_.arena() + program.memory.begin(address.region, copy) + address.offset;
   };
   std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(), pointer);
@@ -94,9 +79,9 @@ void Session::run_phase(const Program& program, const PhaseRange& range, const F
 void Session::copy_version(int from, int to) {
   if (from == to) return;
   const MemoryMap& memory = programs_.front()->memory;
-  const std::byte* source = device_.arena() + memory.begin(Region::weights, from);
-  std::byte* target = device_.arena() + memory.begin(Region::weights, to);
-  parallel_ranges(memory.weights, kFillGrain, [&](int, int64_t begin, int64_t end) {
+  const std::byte* source = device_.arena() + memory.begin(ArenaRegion::weights, from);
+  std::byte* target = device_.arena() + memory.begin(ArenaRegion::weights, to);
+  parallel_ranges(memory.weights, kCopyGrain, [&](int, int64_t begin, int64_t end) {
     std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
   });
 }
@@ -105,7 +90,9 @@ void Session::initialize(uint64_t seed) {
   std::vector<float> values;
   for (const Slot& slot : state()) {
     values.resize(static_cast<size_t>(slot.type.elements()));
-    device_.run([&] { fill(slot.initializer, slot.name, seed, values); });
+    device_.run([&] {
+      fill_slice(slot.initializer, slot.name, seed, slot.type.shape, slot.slice, values);
+    });
     write_state(slot, values);
   }
 }
@@ -113,7 +100,9 @@ void Session::initialize(uint64_t seed) {
 void Session::run(const Program& program, const StepState& step) {
   require(program);
   const Frame frame = {0, version_, version_};
-  device_.run([&] { run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step); });
+  device_.run([&] {
+    run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step);
+  });
 }
 
 std::vector<InstructionTime> Session::run_timed(const Program& program, const StepState& step) {
