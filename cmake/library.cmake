@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(library_objects)
-foreach(layer base graph models passes kernels compile comm runtime data train)
+foreach(layer base graph models passes parallel kernels compile comm runtime data train)
   list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
 endforeach()
 add_library(millrace_library STATIC ${library_objects})

@@ -27,6 +27,8 @@ enum class Role : uint8_t {
   activation,       // made and used within a step (gradients of activations too)
   gradient,         // gradient of a parameter
   optimizer_state,  // lives across steps
+  accumulator,      // sum of gradients over the micro-batches of a step
+  communication,    // staging for what goes to other devices
 };
 
 std::string_view name_of(Role role);
@@ -55,6 +57,15 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
+// Only this part of the tensor's memory is kept, its elements in storage order divided over
+// `count` devices as part_begin says: optimizer state that is shared out.
+struct Part {
+  int index = 0;
+  int count = 1;
+
+  bool operator==(const Part&) const = default;
+};
+
 struct Tensor {
   std::string name;
   TensorType type;
@@ -65,6 +76,7 @@ struct Tensor {
   // Set by the in-place pass: this tensor lies in the memory of that one.
   TensorId storage = kNone;
   Slice slice = {};
+  Part part = {};
 };
 
 struct Operator {

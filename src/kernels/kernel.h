@@ -24,6 +24,7 @@ struct StepState {
   uint64_t seed = 0;
   int64_t step = 0;  // counts optimizer steps from 0
   float learning_rate = 0;
+  int64_t micro_batch = 0;   // within the step
   int64_t first_sample = 0;  // of the step's batch that the program sees as its row 0
 };
 
