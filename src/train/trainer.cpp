@@ -296,14 +296,7 @@ TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObse
 }
 
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {
-  std::filesystem::path weights = job.load_weights;
-  if (weights.empty()) {
-    const auto found = find_newest_valid(job.checkpoint, [&](std::string_view sentence) {
-      observer.on_message(Severity::warning, sentence);
-    });
-    if (!found) fail_input("There is no checkpoint in '{}'.", job.checkpoint.string());
-    weights = *found / kWeightsFile;
-  }
+  const std::filesystem::path weights = weights_file(job, observer);
   const auto data = open_evaluation_data(job);
   Engine engine(job, Purpose::evaluation, observer);
   engine.start(job.seed);
