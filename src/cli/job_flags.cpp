@@ -137,6 +137,12 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
       .add_option("--dump-passes", flags.dump_passes,
                   "Write the graph after each compiler pass into this directory")
       ->group("Device and memory");
+  command
+      .add_flag(
+          "--check-finite", flags.check_finite,
+          "Look at everything that a step computes, not at the loss alone, and name the first "
+          "tensor with a value that is not finite")
+      ->group("Device and memory");
 }
 
 TrainJob to_job(const JobFlags& flags) {
@@ -177,6 +183,7 @@ TrainJob to_job(const JobFlags& flags) {
   job.convolution =
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
   job.dump_passes = flags.dump_passes;
+  job.check_finite = flags.check_finite;
 
   using Optimizer = OptimizerSettings::Kind;
   constexpr Optimizer kOptimizers[] = {Optimizer::sgd, Optimizer::adamw, Optimizer::lars};

@@ -47,6 +47,7 @@ struct TrainJob {
   int64_t device_memory = 0;  // bytes; 0: no limit
   OptimizerSettings optimizer;
   LearningRateSettings learning_rate;  // total_steps is filled in by the job
+  bool check_finite = false;           // of everything in every step, not the loss alone
   RecomputePolicy recompute = RecomputePolicy::automatic;
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   std::filesystem::path dump_passes;
