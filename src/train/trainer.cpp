@@ -200,9 +200,9 @@ void Trainer::step() {
 void Trainer::fail_step(const StepState& state, const std::string& found) {
   const std::string first = job_.check_finite ? found : engine_.explain(state, Watch::finite);
   fail_job(
-      "Step {} with learning rate {:g} computes values that are not finite: {}; lower --lr or "
-      "use --clip-norm.",
-      state.step + 1, state.learning_rate, first.empty() ? found : first);
+      "{} is not finite at step {} with learning rate {:g}: {}; lower --lr or use --clip-norm.",
+      job_.check_finite ? "A value" : "The loss", state.step + 1, state.learning_rate,
+      first.empty() ? found : first);
 }
 
 // A network that has died gives every batch the same loss.
