@@ -46,8 +46,10 @@ class TestPipeline {
 
   // Mean losses of all steps so far.
   const std::vector<double>& losses() const { return losses_; }
-  // Parameters and buffers, after a check that replicas have equal parameters.
-  Weights weights() const;
+  // Parameters and buffers, after a check that replicas have equal parameters. Replicas that take
+  // micro-batches in turn have buffers (running statistics) of their own: those of the replicas
+  // that run this one.
+  Weights weights(int64_t micro_batch = 0) const;
   // The logits of so many micro-batches of step 0, row by row.
   std::vector<float> evaluate(int64_t micro_batches);
 
@@ -115,9 +117,9 @@ class TestAlone {
   std::unique_ptr<Session> session_;
 };
 
-// Logits of micro-batches of step 0 by one device with these parameters and buffers.
+// Logits of one micro-batch of step 0 by one device with these parameters and buffers.
 std::vector<float> evaluate_alone(const Graph& network, int64_t micro_batch_rows,
-                                  const Weights& weights, int64_t micro_batches);
+                                  const Weights& weights, int64_t micro_batch);
 
 // The largest distance between two tensors of one name, relative to the norm of the second.
 double distance(const Weights& actual, const Weights& expected, std::string* where = nullptr);
