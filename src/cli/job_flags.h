@@ -34,6 +34,7 @@ struct JobFlags {
   std::string recompute = "auto";
   std::string convolution = "auto";
   std::string dump_passes;
+  bool check_finite = false;
 
   std::string optimizer = "sgd";
   std::optional<double> learning_rate, weight_decay, adam_epsilon;

@@ -93,6 +93,7 @@ int run(int count, char** arguments, MpiSession* session) {
   add_data_command(program, chosen);
   add_ckpt_command(program, chosen);
   add_bench_command(program, chosen);
+  add_report_command(program, chosen);
   allow_extras_everywhere(&program);
   try {
     program.parse(count, arguments);

@@ -36,6 +36,15 @@ struct Slot {
   Part part = {};
 };
 
+// A tensor that an instruction writes: an output, or an input that it changes.
+struct WrittenTensor {
+  std::string name;
+  DataType dtype = DataType::f32;
+  int64_t elements = 0;  // with the padding of its layout
+  bool is_output = true;
+  size_t index = 0;  // among the outputs or inputs
+};
+
 struct Instruction {
   std::string name;
   std::string type;
@@ -45,6 +54,7 @@ struct Instruction {
   std::vector<Address> inputs;
   std::vector<Address> outputs;
   Address workspace;
+  std::vector<WrittenTensor> written;
   double arithmetic = 0;      // floating-point operations
   int64_t bytes_touched = 0;  // inputs and outputs
 };

@@ -25,6 +25,7 @@ class Parser {
  private:
   Placement placement() {
     Placement result;
+    seen_.clear();
     do {
       range(result);
     } while (take(','));

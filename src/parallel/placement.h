@@ -31,7 +31,8 @@ inline constexpr int kMostDevicesPerNode = 1024;
 inline constexpr int kMostDevices = 65536;
 
 // Take any bytes; throw InputError with a sentence that starts with `source` ("--placement") and
-// says at which character what is wrong. No device may appear twice, in stages neither.
+// says at which character what is wrong. No device may appear twice in
+// a placement; stages may share devices.
 Placement parse_placement(std::string_view text, std::string_view source = "--placement");
 std::vector<Placement> parse_stages(std::string_view text, std::string_view source = "--placement");
 

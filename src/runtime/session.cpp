@@ -22,21 +22,24 @@ void require_size(const Slot& slot, size_t count) {
   }
 }
 
+int64_t largest_arena(const std::vector<const Program*>& programs) {
+  int64_t bytes = 0;
+  for (const Program* program : programs) bytes = std::max(bytes, program->arena_bytes);
+  return bytes;
+}
+
 }  // namespace
 
 Session::Session(Device& device, std::vector<const Program*> programs)
-    : device_(device), programs_(std::move(programs)) {
-  int64_t bytes = 0;
+    : device_(device), programs_(std::move(programs)), arena_(largest_arena(programs_)) {
   size_t most = 0;
   for (const Program* program : programs_) {
-    bytes = std::max(bytes, program->arena_bytes);
     for (const Instruction& instruction : program->instructions) {
       most = std::max({most, instruction.inputs.size(), instruction.outputs.size()});
     }
   }
   inputs_.resize(most);
   outputs_.resize(most);
-  device_.allocate(bytes);
 }
 
 Session::~Session() = default;
@@ -48,7 +51,7 @@ void Session::require(const Program& program) const {
 }
 
 std::byte* Session::address(const Program& program, const Slot& slot, int copy) const {
-  return device_.arena() + program.memory.begin(slot.address.region, copy) + slot.address.offset;
+  return arena_.data() + program.memory.begin(slot.address.region, copy) + slot.address.offset;
 }
 
 void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
@@ -58,7 +61,7 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
     int copy = 0;
     if (address.region == ArenaRegion::saved) copy = frame.slot;
     if (address.region == ArenaRegion::weights) copy = update ? frame.new_version : frame.version;
-    return device_.arena() + program.memory.begin(address.region, copy) + address.offset;
+    return arena_.data() + program.memory.begin(address.region, copy) + address.offset;
   };
   std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(), pointer);
   std::transform(instruction.outputs.begin(), instruction.outputs.end(), outputs_.begin(), pointer);
@@ -79,8 +82,8 @@ void Session::run_phase(const Program& program, const PhaseRange& range, const F
 void Session::copy_version(int from, int to) {
   if (from == to) return;
   const MemoryMap& memory = programs_.front()->memory;
-  const std::byte* source = device_.arena() + memory.begin(ArenaRegion::weights, from);
-  std::byte* target = device_.arena() + memory.begin(ArenaRegion::weights, to);
+  const std::byte* source = arena_.data() + memory.begin(ArenaRegion::weights, from);
+  std::byte* target = arena_.data() + memory.begin(ArenaRegion::weights, to);
   parallel_ranges(memory.weights, kCopyGrain, [&](int, int64_t begin, int64_t end) {
     std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
   });

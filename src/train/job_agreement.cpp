@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/texts.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
@@ -17,7 +18,6 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kLongest = 1 << 20;
 
 std::string fingerprint(const void* data, size_t bytes) {
   return fmt::format("{:016x}", hash_bytes(data, bytes));
@@ -31,30 +31,6 @@ std::string build_fingerprint() {
   } catch (const InputError&) {
     return "unknown";
   }
-}
-
-// The text of every member, in their order.
-std::vector<std::string> gather_texts(Group& ranks, const std::string& own) {
-  const auto members = static_cast<size_t>(ranks.size());
-  const std::vector<int64_t> length = {static_cast<int64_t>(own.size())};
-  std::vector<int64_t> lengths(members);
-  ranks.all_gather(std::span<const int64_t>(length), std::span(lengths));
-  const auto longest = static_cast<size_t>(*std::max_element(lengths.begin(), lengths.end()));
-  if (static_cast<int64_t>(longest) > kLongest) {
-    fail_input("The description of the job has {} bytes; the most is {}.", longest, kLongest);
-  }
-  std::string part = own;
-  part.resize(longest);
-  std::string whole(longest * members, ' ');
-  if (longest > 0) {
-    ranks.all_gather(std::as_bytes(std::span(part)), std::as_writable_bytes(std::span(whole)),
-                     static_cast<int64_t>(longest));
-  }
-  std::vector<std::string> texts;
-  for (size_t member = 0; member < members; ++member) {
-    texts.push_back(whole.substr(member * longest, static_cast<size_t>(lengths[member])));
-  }
-  return texts;
 }
 
 using Fields = std::vector<std::pair<std::string, std::string>>;  // name and value as text

@@ -7,6 +7,7 @@
 #include "devices.h"
 #include "passes/autodiff.h"
 #include "passes/fusion.h"
+#include "passes/inference.h"
 
 namespace millrace::testing {
 namespace {
@@ -91,6 +92,45 @@ void compare_all(Graph (*network)(int64_t)) {
 TEST(Networks, AlexnetLike) { compare_all(alexnet_like); }
 TEST(Networks, VggLike) { compare_all(vgg_like); }
 TEST(Networks, ResnetLike) { compare_all(resnet_like); }
+
+TEST(Networks, Evaluation) {
+  for (Parallelism parallelism : {Parallelism::data, Parallelism::model, Parallelism::hybrid}) {
+    Graph whole = resnet_like(8);
+    auto values = first_values(whole);
+    for (auto& [name, drawn] : values) {
+      if (!name.ends_with(".running_var")) continue;
+      for (double& value : drawn) value = 1.5 + value / 2;
+    }
+    const ShardedGraph sharded = shard(whole, {parallelism, {}, true}, 3);
+    std::vector<Graph> graphs;
+    std::vector<TensorValues> starts;
+    for (int m = 0; m < 3; ++m) {
+      graphs.push_back(localize(sharded, m));
+      make_inference(graphs.back());
+      graphs.back().validate();
+      starts.push_back(start_values(graphs.back(), values, whole));
+    }
+    const auto actual = run_members(graphs, starts);
+    const Graph forward = whole;
+    make_inference(whole);
+    const TensorValues expected = interpret(whole, start_values(whole, values, forward), {});
+    std::vector<Values> logits;
+    for (int m = 0; m < 3; ++m) {
+      const Graph& graph = graphs[static_cast<size_t>(m)];
+      const TensorValues& member = actual[static_cast<size_t>(m)];
+      logits.push_back(member.at(graph.find_tensor("logits")));
+      for (const char* name : {"loss", "top1", "top5"}) {
+        const TensorId total = graph.find_tensor(std::string(name) + ".total");
+        EXPECT_LT(relative_error(member.at(total), expected.at(whole.find_tensor(name))), 1e-5);
+      }
+    }
+    const TensorId id = whole.find_tensor("logits");
+    const Sharding sharding = sharded.tensors[static_cast<size_t>(id)];
+    EXPECT_LT(
+        relative_error(joined(logits, whole.tensor(id).type.shape, sharding), expected.at(id)),
+        1e-5);
+  }
+}
 
 TEST(Networks, LayersDividedByHand) {
   const auto output = LayerSharding::split_output;

@@ -1,121 +1,140 @@
-// Members' graphs compiled as they will run: fused, with the kernels' own layouts, in place,
-// recomputed.
+// Members' graphs compiled and run as they will be: fused, with the kernels' own layouts, in place,
+// recomputed, gradients exchanged. Ten steps give the losses and weights of one device.
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "comm/local_group.h"
 #include "compile/compiler.h"
 #include "devices.h"
 #include "networks.h"
+#include "runtime/device_collectives.h"
+#include "runtime/session.h"
 
 namespace millrace::testing {
 namespace {
 
-// A program in an arena of its own.
+constexpr int kSteps = 10;
+
+std::vector<float> floats(const Values& values) { return {values.begin(), values.end()}; }
+
+// A program on a device of its own.
 class Machine {
  public:
-  Machine(const Graph& graph, const Graph& whole, const std::map<std::string, Values>& values)
-      : program_(compile_training(graph, options())),
-        arena_(static_cast<uint64_t>(program_.arena_bytes)) {
-    const auto write = [&](const Slot& slot) {
-      if (slot.role == Role::optimizer_state) return;
-      const Shape& shape = whole.tensor(whole.find_tensor(slot.name)).type.shape;
-      const int64_t size =
-          slot.slice.axis == kNone ? 0 : slot.type.shape[static_cast<size_t>(slot.slice.axis)];
-      const Storage packed =
-          pack(part_of(values.at(slot.name), shape, slot.slice, size), {slot.type, slot.layout});
-      std::copy_n(packed.data(), slot.bytes, at(slot.address));
-    };
-    for (const Slot& slot : program_.state) write(slot);
-    for (const Slot& slot : program_.inputs) write(slot);
+  Machine(const Graph& graph, const CompileOptions& options)
+      : program_(compile_training(graph, options)),
+        device_({.threads = 1, .pin = false}),
+        session_(device_, {&program_}) {
+    session_.initialize(5);
   }
 
   const Program& program() const { return program_; }
 
-  void run(Collectives* collectives) {
-    const StepState step = {.seed = 7, .step = 3, .learning_rate = 0.05f};
-    for (const Instruction& instruction : program_.instructions) {
-      const auto inputs = pointers(instruction.inputs);
-      const auto outputs = pointers(instruction.outputs);
-      instruction.kernel->run(
-          {inputs, outputs, at(instruction.workspace), &step, collectives});
+  void join(Group direct, Group background) {
+    collectives_ = std::make_unique<DeviceCollectives>(std::move(direct), std::move(background));
+    session_.set_collectives(collectives_.get());
+  }
+
+  void feed(const Graph& whole, const std::map<std::string, Values>& values) {
+    for (const Slot& slot : program_.inputs) {
+      const Shape& shape = whole.tensor(whole.find_tensor(slot.name)).type.shape;
+      const Values part = part_of(values.at(slot.name), shape, slot.slice, slot.type.shape[0]);
+      if (slot.type.dtype == DataType::s32) {
+        session_.write_input(program_, slot.name, std::vector<int32_t>(part.begin(), part.end()));
+      } else {
+        session_.write_input(program_, slot.name, floats(part));
+      }
     }
   }
 
-  static CompileOptions options() {
-    CompileOptions options;
-    options.recompute = RecomputePolicy::all;
-    return options;
+  void train(const char* loss) {
+    for (int step = 0; step < kSteps; ++step) {
+      session_.run(program_, {.seed = 7, .step = step, .learning_rate = 0.02f});
+      losses_.push_back(session_.scalar(program_, loss));
+    }
   }
 
-  Values read(const Slot& slot) const {
-    const TensorSpec spec = {slot.type, slot.layout};
-    Storage copy(static_cast<uint64_t>(slot.bytes));
-    std::copy_n(at(slot.address), slot.bytes, copy.data());
-    return unpack(copy, spec);
+  const Values& losses() const { return losses_; }
+
+  const Slot& slot(const std::string& name) const {
+    for (const Slot& candidate : program_.state) {
+      if (candidate.name == name) return candidate;
+    }
+    throw std::out_of_range(name);
+  }
+
+  Values state(const std::string& name) const {
+    const Slot& found = slot(name);
+    std::vector<float> values(static_cast<size_t>(found.type.elements()));
+    session_.read_state(found, values);
+    return {values.begin(), values.end()};
   }
 
  private:
-  std::byte* at(const Address& address) const {
-    return const_cast<std::byte*>(arena_.data()) + program_.memory.begin(address.region) +
-           address.offset;
-  }
-
-  std::vector<std::byte*> pointers(const std::vector<Address>& addresses) {
-    std::vector<std::byte*> list;
-    for (const Address& address : addresses) list.push_back(at(address));
-    return list;
-  }
-
   Program program_;
-  Storage arena_;
+  Device device_;
+  Session session_;
+  std::unique_ptr<DeviceCollectives> collectives_;
+  Values losses_;
 };
 
-void compare(const Graph& forward, const ShardingPolicy& policy, int members) {
+CompileOptions options_for(int member, int members) {
+  CompileOptions options;
+  options.recompute = RecomputePolicy::all;
+  options.updates.members = members;
+  options.updates.member = member;
+  return options;
+}
+
+void compare(const Graph& forward, const Machine& alone, const ShardingPolicy& policy,
+             int members) {
   SCOPED_TRACE(std::string(name_of(policy.parallelism)) + " over " + std::to_string(members));
   const auto values = first_values(forward);
-  Machine alone(forward, forward, values);
-  alone.run(nullptr);
-
   const ShardedGraph sharded = shard(forward, policy, members);
-  std::vector<Machine> machines;
-  for (int m = 0; m < members; ++m) machines.emplace_back(localize(sharded, m), forward, values);
-  run_together(members, [&](int member, Collectives& collectives) {
-    machines[static_cast<size_t>(member)].run(&collectives);
+  std::vector<std::unique_ptr<Machine>> machines;
+  auto direct = make_local_groups(members);
+  auto background = make_local_groups(members);
+  for (int m = 0; m < members; ++m) {
+    CompileOptions options = options_for(m, members);
+    if (m > 0) {
+      for (const Slot& slot : machines[0]->program().state) {
+        if (slot.slice.axis == kNone) options.layouts[slot.name] = slot.layout;
+      }
+    }
+    machines.push_back(std::make_unique<Machine>(localize(sharded, m), options));
+    machines.back()->join(direct[static_cast<size_t>(m)], background[static_cast<size_t>(m)]);
+    machines.back()->feed(forward, values);
+  }
+  run_together(members, [&](int member, Collectives&) {
+    machines[static_cast<size_t>(member)]->train("loss.total");
   });
-
-  const auto parts = [&](auto&& slot_of) {
-    std::vector<Values> list;
-    for (const Machine& machine : machines) list.push_back(machine.read(slot_of(machine)));
-    return list;
-  };
-  for (const char* name : {"loss", "top1", "top5"}) {
-    const Values expected = alone.read(alone.program().result(name));
-    const Values together = joined(parts([&](const Machine& machine) -> const Slot& {
-                                     return machine.program().result(std::string(name) + ".total");
-                                   }),
-                                   {1}, broadcast());
-    EXPECT_LT(relative_error(together, expected), 1e-5) << name;
+  for (const auto& machine : machines) {
+    EXPECT_EQ(machine->losses(), machines[0]->losses());
   }
-  // Gradients of split parameters are complete, so their updates are those of one device.
-  int compared = 0;
-  for (size_t i = 0; i < alone.program().state.size(); ++i) {
-    const Slot& slot = alone.program().state[i];
-    const auto same = [i](const Machine& machine) -> const Slot& {
-      return machine.program().state.at(i);
-    };
-    ASSERT_EQ(same(machines[0]).name, slot.name);
-    const int axis = same(machines[0]).slice.axis;
-    if (axis == kNone) continue;
-    ++compared;
-    EXPECT_LT(relative_error(joined(parts(same), slot.type.shape, split(axis)), alone.read(slot)),
-              1e-5)
-        << slot.name;
+  EXPECT_LT(relative_error(machines[0]->losses(), alone.losses()), 1e-5);
+  const auto& state = alone.program().state;
+  ASSERT_EQ(machines[0]->program().state.size(), state.size());
+  for (const Slot& expected : state) {
+    std::vector<Values> parts;
+    for (const auto& machine : machines) parts.push_back(machine->state(expected.name));
+    const int axis = machines[0]->slot(expected.name).slice.axis;
+    const Sharding sharding = axis == kNone ? broadcast() : split(axis);
+    EXPECT_LT(
+        relative_error(joined(parts, expected.type.shape, sharding), alone.state(expected.name)),
+        1e-5)
+        << expected.name;
   }
-  EXPECT_EQ(compared > 1, policy.parallelism != Parallelism::data);
 }
 
 void compare_all(const Graph& forward) {
-  for (Parallelism parallelism : {Parallelism::data, Parallelism::model, Parallelism::hybrid}) {
-    compare(forward, {parallelism, {}, true}, 3);
+  Machine alone(forward, options_for(0, 1));
+  alone.feed(forward, first_values(forward));
+  alone.train("loss");
+  EXPECT_LT(alone.losses().back(), alone.losses().front());
+  for (int members : {2, 3, 4, 7}) {
+    for (Parallelism parallelism : {Parallelism::data, Parallelism::model, Parallelism::hybrid}) {
+      compare(forward, alone, {parallelism, {}, true}, members);
+    }
   }
 }
 
