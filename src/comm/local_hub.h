@@ -52,11 +52,17 @@ class LocalHub {
     int64_t bytes;
     Progress progress = Progress::kOffered;
   };
+  // Messages between two members with one tag; those who wait for another are not woken.
+  struct Line {
+    std::deque<Message*> messages;
+    std::condition_variable changed;
+  };
   using Address = std::tuple<int, int, int>;  // from, to, tag
   using Lock = std::unique_lock<std::mutex>;
 
   // Waits until ready, a failure or the deadline; false at the deadline.
-  bool wait(Lock& lock, double deadline, const std::function<bool()>& ready);
+  bool wait(Lock& lock, std::condition_variable& changed, double deadline,
+            const std::function<bool()>& ready);
   void set_failure(std::string sentence);
   void throw_if_failed() const;
   std::string missing_members() const;
@@ -71,7 +77,7 @@ class LocalHub {
   int left_ = 0;
   int64_t entered_ = 0;
   int64_t completed_ = 0;
-  std::map<Address, std::deque<Message*>> messages_;
+  std::map<Address, Line> lines_;
 };
 
 }  // namespace millrace
