@@ -151,7 +151,7 @@ FaceEvaluationResult evaluate_faces(const TrainJob& job, const FaceEvaluationReq
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
-  result.arena_bytes = embedder.engine().device().arena_bytes();
+  result.arena_bytes = embedder.engine().session().arena_bytes();
   result.breakdown = embedder.engine().evaluation()->breakdown;
   return result;
 }
