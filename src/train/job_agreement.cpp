@@ -8,16 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "comm/texts.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "comm/texts.h"
 #include "train/job_record.h"
 #include "train/version.h"
 
 namespace millrace {
 namespace {
-
 
 std::string fingerprint(const void* data, size_t bytes) {
   return fmt::format("{:016x}", hash_bytes(data, bytes));
@@ -83,6 +82,7 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   settings.erase("data");
   json.update(settings);
   json["learning-rate"] = to_json(job.learning_rate);
+  json["plan"] = to_json(job.plan);
   json["checkpoint"] = !job.checkpoint.empty();
   json["checkpoint-every"] = {job.checkpoint_every.steps, job.checkpoint_every.epochs};
   json["resume"] = job.resume;
