@@ -20,7 +20,7 @@ struct Segment {
   const Schedule* schedule = nullptr;  // borrowed until the segment has ended
   uint64_t seed = 0;
   int64_t first_step = 0;  // of the job
-  std::function<float(int64_t step)> learning_rate;
+  std::function<float(int64_t step)> learning_rate = {};
   StepQueue* steps = nullptr;  // takes the last stage's sums; may be null
 };
 
