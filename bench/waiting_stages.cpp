@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/error.h"
 #include "comm/job_groups.h"
 #include "runtime/stage_runner.h"
 
@@ -22,8 +23,14 @@ std::string tensor_of(int stage) { return fmt::format("x{}", stage); }
 // Waits, notes that it ran, and hands its first input on, one larger.
 class WaitingKernel final : public Kernel {
  public:
-  WaitingKernel(Work work, int stage, double first, double seconds, std::vector<Task>& order)
-      : work_(work), stage_(stage), first_(first), seconds_(seconds), order_(order) {}
+  WaitingKernel(const WaitingJob& job, Work work, int stage, double first, double units,
+                std::vector<Task>& order)
+      : work_(work),
+        stage_(stage),
+        first_(first),
+        seconds_(units * job.unit_seconds),
+        fails_at_(stage + 1 == job.stages && work != Work::forward ? job.fails_at : -1),
+        order_(order) {}
 
   void run(const KernelArguments& a) override {
     const int64_t micro_batch = a.step->first_sample;
@@ -32,6 +39,7 @@ class WaitingKernel final : public Kernel {
       throw std::logic_error(fmt::format("{} of micro-batch {} in stage {} has other data",
                                          name_of(work_), micro_batch, stage_));
     }
+    if (micro_batch == fails_at_) fail_job("The device has caught fire.");
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds_));
     order_.push_back({work_, micro_batch, 0});
     if (!a.outputs.empty()) a.output<float>(0)[0] = static_cast<float>(expected + 1);
@@ -42,6 +50,7 @@ class WaitingKernel final : public Kernel {
   int stage_;
   double first_;
   double seconds_;
+  int64_t fails_at_;
   std::vector<Task>& order_;
 };
 
@@ -104,8 +113,7 @@ class WaitingProgram {
     Instruction instruction;
     instruction.name = name_of(work);
     instruction.phase = phase;
-    instruction.kernel =
-        std::make_shared<WaitingKernel>(work, stage_, first, units * job_.unit_seconds, order_);
+    instruction.kernel = std::make_shared<WaitingKernel>(job_, work, stage_, first, units, order_);
     instruction.inputs = std::move(in);
     instruction.outputs = std::move(out);
     program_.instructions.push_back(std::move(instruction));

@@ -16,6 +16,7 @@ struct WaitingJob {
   int64_t micro_batches = 4;
   int64_t steps = 1;
   double unit_seconds = 0.01;  // of a forward; a backward takes two, each part of it one
+  int64_t fails_at = -1;       // micro-batch whose backward fails in the last stage; -1: none
 };
 
 struct WaitingRun {

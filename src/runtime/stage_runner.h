@@ -1,6 +1,7 @@
 // Runs one stage's row of a schedule on one device.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -116,6 +117,7 @@ class StageRunner {
   InputGate gate_;
   StageLanes lanes_;
   WaitMeter waits_;
+  const std::array<const Slot*, 3> results_;  // loss, top1, top5; null where another stage has them
 
   const Program* active_ = nullptr;
   std::vector<const Slot*> fed_;

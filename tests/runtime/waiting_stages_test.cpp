@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace millrace {
 namespace {
 
@@ -25,6 +27,18 @@ TEST(WaitingStages, RunTheirRows) {
       }
       EXPECT_GT(run.bubble, 0);
       EXPECT_LT(run.bubble, 1);
+    }
+  }
+}
+
+TEST(WaitingStages, AFailureEndsEveryStage) {
+  for (int64_t micro_batch : {0, 3, 7}) {
+    const WaitingJob job = {ScheduleKind::one_f_one_b_flush, 4, 8, 2, 0.0002, micro_batch};
+    try {
+      run_waiting(job);
+      FAIL() << "nobody noticed";
+    } catch (const JobError& error) {
+      EXPECT_STREQ(error.what(), "The device has caught fire.");
     }
   }
 }
