@@ -78,8 +78,9 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   command.add_flag("--quiet", flags.quiet, "Print nothing but warnings")->group("Output");
 }
 
-TrainJob to_train_job(const TrainFlags& flags) {
-  TrainJob job = to_job(flags.job);
+TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
+  TrainJob job = to_job(flags.job, session == nullptr ? 1 : session->size());
+  job.processes = session;
   job.load_weights = flags.load_weights;
   job.save_weights = flags.save_weights;
   job.checkpoint = flags.checkpoint;
@@ -116,12 +117,19 @@ void print_end(const TrainJob& job, const TrainResult& result, const TrainFlags&
 
 int run_train(const TrainFlags& flags, MpiSession* session) {
   if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
-  if (session != nullptr) fail_input("A job of several ranks is not possible yet.");
-  TrainJob job = to_train_job(flags);
-  if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  if (!flags.metrics.empty()) require_writable(flags.metrics, "--metrics");
-  if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
+  TrainJob job = to_train_job(flags, session);
+  const bool speaks = session == nullptr || session->rank() == 0;
+  if (speaks) {
+    if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
+    if (!flags.metrics.empty()) require_writable(flags.metrics, "--metrics");
+    if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
+  }
   job.stop = &stop_on_signals();
+  if (!speaks) {
+    TrainingObserver silent;
+    run_training(job, silent);
+    return kExitSuccess;
+  }
 
   ObserverList observers;
   ProgressPrinter progress(flags.quiet);
