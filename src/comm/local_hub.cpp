@@ -87,8 +87,8 @@ double LocalHub::send(int from, int to, const void* data, int64_t bytes, int tag
   line.messages.push_back(&message);
   line.changed.notify_all();
   const bool in_time =
-      wait(lock, line.changed, deadline, [&] { return message.progress != Progress::kOffered; });
-  if (message.progress == Progress::kOffered) {
+      wait(lock, line.changed, deadline, [&] { return message.progress != Progress::offered; });
+  if (message.progress == Progress::offered) {
     line.messages.erase(std::find(line.messages.begin(), line.messages.end(), &message));
     if (!in_time) {
       set_failure(fmt::format("{} did not receive message {} of {} within {} seconds.", name(to),
@@ -96,7 +96,7 @@ double LocalHub::send(int from, int to, const void* data, int64_t bytes, int tag
     }
     throw_if_failed();
   }
-  line.changed.wait(lock, [&] { return message.progress == Progress::kDone; });
+  line.changed.wait(lock, [&] { return message.progress == Progress::done; });
   return seconds_since(start);
 }
 
@@ -118,12 +118,12 @@ double LocalHub::receive(int from, int to, void* data, int64_t bytes, int tag, d
     throw_if_failed();
   }
   line.messages.pop_front();
-  message.progress = Progress::kTaken;
+  message.progress = Progress::taken;
   const double waited = seconds_since(start);
   lock.unlock();
   parallel_copy(data, message.data, bytes);
   lock.lock();
-  message.progress = Progress::kDone;
+  message.progress = Progress::done;
   line.changed.notify_all();
   return waited;
 }

@@ -17,7 +17,7 @@ namespace millrace {
 
 // What a member brings to a collective; the numbers must be the same for all.
 struct LocalCall {
-  Operation operation = Operation::kBarrier;
+  Operation operation = Operation::barrier;
   int64_t count = 0;
   int64_t kind = 0;   // element type, item size or root
   int64_t block = 1;  // parts are whole blocks of this many elements
@@ -46,11 +46,11 @@ class LocalHub {
   void stop(const std::string& sentence);
 
  private:
-  enum class Progress { kOffered, kTaken, kDone };
+  enum class Progress : uint8_t { offered, taken, done };
   struct Message {
     const void* data;
     int64_t bytes;
-    Progress progress = Progress::kOffered;
+    Progress progress = Progress::offered;
   };
   // Messages between two members with one tag; those who wait for another are not woken.
   struct Line {
