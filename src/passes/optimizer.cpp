@@ -20,6 +20,31 @@ class Updates {
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
   }
 
+  // Settings and state of a head that updates its own centres; LARS treats it as SGD does.
+  void complete_head(OperatorId id) {
+    using Kind = OptimizerSettings::Kind;
+    const TensorId centres = graph_.op(id).inputs.at(kCentres);
+    std::string_view kind = settings_.momentum == 0 ? "" : "_momentum";
+    std::vector<std::string> states = {".momentum"};
+    if (settings_.kind == Kind::adamw) {
+      kind = "_adamw";
+      states = {".first_moment", ".second_moment"};
+    } else if (kind.empty()) {
+      states.clear();
+    }
+    std::vector<TensorId> added;
+    for (const std::string& suffix : states) added.push_back(state(centres, suffix));
+    Operator& op = graph_.op(id);
+    op.type += kind;
+    op.inputs.insert(op.inputs.end(), added.begin(), added.end());
+    op.attributes.set("weight_decay", settings_.weight_decay);
+    op.attributes.set("momentum", settings_.momentum);
+    op.attributes.set("nesterov", settings_.nesterov);
+    op.attributes.set("beta1", settings_.beta1);
+    op.attributes.set("beta2", settings_.beta2);
+    op.attributes.set("epsilon", settings_.epsilon);
+  }
+
   OperatorId add(const ParameterGradient& pair) {
     const bool vector = graph_.tensor(pair.parameter).type.shape.size() <= 1;
     const double decay = vector && !settings_.decay_all ? 0.0 : settings_.weight_decay;
@@ -37,13 +62,13 @@ class Updates {
     if (settings_.momentum == 0) {
       return update("sgd_plain_update", {pair.parameter, pair.gradient}, std::move(attributes));
     }
-    return update("sgd_update", {pair.parameter, state(pair, ".momentum"), pair.gradient},
+    return update("sgd_update", {pair.parameter, state(pair.parameter, ".momentum"), pair.gradient},
                   std::move(attributes));
   }
 
   OperatorId adamw(const ParameterGradient& pair, double decay) {
-    const TensorId first = state(pair, ".first_moment");
-    const TensorId second = state(pair, ".second_moment");
+    const TensorId first = state(pair.parameter, ".first_moment");
+    const TensorId second = state(pair.parameter, ".second_moment");
     return update("adamw_update", {pair.parameter, first, second, pair.gradient},
                   {{"beta1", settings_.beta1},
                    {"beta2", settings_.beta2},
@@ -52,17 +77,20 @@ class Updates {
   }
 
   OperatorId lars(const ParameterGradient& pair, double decay) {
-    return update("lars_update", {pair.parameter, state(pair, ".momentum"), pair.gradient},
+    return update("lars_update",
+                  {pair.parameter, state(pair.parameter, ".momentum"), pair.gradient},
                   {{"momentum", settings_.momentum},
                    {"weight_decay", decay},
                    {"trust", settings_.trust},
                    {"epsilon", settings_.epsilon}});
   }
 
-  TensorId state(const ParameterGradient& pair, const std::string& suffix) {
+  static constexpr size_t kCentres = 5;  // among the inputs of margin_head_update
+
+  TensorId state(TensorId parameter, const std::string& suffix) {
     Tensor tensor;
-    tensor.name = graph_.tensor(pair.parameter).name + suffix;
-    tensor.type = graph_.tensor(pair.parameter).type;
+    tensor.name = graph_.tensor(parameter).name + suffix;
+    tensor.type = graph_.tensor(parameter).type;
     tensor.role = Role::optimizer_state;
     return graph_.add_tensor(std::move(tensor));
   }
@@ -83,8 +111,11 @@ class Updates {
 
 void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
                  const OptimizerSettings& settings) {
-  if (gradients.empty()) return;
   Updates updates(graph, settings);
+  for (const OperatorId id : graph.order()) {
+    if (graph.op(id).type == "margin_head_update") updates.complete_head(id);
+  }
+  if (gradients.empty()) return;
   if (settings.clip_norm > 0) {
     updates.measure_norm(gradients);
     for (const ParameterGradient& pair : gradients) updates.add(pair);

@@ -1,0 +1,37 @@
+// Sizes that the operators of the margin head share with their kernels and with whoever plans
+// memory. Everything here is a function of the attributes and of the shapes alone.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/attributes.h"
+
+namespace millrace {
+
+// A head's part of the classes: [class_begin, class_begin + local_classes) of `classes`.
+struct ClassRange {
+  int64_t classes = 0;
+  int64_t begin = 0;
+  int64_t local = 0;
+};
+
+ClassRange class_range_of(const Attributes& attributes);
+
+// Classes that a step uses when the batch has few of them: floor(rate * local).
+int64_t sampled_classes(double sample_rate, int64_t local_classes);
+
+// The tensor "sample" is s32: the number of classes in use, then for each row of the batch the
+// place of its class among them (-1: in another part), then the classes, counted from the
+// part's first. The last are left out where every class is used anyway, in order.
+int64_t sample_elements(double sample_rate, int64_t local_classes, int64_t batch);
+
+// Classes are worked on in blocks of this many rows, so that a block and what is made of it
+// stay in a core's cache.
+int64_t head_block_rows(int64_t batch, int64_t dimension);
+
+// The products of embeddings and centres that fit into the attribute "cache_bytes" are kept from
+// the forward to the backward half, as whole blocks; at least one.
+int64_t head_cache_blocks(int64_t cache_bytes, int64_t classes_in_use, int64_t batch,
+                          int64_t dimension);
+
+}  // namespace millrace
