@@ -98,7 +98,7 @@ DataType operand_type(DataType storage) {
   const auto bits = [](dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); };
   const unsigned wanted = bits(dnnl::cpu_isa::avx512_core_bf16);
   const bool multiplies_bf16 = (bits(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-  return storage == DataType::bf16 && multiplies_bf16 ? DataType::bf16 : DataType::f32;
+  return storage != DataType::f32 && multiplies_bf16 ? DataType::bf16 : DataType::f32;
 }
 
 }  // namespace millrace

@@ -53,8 +53,8 @@ class BlockMatmul {
   uint64_t packed_bytes_ = 0;
 };
 
-// The type that products of this storage are computed in: bf16 where the processor multiplies it
-// faster than f32.
+// The type of the factors of products of this storage: bf16 for 16 bits where the processor
+// multiplies it faster than f32. Sums are always f32.
 DataType operand_type(DataType storage);
 
 }  // namespace millrace

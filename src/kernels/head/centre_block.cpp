@@ -45,6 +45,9 @@ CentreBlock load_block(const CentreRows& centres, const Sample& sample, int64_t 
       values = reinterpret_cast<const float*>(target);
     } else {
       load_row(centres.storage, row, width, scratch);
+      if (centres.storage != operand) {
+        to_bf16(scratch, width, reinterpret_cast<uint16_t*>(target));
+      }
     }
     norms[r] = norm_of(values, width);
   }

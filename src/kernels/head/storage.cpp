@@ -1,6 +1,5 @@
 #include "kernels/head/storage.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <stdexcept>
@@ -12,9 +11,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kCounters = 16;
-constexpr int64_t kChunk = 8 * kCounters;  // elements that get their 16 bits together
-constexpr uint64_t kRoundingStream = 0x726F756E64;
+constexpr uint32_t kRoundingStream = 0x726F756E;
 
 MILLRACE_INLINE float from_bf16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -29,70 +26,81 @@ MILLRACE_INLINE float from_f16(uint16_t bits) {
   return std::bit_cast<float>(value | sign);
 }
 
-// Adds `random` below the last bit that stays, and cuts off there.
-MILLRACE_INLINE uint16_t round_to_bf16(float value, uint16_t random) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  const bool finite = (bits & 0x7F800000u) != 0x7F800000u;
-  const uint32_t kept = finite ? bits + random : bits | ((bits & 0x007FFFFFu) != 0 ? 0x10000u : 0u);
-  return static_cast<uint16_t>(kept >> 16);
+// A random word for each column from the two words of a row: a multiplicative mix of the column's
+// place in a sequence that the row starts and strides through.
+struct RowRandom {
+  uint32_t start;
+  uint32_t stride;
+
+  MILLRACE_INLINE uint32_t word(uint32_t column) const {
+    uint32_t mixed = start + column * stride;
+    mixed = (mixed ^ mixed >> 16) * 0x7FEB352Du;
+    mixed = (mixed ^ mixed >> 15) * 0x846CA68Bu;
+    return mixed ^ mixed >> 16;
+  }
+};
+
+RowRandom row_random(const RoundingKey& key) {
+  const auto more = static_cast<uint32_t>(key.row >> 32) ^ key.tensor << 24;
+  const auto words = philox({static_cast<uint32_t>(key.row), more, kRoundingStream, 0},
+                            static_cast<uint32_t>(key.step), static_cast<uint32_t>(key.step >> 32));
+  return {words[0], words[1] | 1u};
 }
 
-MILLRACE_INLINE uint16_t round_to_f16(float value, uint16_t random) {
+// By masks: a choice that the compiler turns into a jump is not vectorised.
+MILLRACE_INLINE uint32_t choose(bool first, uint32_t a, uint32_t b) {
+  const uint32_t mask = 0u - static_cast<uint32_t>(first);
+  return (a & mask) | (b & ~mask);
+}
+
+// Adds 16 random bits below the last bit that stays, and cuts off there.
+MILLRACE_INLINE uint32_t round_to_bf16(float value, uint32_t random) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t magnitude = bits & 0x7FFFFFFFu;
+  const uint32_t quiet = choose(magnitude > 0x7F800000u, 0x400000u, 0u);
+  return choose(magnitude >= 0x7F800000u, bits | quiet, bits + (random >> 16)) >> 16;
+}
+
+MILLRACE_INLINE uint32_t round_to_f16(float value, uint32_t random) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t sign = bits >> 16 & 0x8000u;
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
   // Normal numbers lose 13 bits; below 2^-14 the spacing is 2^-24.
-  const uint32_t normal = (magnitude + (random >> 3) - 0x38000000u) >> 13;
-  const float scaled = std::bit_cast<float>(magnitude) * 0x1.0p24f;
-  const float small = scaled < 1024.0f ? scaled : 1024.0f;
-  const auto subnormal =
-      static_cast<uint32_t>(static_cast<int32_t>(small + static_cast<float>(random) * 0x1.0p-16f));
-  uint32_t result = magnitude < 0x38800000u ? subnormal : normal;
-  result = magnitude >= 0x477FE000u ? 0x7BFFu : result;  // 65504, the largest
-  result = magnitude >= 0x7F800000u ? (magnitude > 0x7F800000u ? 0x7E00u : 0x7C00u) : result;
-  return static_cast<uint16_t>(result | sign);
+  const uint32_t normal = (magnitude + (random >> 19) - 0x38000000u) >> 13;
+  const bool is_small = magnitude < 0x38800000u;
+  const auto small = std::bit_cast<float>(choose(is_small, magnitude, 0u));
+  const float share = static_cast<float>(static_cast<int32_t>(random >> 8)) * 0x1.0p-24f;
+  const auto subnormal = static_cast<uint32_t>(static_cast<int32_t>(small * 0x1.0p24f + share));
+  uint32_t result = choose(is_small, subnormal, normal);
+  result = choose(magnitude >= 0x477FE000u, 0x7BFFu, result);  // 65504, the largest
+  result = choose(magnitude >= 0x7F800000u, 0x7C00u, result);
+  result = choose(magnitude > 0x7F800000u, 0x7E00u, result);
+  return result | sign;
 }
 
-// 16 random bits for each of kChunk elements.
-MILLRACE_INLINE void random_bits(const RoundingKey& key, uint32_t chunk, uint16_t* bits) {
-  const auto key0 = static_cast<uint32_t>(key.step);
-  const auto key1 = static_cast<uint32_t>(key.step >> 32);
-  const auto row = static_cast<uint32_t>(key.row);
-  const auto more = static_cast<uint32_t>(key.row >> 32) ^ key.tensor << 24;
-  uint32_t words[4][kCounters];
-#pragma GCC ivdep
-  for (uint32_t i = 0; i < kCounters; ++i) {
-    const auto state = philox({chunk * static_cast<uint32_t>(kCounters) + i, row, more,
-                               static_cast<uint32_t>(kRoundingStream)},
-                              key0, key1);
-    words[0][i] = state[0];
-    words[1][i] = state[1];
-    words[2][i] = state[2];
-    words[3][i] = state[3];
+// Words first and halves of them behind, so that the arithmetic has whole registers.
+template <uint32_t (*round)(float, uint32_t)>
+MILLRACE_INLINE void store_rounded(const float* __restrict values, int64_t count,
+                                   const RowRandom& random, uint16_t* __restrict out) {
+  constexpr int64_t kChunk = 256;
+  uint32_t words[kChunk];
+  for (int64_t first = 0; first < count; first += kChunk) {
+    const int64_t part = count - first < kChunk ? count - first : kChunk;
+    for (int64_t i = 0; i < part; ++i) {
+      words[i] = round(values[first + i], random.word(static_cast<uint32_t>(first + i)));
+    }
+    for (int64_t i = 0; i < part; ++i) out[first + i] = static_cast<uint16_t>(words[i]);
   }
-  std::memcpy(bits, words, sizeof(words));
 }
 
-MILLRACE_VECTORIZED void store_bf16(const float* values, int64_t count, const RoundingKey& key,
+MILLRACE_VECTORIZED void store_bf16(const float* values, int64_t count, const RowRandom& random,
                                     uint16_t* out) {
-  uint16_t bits[kChunk];
-  for (int64_t first = 0; first < count; first += kChunk) {
-    random_bits(key, static_cast<uint32_t>(first / kChunk), bits);
-    const int64_t part = std::min(kChunk, count - first);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < part; ++i) out[first + i] = round_to_bf16(values[first + i], bits[i]);
-  }
+  store_rounded<round_to_bf16>(values, count, random, out);
 }
 
-MILLRACE_VECTORIZED void store_f16(const float* values, int64_t count, const RoundingKey& key,
+MILLRACE_VECTORIZED void store_f16(const float* values, int64_t count, const RowRandom& random,
                                    uint16_t* out) {
-  uint16_t bits[kChunk];
-  for (int64_t first = 0; first < count; first += kChunk) {
-    random_bits(key, static_cast<uint32_t>(first / kChunk), bits);
-    const int64_t part = std::min(kChunk, count - first);
-#pragma GCC ivdep
-    for (int64_t i = 0; i < part; ++i) out[first + i] = round_to_f16(values[first + i], bits[i]);
-  }
+  store_rounded<round_to_f16>(values, count, random, out);
 }
 
 MILLRACE_VECTORIZED void load_bf16(const uint16_t* row, int64_t count, float* values) {
@@ -156,9 +164,9 @@ void store_row(DataType type, const float* values, int64_t count, const Rounding
       std::memcpy(row, values, static_cast<size_t>(count) * sizeof(float));
       return;
     case DataType::bf16:
-      return store_bf16(values, count, key, reinterpret_cast<uint16_t*>(row));
+      return store_bf16(values, count, row_random(key), reinterpret_cast<uint16_t*>(row));
     case DataType::f16:
-      return store_f16(values, count, key, reinterpret_cast<uint16_t*>(row));
+      return store_f16(values, count, row_random(key), reinterpret_cast<uint16_t*>(row));
     default:
       throw std::logic_error("a row of centres is f32, bf16 or f16");
   }
