@@ -30,7 +30,7 @@ class KernelLayouts : public LayoutOracle {
   const KernelOptions& options_;
 };
 
-// Logits are only of interest when evaluating; a training step need not keep them.
+// Logits and embeddings are only of interest when evaluating; a training step need not keep them.
 void drop_result(Graph& graph, std::string_view name) {
   std::vector<TensorId> kept;
   for (TensorId id : graph.results()) {
@@ -45,6 +45,7 @@ Program training_program(Graph graph, const CompileOptions& options) {
   int recomputed = 0;
   int in_place = 0;
   drop_result(graph, "logits");
+  drop_result(graph, "embedding");
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
   pipeline.add("autodiff", [&](Graph& g) { gradients = differentiate(g, g.find_tensor("loss")); });

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/margin_head.h"
 
 namespace millrace {
 
@@ -98,6 +99,14 @@ class Builder {
   // cross-entropy), "top1" and "top5" (numbers of samples classified rightly), and "logits".
   void classify(Value logits, const ClassifyOptions& options = {});
 
+  // Ends a network that makes embeddings (N x features) with a margin head: adds the input
+  // "labels" (N, s32), the centres "head.centres", and the results "loss" and "embedding". The
+  // head normalises embeddings and centres, and updates the centres itself.
+  void margin_head(Value embedding, const MarginHeadOptions& options);
+
+  // An input that is not an image.
+  Value input(const std::string& name, Shape shape, DataType dtype = DataType::f32);
+
   const Shape& shape(Value x) const;
 
   // Adds any operator by type; the escape hatch for operators without a method here.
@@ -110,6 +119,7 @@ class Builder {
   Graph take();
 
  private:
+  Value labels_for(Value rows);
   Value buffer(const std::string& name, Shape shape, float value);
   std::string unique_name(const std::string& type);
   Value weight(const std::string& name, Shape shape, const WeightStart& start, int64_t fan_in,

@@ -41,8 +41,9 @@ std::string_view name_of(Phase phase);
 struct Initializer {
   enum class Kind : uint8_t { constant, normal, uniform };
   Kind kind = Kind::constant;
-  float first = 0;   // the constant, the mean, or the lower bound
-  float second = 0;  // the standard deviation or the upper bound
+  float first = 0;     // the constant, the mean, or the lower bound
+  float second = 0;    // the standard deviation or the upper bound
+  int64_t offset = 0;  // the element of the stream that the tensor's first one is: for shards
 };
 
 struct Tensor {

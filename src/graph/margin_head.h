@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "graph/attributes.h"
+#include "graph/types.h"
 
 namespace millrace {
 
@@ -14,6 +15,25 @@ struct ClassRange {
   int64_t begin = 0;
   int64_t local = 0;
 };
+
+// What a user decides about a head. ArcFace is addend 0.5, CosFace subtrahend 0.4; a plain
+// softmax over cosines has no margin at all.
+struct MarginHeadOptions {
+  int64_t classes = 0;
+  int64_t class_begin = 0;    // this part's first class
+  int64_t local_classes = 0;  // in this part; 0: all
+  double multiplier = 1;      // of the target's angle
+  double addend = 0;          // to the target's angle
+  double subtrahend = 0;      // from the target's cosine
+  double scale = 64;
+  bool exact_gradient = true;        // false: the target's gradient is that of the plain cosine
+  double sample_rate = 1;            // 1 uses every class in every step
+  DataType storage = DataType::f32;  // of the centres and their state
+  int64_t cache_bytes = int64_t{256} << 20;
+};
+
+// The attributes that the head's operators share.
+Attributes attributes_of(const MarginHeadOptions& options);
 
 ClassRange class_range_of(const Attributes& attributes);
 

@@ -6,11 +6,13 @@
 
 #include "base/parallel.h"
 #include "base/random.h"
+#include "kernels/head/storage.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kFillGrain = 65536;
+constexpr int64_t kFillChunk = int64_t{1} << 22;
 
 TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
 TensorSpec plain_spec_of(const Slot& slot) { return {slot.type, Layout()}; }
@@ -21,11 +23,12 @@ void require_size(const Slot& slot, size_t count) {
   }
 }
 
-void fill(const Initializer& initializer, const std::string& name, uint64_t seed,
-          std::span<float> values) {
-  const Random random(seed, hash_bytes(name.data(), name.size()));
+// Elements [first, first + values.size()) of a tensor as its initializer has them.
+void fill(const Slot& slot, uint64_t seed, int64_t first, std::span<float> values) {
+  const Initializer& initializer = slot.initializer;
+  const Random random(seed, hash_bytes(slot.name.data(), slot.name.size()));
   parallel_for(static_cast<int64_t>(values.size()), kFillGrain, [&](int64_t i) {
-    const auto index = static_cast<uint64_t>(i);
+    const auto index = static_cast<uint64_t>(initializer.offset + first + i);
     float value = initializer.first;
     if (initializer.kind == Initializer::Kind::normal) {
       value += initializer.second * random.normal(index);
@@ -34,6 +37,18 @@ void fill(const Initializer& initializer, const std::string& name, uint64_t seed
     }
     values[static_cast<size_t>(i)] = value;
   });
+}
+
+bool has_sixteen_bits(const Slot& slot) {
+  return slot.type.dtype == DataType::f16 || slot.type.dtype == DataType::bf16;
+}
+
+// Values to a plain tensor, from element `first` on; what does not fit into 16 bits is rounded
+// as the head rounds (kernels/head/storage.h).
+void store(const Slot& slot, uint64_t seed, int64_t first, std::span<const float> values,
+           std::byte* tensor) {
+  store_row(slot.type.dtype, values.data(), static_cast<int64_t>(values.size()),
+            rounding_key(seed, -1, first, 0), tensor + first * size_of(slot.type.dtype));
 }
 
 }  // namespace
@@ -86,9 +101,16 @@ const Session::Bound& Session::bound(const Program& program) const {
 void Session::initialize(uint64_t seed) {
   std::vector<float> values;
   for (const Slot& slot : state()) {
-    values.resize(static_cast<size_t>(slot.type.elements()));
-    device_.run([&] { fill(slot.initializer, slot.name, seed, values); });
-    write_state(slot, values);
+    const int64_t elements = slot.type.elements();
+    const int64_t chunk = slot.layout.is_plain() ? std::min(kFillChunk, elements) : elements;
+    for (int64_t first = 0; first < elements; first += chunk) {
+      values.resize(static_cast<size_t>(std::min(chunk, elements - first)));
+      device_.run([&] {
+        fill(slot, seed, first, values);
+        if (chunk < elements) store(slot, seed, first, values, device_.arena() + slot.offset);
+      });
+    }
+    if (chunk == elements) write_state(slot, values);
   }
 }
 
@@ -152,11 +174,20 @@ const std::vector<Slot>& Session::state() const { return programs_.front()->stat
 
 void Session::read_state(const Slot& slot, std::span<float> values) const {
   require_size(slot, values.size());
+  if (has_sixteen_bits(slot)) {
+    const std::byte* tensor = device_.arena() + slot.offset;
+    device_.run([&] { load_row(slot.type.dtype, tensor, slot.type.elements(), values.data()); });
+    return;
+  }
   read_slot(slot, reinterpret_cast<std::byte*>(values.data()));
 }
 
 void Session::write_state(const Slot& slot, std::span<const float> values) {
   require_size(slot, values.size());
+  if (has_sixteen_bits(slot)) {
+    device_.run([&] { store(slot, 0, 0, values, device_.arena() + slot.offset); });
+    return;
+  }
   write_slot(slot, reinterpret_cast<const std::byte*>(values.data()));
 }
 

@@ -47,7 +47,8 @@ class Session {
   std::vector<float> result(const Program& program, std::string_view name) const;
   float scalar(const Program& program, std::string_view name) const;
 
-  // Parameters, buffers and optimizer state, by name, in plain row-major order.
+  // Parameters, buffers and optimizer state, by name, in plain row-major order, as f32 whatever
+  // they are stored as.
   const std::vector<Slot>& state() const;
   void read_state(const Slot& slot, std::span<float> values) const;
   void write_state(const Slot& slot, std::span<const float> values);

@@ -8,6 +8,19 @@
 
 namespace millrace {
 
+Attributes attributes_of(const MarginHeadOptions& options) {
+  return {{"classes", options.classes},
+          {"class_begin", options.class_begin},
+          {"local_classes", options.local_classes > 0 ? options.local_classes : options.classes},
+          {"margin_multiplier", options.multiplier},
+          {"margin_addend", options.addend},
+          {"margin_subtrahend", options.subtrahend},
+          {"scale", options.scale},
+          {"exact_gradient", options.exact_gradient},
+          {"sample_rate", options.sample_rate},
+          {"cache_bytes", options.cache_bytes}};
+}
+
 ClassRange class_range_of(const Attributes& attributes) {
   return {attributes.integer("classes"), attributes.integer("class_begin"),
           attributes.integer("local_classes")};
