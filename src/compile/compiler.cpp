@@ -50,22 +50,26 @@ Program training_program(Graph graph, const CompileOptions& options) {
   pipeline.add("fusion", fuse);
   pipeline.add("autodiff", [&](Graph& g) { gradients = differentiate(g, g.find_tensor("loss")); });
   pipeline.add("gradient_fusion", fuse_gradients);
-  pipeline.add("optimizer", [&](Graph& g) { add_updates(g, gradients, options.optimizer); });
+  pipeline.add("optimizer", [&](Graph& g) { 
+    add_updates(g, gradients, options.optimizer, options.updates);
+  });
   pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
-  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts); });
+  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
   pipeline.run(graph, {options.dump_directory});
-  Program program = assemble(graph, options.kernels);
+  Program program = assemble(graph, options.kernels, options.shape);
   program.recomputed = recomputed;
   program.in_place = in_place;
   return program;
 }
 
 Program evaluation_program(Graph graph, const CompileOptions& options,
-                           const std::vector<Slot>& shared, int64_t shared_bytes) {
+                           const Program* sharing) {
   const KernelLayouts layouts(options.kernels);
   std::map<std::string, Layout> fixed;
-  for (const Slot& slot : shared) fixed[slot.name] = slot.layout;
+  if (sharing != nullptr) {
+    for (const Slot& slot : sharing->state) fixed[slot.name] = slot.layout;
+  }
   int in_place = 0;
   PassPipeline pipeline;
   pipeline.add("inference", make_inference);
@@ -73,7 +77,7 @@ Program evaluation_program(Graph graph, const CompileOptions& options,
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, fixed); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
   pipeline.run(graph, {});
-  Program program = assemble(graph, options.kernels, shared, shared_bytes);
+  Program program = assemble(graph, options.kernels, {}, sharing);
   program.in_place = in_place;
   return program;
 }
@@ -84,8 +88,8 @@ int64_t batch_of(const Graph& graph) {
 }
 
 [[noreturn]] void refuse(const Program& program, int64_t limit, int64_t batch) {
-  const int64_t transient = program.arena_bytes - program.persistent_bytes;
-  const int64_t room = limit - program.persistent_bytes;
+  const int64_t transient = program.arena_bytes - program.memory.persistent();
+  const int64_t room = limit - program.memory.persistent();
   std::string remedy = "even a batch of 1 would not fit; use a smaller model or a larger device";
   const int64_t smaller = room > 0 ? std::min(batch - 1, batch * room / transient) : 0;
   if (smaller >= 1) remedy = fmt::format("a batch of about {} would fit", smaller);
@@ -114,11 +118,11 @@ Program compile_training(Graph graph, const CompileOptions& options) {
 }
 
 Program compile_evaluation(Graph graph, const CompileOptions& options, const Program& training) {
-  return evaluation_program(std::move(graph), options, training.state, training.persistent_bytes);
+  return evaluation_program(std::move(graph), options, &training);
 }
 
 Program compile_evaluation(Graph graph, const CompileOptions& options) {
-  return evaluation_program(std::move(graph), options, {}, 0);
+  return evaluation_program(std::move(graph), options, nullptr);
 }
 
 std::string describe(const MemoryBreakdown& breakdown) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
 
+#include "compile/assembly.h"
 #include "compile/program.h"
 #include "passes/optimizer.h"
 #include "passes/recompute.h"
@@ -12,6 +15,10 @@ namespace millrace {
 struct CompileOptions {
   KernelOptions kernels;
   OptimizerSettings optimizer;
+  UpdateOptions updates;
+  StepShape shape;
+  // Layouts that parameters must have, by name: those of the other devices that hold them.
+  std::map<std::string, Layout> layouts;
   RecomputePolicy recompute = RecomputePolicy::automatic;
   int64_t memory_limit = 0;              // bytes per device; 0: none
   std::filesystem::path dump_directory;  // graphs after each pass; empty: none

@@ -252,10 +252,12 @@ void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
   const Attributes attributes = attributes_of(options);
   const int64_t batch = shape(embedding)[0];
   const int64_t width = shape(embedding)[1];
-  const Value centres =
-      parameter("head.centres", {attributes.integer("local_classes"), width},
-                {Initializer::Kind::normal, 0, 0.01f, options.class_begin * width});
+  const Value centres = parameter("head.centres", {attributes.integer("local_classes"), width},
+                                  {Initializer::Kind::normal, 0, 0.01f});
   graph_.tensor(centres.id).type.dtype = options.storage;
+  if (attributes.integer("local_classes") < options.classes) {
+    graph_.tensor(centres.id).slice = {0, options.class_begin, options.classes};
+  }
   if (graph_.tensor(embedding.id).role != Role::input) {
     graph_.tensor(embedding.id).name = "embedding";
   }

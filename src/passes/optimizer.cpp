@@ -4,18 +4,38 @@
 #include <string>
 #include <utility>
 
+#include "passes/gradient_exchange.h"
+
 namespace millrace {
 namespace {
 
 class Updates {
  public:
-  Updates(Graph& graph, const OptimizerSettings& settings) : graph_(graph), settings_(settings) {}
+  Updates(Graph& graph, const OptimizerSettings& settings, const UpdateOptions& options)
+      : graph_(graph), settings_(settings), options_(options) {}
 
+  // Sums of squares of gradients that every member has, and of those that are split over them.
   void measure_norm(const std::vector<ParameterGradient>& gradients) {
-    std::vector<TensorId> all;
-    for (const ParameterGradient& pair : gradients) all.push_back(pair.gradient);
-    const TensorId squares =
-        graph_.apply("sum_of_squares", "gradients/sum_of_squares", all, {}, Phase::update);
+    std::vector<TensorId> whole;
+    std::vector<TensorId> split;
+    for (const ParameterGradient& pair : gradients) {
+      const bool has_rest = options_.members > 1 && is_own(graph_, pair.parameter, options_);
+      (has_rest ? split : whole).push_back(pair.gradient);
+    }
+    TensorId squares = kNone;
+    if (!whole.empty()) {
+      squares =
+          graph_.apply("sum_of_squares", "gradients/sum_of_squares", whole, {}, Phase::update);
+    }
+    if (!split.empty()) {
+      const TensorId own =
+          graph_.apply("sum_of_squares", "gradients/own_squares", split, {}, Phase::update);
+      const TensorId total =
+          graph_.apply("all_reduce", "gradients/split_squares", {own}, {}, Phase::update);
+      squares = squares == kNone
+                    ? total
+                    : graph_.apply("add", "gradients/squares", {squares, total}, {}, Phase::update);
+    }
     clip_scale_ = graph_.apply("clip_scale", "gradients/clip_scale", {squares},
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
   }
@@ -62,13 +82,14 @@ class Updates {
     if (settings_.momentum == 0) {
       return update("sgd_plain_update", {pair.parameter, pair.gradient}, std::move(attributes));
     }
-    return update("sgd_update", {pair.parameter, state(pair.parameter, ".momentum"), pair.gradient},
+    return update("sgd_update",
+                  {pair.parameter, part_of_state(pair.parameter, ".momentum"), pair.gradient},
                   std::move(attributes));
   }
 
   OperatorId adamw(const ParameterGradient& pair, double decay) {
-    const TensorId first = state(pair.parameter, ".first_moment");
-    const TensorId second = state(pair.parameter, ".second_moment");
+    const TensorId first = part_of_state(pair.parameter, ".first_moment");
+    const TensorId second = part_of_state(pair.parameter, ".second_moment");
     return update("adamw_update", {pair.parameter, first, second, pair.gradient},
                   {{"beta1", settings_.beta1},
                    {"beta2", settings_.beta2},
@@ -78,7 +99,7 @@ class Updates {
 
   OperatorId lars(const ParameterGradient& pair, double decay) {
     return update("lars_update",
-                  {pair.parameter, state(pair.parameter, ".momentum"), pair.gradient},
+                  {pair.parameter, part_of_state(pair.parameter, ".momentum"), pair.gradient},
                   {{"momentum", settings_.momentum},
                    {"weight_decay", decay},
                    {"trust", settings_.trust},
@@ -87,41 +108,47 @@ class Updates {
 
   static constexpr size_t kCentres = 5;  // among the inputs of margin_head_update
 
-  TensorId state(TensorId parameter, const std::string& suffix) {
+  bool is_shared_out(TensorId parameter) const {
+    return options_.share_state && !is_own(graph_, parameter, options_);
+  }
+
+  TensorId state(TensorId id, const std::string& suffix) {
+    const Tensor& parameter = graph_.tensor(id);
     Tensor tensor;
-    tensor.name = graph_.tensor(parameter).name + suffix;
-    tensor.type = graph_.tensor(parameter).type;
+    tensor.name = parameter.name + suffix;
+    tensor.type = parameter.type;
     tensor.role = Role::optimizer_state;
+    tensor.slice = parameter.slice;
     return graph_.add_tensor(std::move(tensor));
+  }
+
+  // Of a parameter whose gradient the optimizer gets; perhaps only a part of it.
+  TensorId part_of_state(TensorId parameter, const std::string& suffix) {
+    const TensorId added = state(parameter, suffix);
+    if (is_shared_out(parameter)) graph_.tensor(added).part = {options_.member, options_.members};
+    return added;
   }
 
   OperatorId update(std::string_view type, std::vector<TensorId> inputs, Attributes attributes) {
     const std::string name = graph_.tensor(inputs[0]).name + "/update";
     attributes.set("has_clip", clip_scale_ != kNone);
+    if (is_shared_out(inputs[0])) {
+      attributes.set("part", static_cast<int64_t>(options_.member));
+      attributes.set("parts", static_cast<int64_t>(options_.members));
+    }
     if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
     return graph_.add_operator(type, name, std::move(inputs), std::move(attributes), Phase::update);
   }
 
   Graph& graph_;
   const OptimizerSettings& settings_;
+  const UpdateOptions& options_;
   TensorId clip_scale_ = kNone;
 };
 
-}  // namespace
-
-void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
-                 const OptimizerSettings& settings) {
-  Updates updates(graph, settings);
-  for (const OperatorId id : graph.order()) {
-    if (graph.op(id).type == "margin_head_update") updates.complete_head(id);
-  }
-  if (gradients.empty()) return;
-  if (settings.clip_norm > 0) {
-    updates.measure_norm(gradients);
-    for (const ParameterGradient& pair : gradients) updates.add(pair);
-    return;
-  }
-
+// Puts each update behind the last operator that makes its gradient or reads its parameter.
+void update_at_once(Graph& graph, const std::vector<ParameterGradient>& gradients,
+                    Updates& updates) {
   const std::vector<OperatorId> before = graph.order();
   std::vector<size_t> last_use(static_cast<size_t>(graph.tensor_count()), 0);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -140,6 +167,41 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
     order.insert(order.end(), behind[i].begin(), behind[i].end());
   }
   graph.set_order(std::move(order));
+}
+
+}  // namespace
+
+void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
+                 const OptimizerSettings& settings, const UpdateOptions& options) {
+  Updates updates(graph, settings, options);
+  for (const OperatorId id : graph.order()) {
+    if (graph.op(id).type == "margin_head_update") updates.complete_head(id);
+  }
+  if (gradients.empty()) return;
+  const bool clips = settings.clip_norm > 0;
+  if (options.members == 1 && !options.accumulate && !clips) {
+    update_at_once(graph, gradients, updates);
+    return;
+  }
+  const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
+  GradientExchange exchange(graph, gradients, options, whole);
+  std::vector<std::vector<ParameterGradient>> ready;
+  if (clips) {
+    std::vector<ParameterGradient> all;
+    while (exchange.more()) {
+      ready.push_back(exchange.next());
+      all.insert(all.end(), ready.back().begin(), ready.back().end());
+    }
+    updates.measure_norm(all);
+  }
+  for (size_t i = 0; i < ready.size() || exchange.more(); ++i) {
+    if (i == ready.size()) ready.push_back(exchange.next());
+    for (const ParameterGradient& pair : ready[i]) {
+      updates.add(pair);
+      exchange.share(pair.parameter);
+    }
+  }
+  exchange.finish();
 }
 
 }  // namespace millrace

@@ -1,10 +1,9 @@
 #include "runtime/device.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -14,27 +13,17 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "runtime/cores.h"
 
 namespace millrace {
 namespace {
 
-std::vector<int> allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (CPU_ISSET(core, &set)) cores.push_back(core);
-    }
-  }
+std::vector<int> cores_for(const DeviceOptions& options) {
+  if (!options.pin || !options.cores.empty()) return options.cores;
+  std::vector<int> cores = usable_cores();
+  if (static_cast<int>(cores.size()) < options.threads) return {};
+  cores.resize(static_cast<size_t>(options.threads));
   return cores;
-}
-
-void pin_to(int core) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(core, &set);
-  ::pthread_setaffinity_np(::pthread_self(), sizeof(set), &set);
 }
 
 }  // namespace
@@ -42,7 +31,7 @@ void pin_to(int core) {
 class Device::Impl {
  public:
   explicit Impl(const DeviceOptions& options)
-      : options_(options), cores_(allowed_cores()), thread_([this] { serve(); }) {
+      : options_(options), cores_(cores_for(options)), thread_([this] { serve(); }) {
     try {
       run([this] { prepare_team(); });
     } catch (...) {
@@ -126,12 +115,11 @@ class Device::Impl {
 
   void prepare_team() {
     set_team_size(options_.threads);
-    const bool enough = options_.first_core + options_.threads <= static_cast<int>(cores_.size());
-    if (!options_.pin || !enough) return;
+    if (!options_.pin || cores_.empty()) return;
     parallel_ranges(options_.threads, 0, [&](int, int64_t begin, int64_t) {
-      pin_to(cores_[static_cast<size_t>(options_.first_core + begin)]);
+      keep_to({cores_[static_cast<size_t>(begin) % cores_.size()]});
     });
-    pin_to(cores_[static_cast<size_t>(options_.first_core)]);
+    keep_to({cores_.front()});
   }
 
   DeviceOptions options_;
@@ -156,7 +144,5 @@ int64_t Device::arena_bytes() const { return impl_->arena_bytes(); }
 int64_t Device::resident_bytes() const { return impl_->resident_bytes(); }
 void Device::run(const std::function<void()>& work) { impl_->run(work); }
 int Device::threads() const { return impl_->threads(); }
-
-int available_cores() { return std::max<int>(1, static_cast<int>(allowed_cores().size())); }
 
 }  // namespace millrace

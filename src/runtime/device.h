@@ -9,12 +9,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace millrace {
 
 struct DeviceOptions {
   int threads = 1;
-  int first_core = 0;  // the team is pinned to cores first_core … first_core + threads - 1
+  // The core of each thread; empty: the first `threads` that this process may use, or none in
+  // particular if it has fewer.
+  std::vector<int> cores = {};
   bool pin = true;
 };
 
@@ -42,8 +45,5 @@ class Device {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Cores this process may use.
-int available_cores();
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "runtime/cores.h"
 
 namespace millrace {
 

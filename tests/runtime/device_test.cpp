@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/parallel.h"
+#include "runtime/cores.h"
 
 namespace millrace {
 namespace {
@@ -37,6 +38,19 @@ TEST(Device, TeamHasTheSizeAskedForAndIsPinned) {
     used.insert(where.begin(), where.end());
   });
   EXPECT_EQ(static_cast<int>(used.size()), cores);
+}
+
+TEST(Device, TeamIsPinnedToTheCoresGiven) {
+  const int core = usable_cores().back();
+  Device device({.threads = 2, .cores = {core, core}});
+  device.run([&] {
+    EXPECT_EQ(team_size(), 2);
+    std::vector<int> where(2, -1);
+    parallel_ranges(2, 0, [&](int thread, int64_t, int64_t) {
+      where[static_cast<size_t>(thread)] = ::sched_getcpu();
+    });
+    EXPECT_EQ(where, (std::vector<int>{core, core}));
+  });
 }
 
 TEST(Device, ArenaStartsZeroedAndCountsTouchedPages) {
