@@ -43,22 +43,14 @@ std::string peer_mode(const std::string& mode) { return mode == "pfc" ? "pfc" : 
 
 std::vector<std::string> peer_command(const HeadBenchOptions& options, int64_t classes,
                                       const std::string& mode) {
-  return {kPython,
-          options.peer_script.string(),
-          "--classes",
-          std::to_string(classes),
-          "--mode",
-          peer_mode(mode),
-          "--update",
-          options.peer_update,
-          "--sample-rate",
-          fmt::format("{}", options.sample_rate),
-          "--batch",
-          std::to_string(options.batch),
-          "--dimension",
-          std::to_string(options.dimension),
-          "--threads",
-          std::to_string(options.threads)};
+  return {kPython,         options.peer_script.string(),
+          "--classes",     std::to_string(classes),
+          "--mode",        peer_mode(mode),
+          "--update",      options.peer_update,
+          "--sample-rate", fmt::format("{}", options.sample_rate),
+          "--batch",       std::to_string(options.batch),
+          "--dimension",   std::to_string(options.dimension),
+          "--threads",     std::to_string(options.threads)};
 }
 
 // PyTorch keeps up to seven copies of the centres with every class, five with a sample.
@@ -190,15 +182,15 @@ std::vector<HeadRow> run_head_bench(const HeadBenchOptions& options, const Progr
 }
 
 std::string to_table(const std::vector<HeadRow>& rows) {
-  std::string text =
-      fmt::format("{:>10} {:<5} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11} {:>8}\n", "identities",
-                  "mode", "samples/s", "PyTorch", "speed", "device", "process", "PyTorch", "memory");
+  std::string text = fmt::format("{:>10} {:<5} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11} {:>8}\n",
+                                 "identities", "mode", "samples/s", "PyTorch", "speed", "device",
+                                 "process", "PyTorch", "memory");
   for (const HeadRow& row : rows) {
     text += fmt::format("{:>10} {:<5} {:>10.2f} {:>10.2f} {:>8} {:>11} {:>11} {:>11} {:>8}\n",
-                        row.classes, row.mode, row.samples_per_second,
-                        row.peer_samples_per_second, ratio(row.speed_ratio()),
-                        bytes(row.peak_bytes), bytes(row.process_peak_rss_bytes),
-                        bytes(row.peer_peak_rss_bytes), ratio(row.memory_ratio()));
+                        row.classes, row.mode, row.samples_per_second, row.peer_samples_per_second,
+                        ratio(row.speed_ratio()), bytes(row.peak_bytes),
+                        bytes(row.process_peak_rss_bytes), bytes(row.peer_peak_rss_bytes),
+                        ratio(row.memory_ratio()));
   }
   return text;
 }

@@ -52,8 +52,7 @@ class Server {
     std::vector<int32_t> labels(static_cast<size_t>(job.batch));
     const Random classes(job.seed, 2);
     for (size_t i = 0; i < labels.size(); ++i) {
-      labels[i] =
-          static_cast<int32_t>(classes.below(i, static_cast<uint64_t>(job.head.classes)));
+      labels[i] = static_cast<int32_t>(classes.below(i, static_cast<uint64_t>(job.head.classes)));
     }
     session_->write_input(program_, "embeddings", embeddings);
     session_->write_input(program_, "labels", labels);

@@ -86,6 +86,8 @@ void add_bench_command(CLI::App& program, Action& chosen) {
   suite->add_option("--json", single->json, "Write the table to this file as JSON");
   suite->callback([&chosen, single] { chosen = [single] { return run(*single); }; });
 
+  add_bench_head_command(*bench, chosen);
+
   auto steps = std::make_shared<JobFlags>();
   CLI::App* server = bench->add_subcommand(
       "steps", "Run training steps on request, a line 'step' each; used by the suites");

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kHelp =
     "The classifier alone, for up to millions of identities: random embeddings, ArcFace's margin,\n"
-    "SGD with momentum. dp and mp use every identity in every step, pfc a sample of them. Each row\n"
+    "SGD with momentum. dp and mp use every identity in every step, pfc a sample of them. Each "
+    "row\n"
     "is measured in a process of its own; with --peer PyTorch takes turns with it, a step each.";
 
 struct HeadBenchFlags {

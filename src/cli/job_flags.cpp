@@ -39,7 +39,7 @@ void add_data_flags(CLI::App& command, JobFlags& flags) {
       ->capture_default_str();
   add("--augment", flags.augment,
       "Recipe for the images: photo (random crop, flip), face (flip), small (shift, flip), none, "
-      "or auto: small up to 64 pixels, else photo")
+      "or auto: face for face models, else small up to 64 pixels, else photo")
       ->capture_default_str();
   add("--label-offset", flags.label_offset,
       "Subtracted from each label: 1 for sets that count from 1")
@@ -125,6 +125,7 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
 
 void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_length_flags(command, flags);
+  add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
   add_schedule_flags(command, flags);
   command
@@ -136,6 +137,12 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
   command
       .add_option("--dump-passes", flags.dump_passes,
                   "Write the graph after each compiler pass into this directory")
+      ->group("Device and memory");
+  command
+      .add_flag(
+          "--check-finite", flags.check_finite,
+          "Look at everything that a step computes, not at the loss alone, and name the first "
+          "tensor with a value that is not finite")
       ->group("Device and memory");
 }
 
@@ -153,6 +160,7 @@ TrainJob to_job(const JobFlags& flags) {
   job.options.channels = flags.channels.value_or(job.options.channels);
   job.options.dropout = choose("--dropout", flags.dropout, {"off", "on"}) == 1;
   job.options.label_smoothing = flags.label_smoothing;
+  job.options.head = to_head(flags.head, job.options.classes);
 
   job.data = {
       .source = flags.data,
@@ -177,6 +185,7 @@ TrainJob to_job(const JobFlags& flags) {
   job.convolution =
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
   job.dump_passes = flags.dump_passes;
+  job.check_finite = flags.check_finite;
 
   using Optimizer = OptimizerSettings::Kind;
   constexpr Optimizer kOptimizers[] = {Optimizer::sgd, Optimizer::adamw, Optimizer::lars};

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/head_flags.h"
 #include "train/job.h"
 
 namespace millrace {
@@ -17,6 +18,7 @@ struct JobFlags {
   std::string model;
   std::optional<int64_t> classes, image, channels;
   std::string dropout = "on";
+  HeadFlags head;
 
   std::string data = "synthetic";
   std::string augment = "auto";
@@ -33,6 +35,7 @@ struct JobFlags {
   std::string recompute = "auto";
   std::string convolution = "auto";
   std::string dump_passes;
+  bool check_finite = false;
 
   std::string optimizer = "sgd";
   std::optional<double> learning_rate, weight_decay, adam_epsilon;

@@ -178,11 +178,27 @@ class Assembler {
       if (definition.arithmetic != nullptr) {
         instruction.arithmetic = definition.arithmetic(inference);
       }
+      instruction.written = written_by(op, definition, request);
       program_.reorders += op.type == "reorder" ? 1 : 0;
       program_.instructions.push_back(std::move(instruction));
       positions_.push_back(position);
     }
     list_phases();
+  }
+
+  std::vector<WrittenTensor> written_by(const Operator& op, const OperatorDefinition& definition,
+                                        const KernelRequest& request) const {
+    std::vector<WrittenTensor> written;
+    const auto add = [&](TensorId id, const TensorSpec& spec, bool is_output, size_t index) {
+      written.push_back(
+          {graph_.tensor(id).name, spec.type.dtype, spec.physical_elements(), is_output, index});
+    };
+    for (size_t i = 0; i < op.outputs.size(); ++i) add(op.outputs[i], request.outputs[i], true, i);
+    for (const int mutated : definition.mutated_inputs) {
+      const auto i = static_cast<size_t>(mutated);
+      if (i < op.inputs.size()) add(op.inputs[i], request.inputs[i], false, i);
+    }
+    return written;
   }
 
   void list_phases() {
@@ -192,8 +208,8 @@ class Assembler {
       return;
     }
     const auto first_from = [&](size_t position) {
-      return static_cast<size_t>(
-          std::lower_bound(positions_.begin(), positions_.end(), position) - positions_.begin());
+      return static_cast<size_t>(std::lower_bound(positions_.begin(), positions_.end(), position) -
+                                 positions_.begin());
     };
     const size_t backward = first_from(backward_);
     const size_t update = first_from(update_);

@@ -36,6 +36,15 @@ struct Slot {
   Part part = {};
 };
 
+// A tensor that an instruction writes: an output, or an input that it changes.
+struct WrittenTensor {
+  std::string name;
+  DataType dtype = DataType::f32;
+  int64_t elements = 0;  // with the padding of its layout
+  bool is_output = true;
+  size_t index = 0;  // among the outputs or inputs
+};
+
 struct Instruction {
   std::string name;
   std::string type;
@@ -45,8 +54,9 @@ struct Instruction {
   std::vector<Address> inputs;
   std::vector<Address> outputs;
   Address workspace;
-  double arithmetic = 0;         // floating-point operations
-  int64_t bytes_touched = 0;     // inputs and outputs
+  std::vector<WrittenTensor> written;
+  double arithmetic = 0;      // floating-point operations
+  int64_t bytes_touched = 0;  // inputs and outputs
 };
 
 // The instructions of one phase: [begin, end).
@@ -59,9 +69,9 @@ struct PhaseRange {
 struct Program {
   std::vector<Instruction> instructions;
   std::vector<PhaseRange> phases;  // one for a program that is only run whole
-  std::vector<Slot> state;    // persistent slots, in the order of the graph
-  std::vector<Slot> inputs;   // to be written before a run; keep their contents across runs
-  std::vector<Slot> results;  // readable after a run
+  std::vector<Slot> state;         // persistent slots, in the order of the graph
+  std::vector<Slot> inputs;        // to be written before a run; keep their contents across runs
+  std::vector<Slot> results;       // readable after a run
   MemoryMap memory;
   int64_t arena_bytes = 0;  // memory.total()
   MemoryBreakdown breakdown;

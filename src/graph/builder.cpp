@@ -163,7 +163,9 @@ Value Builder::batch_norm(Value x, const std::string& name, const BatchNormOptio
   }
   const Shape channels = {shape(x)[1]};
   const Value scale =
-      parameter(name + ".weight", channels, {Initializer::Kind::constant, options.scale, 0});
+      options.fixed_scale
+          ? buffer(name + ".weight", channels, options.scale)
+          : parameter(name + ".weight", channels, {Initializer::Kind::constant, options.scale, 0});
   const Value bias = parameter(name + ".bias", channels, {});
   const Value mean = buffer(name + ".running_mean", channels, 0);
   const Value variance = buffer(name + ".running_var", channels, 1);
@@ -258,15 +260,17 @@ void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
   if (attributes.integer("local_classes") < options.classes) {
     graph_.tensor(centres.id).slice = {0, options.class_begin, options.classes};
   }
-  if (graph_.tensor(embedding.id).role != Role::input) {
-    graph_.tensor(embedding.id).name = "embedding";
-  }
   const Value labels = labels_for(embedding);
   const Value sample = apply("margin_head_sample", "head/sample", {labels}, attributes);
   const Value statistics = apply("margin_head_statistics", "head/statistics",
                                  {l2_normalize(embedding), sample, centres}, attributes);
   const Value loss = apply("margin_head_loss", "loss", {statistics}, {{"batch", batch}});
-  for (const Value result : {loss, embedding}) graph_.add_result(result.id);
+  graph_.add_result(loss.id);
+}
+
+void Builder::result(Value x, const std::string& name) {
+  graph_.tensor(x.id).name = name;
+  graph_.add_result(x.id);
 }
 
 const Shape& Builder::shape(Value x) const { return graph_.tensor(x.id).type.shape; }

@@ -56,8 +56,9 @@ struct LinearOptions {
 
 struct BatchNormOptions {
   double epsilon = 1e-5;
-  double momentum = 0.1;  // the weight of the new batch in the running statistics
-  float scale = 1;        // the initial scale
+  double momentum = 0.1;     // the weight of the new batch in the running statistics
+  float scale = 1;           // the initial scale
+  bool fixed_scale = false;  // the scale is a buffer and not trained
 };
 
 struct PoolOptions {
@@ -100,12 +101,15 @@ class Builder {
   void classify(Value logits, const ClassifyOptions& options = {});
 
   // Ends a network that makes embeddings (N x features) with a margin head: adds the input
-  // "labels" (N, s32), the centres "head.centres", and the results "loss" and "embedding". The
-  // head normalises embeddings and centres, and updates the centres itself.
+  // "labels" (N, s32), the centres "head.centres", and the result "loss". The head normalises
+  // embeddings and centres, and updates the centres itself.
   void margin_head(Value embedding, const MarginHeadOptions& options);
 
   // An input that is not an image.
   Value input(const std::string& name, Shape shape, DataType dtype = DataType::f32);
+
+  // Makes x a result of the network under this name.
+  void result(Value x, const std::string& name);
 
   const Shape& shape(Value x) const;
 

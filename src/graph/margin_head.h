@@ -16,6 +16,10 @@ struct ClassRange {
   int64_t local = 0;
 };
 
+// How a head lies on several devices: every device has all centres; the centres are divided by
+// class; or they are, and a step uses a sample of them. On one device dp and mp are the same.
+enum class HeadParallel : uint8_t { dp, mp, pfc };
+
 // What a user decides about a head. ArcFace is addend 0.5, CosFace subtrahend 0.4; a plain
 // softmax over cosines has no margin at all.
 struct MarginHeadOptions {
@@ -26,8 +30,9 @@ struct MarginHeadOptions {
   double addend = 0;          // to the target's angle
   double subtrahend = 0;      // from the target's cosine
   double scale = 64;
-  bool exact_gradient = true;        // false: the target's gradient is that of the plain cosine
-  double sample_rate = 1;            // 1 uses every class in every step
+  bool exact_gradient = true;  // false: the target's gradient is that of the plain cosine
+  HeadParallel parallel = HeadParallel::mp;
+  double sample_rate = 1;            // of pfc; 1 uses every class in every step
   DataType storage = DataType::f32;  // of the centres and their state
   int64_t cache_bytes = int64_t{256} << 20;
 };

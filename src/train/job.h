@@ -29,7 +29,7 @@ Interval parse_interval(std::string_view text, std::string_view flag);
 // A data set and how it is read.
 struct DataSettings {
   std::string source = "synthetic";  // or FORMAT:PATH
-  std::string augment = "auto";      // photo, face, small, none, or auto: by the image size
+  std::string augment = "auto";      // photo, face, small, none, or auto: by model and image size
   int64_t label_offset = 0;          // subtracted from every label
   int workers = 2;
   bool skip_bad_records = false;
@@ -47,6 +47,7 @@ struct TrainJob {
   int64_t device_memory = 0;  // bytes; 0: no limit
   OptimizerSettings optimizer;
   LearningRateSettings learning_rate;  // total_steps is filled in by the job
+  bool check_finite = false;           // of everything in every step, not the loss alone
   RecomputePolicy recompute = RecomputePolicy::automatic;
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   std::filesystem::path dump_passes;

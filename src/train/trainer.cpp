@@ -1,7 +1,8 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <limits>
 #include <memory>
 
 #include "base/error.h"
@@ -100,7 +101,10 @@ class Trainer {
   void save_checkpoint();
   void report_checkpoints();
   void finish();
+  [[noreturn]] void fail_step(const StepState& state, const std::string& found);
+  void look_for_collapse(double loss, const StepState& state);
   double recent_step_seconds() const;
+  double share_of(const Program& program, std::string_view name);
 
   TrainJob job_;
   TrainingObserver& observer_;
@@ -114,10 +118,12 @@ class Trainer {
   int64_t saved_step_ = -1;
   int64_t evaluated_step_ = -1;
   bool inputs_written_ = false;
+  int64_t same_losses_ = 0;
 };
 
 void Trainer::prepare() {
   engine_.start(job_.seed);
+  engine_.watch(job_.check_finite ? Watch::finite : Watch::loss);
   if (!start_.checkpoint.empty()) {
     load_checkpoint(engine_.session(), start_.checkpoint);
     saved_step_ = result_.step;
@@ -163,13 +169,15 @@ void Trainer::step() {
     }
   }
   const double rate = learning_rate_at(job_.learning_rate, result_.step);
-  session.run(program, {job_.seed, result_.step, static_cast<float>(rate)});
+  const StepState state = {job_.seed, result_.step, static_cast<float>(rate)};
+  try {
+    session.run(program, state);
+  } catch (const Suspicious& found) {
+    fail_step(state, found.what());
+  }
   const double loss = session.scalar(program, "loss");
   ++result_.step;
-  if (!std::isfinite(loss)) {
-    fail_job("The loss is {} at step {} with learning rate {:g}; lower --lr or use --clip-norm.",
-             loss, result_.step, rate);
-  }
+  if (!feed_->constant()) look_for_collapse(loss, state);
   const double seconds = seconds_since(start);
   result_.losses.push_back(loss);
   result_.seconds.push_back(seconds);
@@ -183,13 +191,44 @@ void Trainer::step() {
        .samples = job_.options.batch,
        .loss = loss,
        .learning_rate = rate,
-       .top1 = session.scalar(program, "top1") / samples,
-       .top5 = session.scalar(program, "top5") / samples,
+       .top1 = share_of(program, "top1"),
+       .top5 = share_of(program, "top5"),
        .seconds = seconds,
        .wait_seconds = waited,
        .checkpoint_seconds = writer_ ? writer_->seconds_writing_since(start) : 0,
        .samples_per_second = samples / recent,
        .seconds_left = recent * static_cast<double>(result_.total_steps - result_.step)});
+}
+
+void Trainer::fail_step(const StepState& state, const std::string& found) {
+  const std::string first = job_.check_finite ? found : engine_.explain(state, Watch::finite);
+  fail_job(
+      "Step {} with learning rate {:g} computes values that are not finite: {}; lower --lr or "
+      "use --clip-norm.",
+      state.step + 1, state.learning_rate, first.empty() ? found : first);
+}
+
+// A network that has died gives every batch the same loss.
+void Trainer::look_for_collapse(double loss, const StepState& state) {
+  constexpr int64_t kSteps = 100;
+  constexpr double kConverged = 1e-6;
+  const bool same = !result_.losses.empty() && result_.losses.back() == loss;
+  same_losses_ = same && loss > kConverged && state.learning_rate > 0 ? same_losses_ + 1 : 0;
+  if (same_losses_ < kSteps) return;
+  const std::string first = engine_.explain(state, Watch::alive);
+  fail_job(
+      "The loss has been exactly {:g} since step {}: the network has collapsed{}{}; lower --lr "
+      "or use --clip-norm.",
+      loss, result_.step - kSteps, first.empty() ? "" : ", ", first);
+}
+
+// A margin head tells no share of right answers.
+double Trainer::share_of(const Program& program, std::string_view name) {
+  const auto is_it = [&](const Slot& slot) { return slot.name == name; };
+  if (std::none_of(program.results.begin(), program.results.end(), is_it)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return engine_.session().scalar(program, name) / static_cast<double>(job_.options.batch);
 }
 
 double Trainer::recent_step_seconds() const {
@@ -296,14 +335,7 @@ TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObse
 }
 
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {
-  std::filesystem::path weights = job.load_weights;
-  if (weights.empty()) {
-    const auto found = find_newest_valid(job.checkpoint, [&](std::string_view sentence) {
-      observer.on_message(Severity::warning, sentence);
-    });
-    if (!found) fail_input("There is no checkpoint in '{}'.", job.checkpoint.string());
-    weights = *found / kWeightsFile;
-  }
+  const std::filesystem::path weights = weights_file(job, observer);
   const auto data = open_evaluation_data(job);
   Engine engine(job, Purpose::evaluation, observer);
   engine.start(job.seed);
