@@ -45,10 +45,11 @@ ClassRange class_range_of(const Attributes& attributes);
 // Classes that a step uses when the batch has few of them: floor(rate * local).
 int64_t sampled_classes(double sample_rate, int64_t local_classes);
 
-// The tensor "sample" is s32: the number of classes in use, then for each row of the batch the
-// place of its class among them (-1: in another part), then the classes, counted from the
-// part's first. The last are left out where every class is used anyway, in order.
-int64_t sample_elements(double sample_rate, int64_t local_classes, int64_t batch);
+// The tensor "sample" is s32: the number of classes in use, how many of them the batch has, two
+// words of a key, then for each row of the batch the position of its class (-1: in another part),
+// then the batch's classes in order, counted from the part's first. kernels/head/sampling.h makes
+// and reads it.
+int64_t sample_elements(int64_t batch);
 
 // Classes are worked on in blocks of this many rows, so that a block and what is made of it
 // stay in a core's cache.

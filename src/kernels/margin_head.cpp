@@ -17,12 +17,10 @@ std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) 
   const ClassRange range = class_range_of(request.op.attributes);
   const double rate = request.op.attributes.number("sample_rate");
   const auto batch = static_cast<size_t>(request.inputs[0].elements());
-  return make_function_kernel(
-      [=](const KernelArguments& a) {
-        draw_sample(range, rate, {a.input<int32_t>(0), batch}, a.step->seed, a.step->step,
-                    reinterpret_cast<int32_t*>(a.workspace), a.output<int32_t>(0));
-      },
-      batch * sizeof(int32_t));
+  return make_function_kernel([=](const KernelArguments& a) {
+    draw_sample(range, rate, {a.input<int32_t>(0), batch}, a.step->seed, a.step->step,
+                a.output<int32_t>(0));
+  });
 }
 
 struct RowStatistics {

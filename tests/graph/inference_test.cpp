@@ -68,20 +68,20 @@ std::vector<Case> head_cases() {
   const TensorType few = f32({256 * 12});
   const Attributes loss = {{"batch", int64_t{12}}};
   return {
-      {"margin_head_sample", {s32({12})}, head(1), {s32({13})}},
-      {"margin_head_sample", {s32({12})}, head(0.1), {s32({73})}},
-      {"margin_head_sample", {s32({12})}, head(0.001), {s32({25})}},
-      {"margin_head_statistics", {e, s32({13}), w}, head(1), {s, products}},
-      {"margin_head_statistics", {e, s32({73}), w}, head(0.1), {s, few}},
+      {"margin_head_sample", {s32({12})}, head(1), {s32({28})}},
+      {"margin_head_sample", {s32({12})}, head(0.1), {s32({28})}},
+      {"margin_head_sample", {s32({12})}, head(0.001), {s32({28})}},
+      {"margin_head_statistics", {e, s32({28}), w}, head(1), {s, products}},
+      {"margin_head_statistics", {e, s32({28}), w}, head(0.1), {s, few}},
       {"margin_head_statistics",
-       {e, s32({13}), w},
+       {e, s32({28}), w},
        with(head(1), "cache_bytes", int64_t{1}),
        {s, few}},
       {"margin_head_loss", {f32({36, 3})}, loss, {f32({1}), f32({12})}},
       {"margin_head_loss_backward", {f32({1}), s, f32({12})}, {}, {s}},
-      {"margin_head_update", {s, s, e, s32({13}), products, w}, head(1), {e}},
-      {"margin_head_update_momentum", {s, s, e, s32({13}), products, w, w}, head(1), {e}},
-      {"margin_head_update_adamw", {s, s, e, s32({73}), few, w, w, w}, head(0.1), {e}},
+      {"margin_head_update", {s, s, e, s32({28}), products, w}, head(1), {e}},
+      {"margin_head_update_momentum", {s, s, e, s32({28}), products, w, w}, head(1), {e}},
+      {"margin_head_update_adamw", {s, s, e, s32({28}), few, w, w, w}, head(0.1), {e}},
   };
 }
 
@@ -267,7 +267,7 @@ std::vector<BadCase> bad_cases() {
        with(head(1), "class_begin", int64_t{500}),
        "a part of 1000 classes but gets 600 from 500"},
       {"margin_head_statistics",
-       {f32({4, 8}), s32({5}), f32({500, 8})},
+       {f32({4, 8}), s32({12}), f32({500, 8})},
        head(1),
        "a centre for each class, of shape 600x8 but gets 500x8"},
       {"margin_head_loss",

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "graph/operator_definition.h"
+#include "kernels/head/sampling.h"
 #include "kernels/head/storage.h"
 
 namespace millrace::testing {
@@ -97,16 +98,12 @@ std::vector<Held> run_operator(const std::string& type, const Attributes& attrib
   return outputs;
 }
 
-std::vector<int32_t> classes_in(const Held& sample, const HeadCase& entry, int shard) {
-  const Values values = sample.values();
-  const auto count = static_cast<int64_t>(values[0]);
-  std::vector<int32_t> classes;
-  for (int64_t i = 0; i < count; ++i) {
-    const double local = entry.sample_rate >= 1
-                             ? static_cast<double>(i)
-                             : values.at(static_cast<size_t>(1 + entry.batch + i));
-    classes.push_back(static_cast<int32_t>(entry.begin(shard)) + static_cast<int32_t>(local));
-  }
+std::vector<int32_t> classes_in(const Held& held, const HeadCase& entry, int shard) {
+  const Sample sample(reinterpret_cast<const int32_t*>(held.memory.data()),
+                      class_range_of(attributes_of(entry, shard)), entry.batch, entry.sample_rate);
+  std::vector<int32_t> classes(static_cast<size_t>(sample.count()));
+  sample.list(0, classes);
+  for (int32_t& number : classes) number += static_cast<int32_t>(entry.begin(shard));
   return classes;
 }
 

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "graph/types.h"
-#include "kernels/head/sampling.h"
 
 namespace millrace {
 
@@ -28,13 +28,18 @@ struct CentreBlock {
   const float* norms = nullptr;   // at least kLeastNorm
 };
 
-// Reads the centres at positions first .. first + count of the sample. The block has `rows` rows;
-// those beyond `count` are zero. Where the centres already lie as the operand must, it is they
-// themselves. `buffer` holds a block of operands, `norms` one float a row, `scratch` a row of
-// floats.
-CentreBlock load_block(const CentreRows& centres, const Sample& sample, int64_t first,
-                       int64_t count, int64_t rows, DataType operand, std::byte* buffer,
-                       float* norms, float* scratch);
+// Where a block is made: a block of operands, a float for each row, a row of floats.
+struct CentreBuffers {
+  std::byte* operands = nullptr;
+  float* norms = nullptr;
+  float* row = nullptr;
+};
+
+// Reads the centres of these classes. The block has `rows` rows; those beyond the classes are
+// zero. With `in_order` the classes follow each other, and where their centres already lie as the
+// operand must, it is they themselves.
+CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> classes, bool in_order,
+                       int64_t rows, DataType operand, const CentreBuffers& buffers);
 
 // Asks for the memory of a row that is needed soon.
 void prefetch_row(const std::byte* row, int64_t bytes);

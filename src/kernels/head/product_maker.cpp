@@ -15,6 +15,7 @@ ProductMaker::ProductMaker(const HeadProblem& problem)
 void ProductMaker::book_shared(WorkspaceBook& book) { packed_ = book.book(matmul_.packed_bytes()); }
 
 void ProductMaker::book_part(WorkspaceBook& book) {
+  classes_ = book.book(static_cast<uint64_t>(problem_.rows) * sizeof(int32_t));
   centres_ =
       book.book(static_cast<uint64_t>(problem_.rows * problem_.dimension * size_of(operand_)));
   norms_ = book.floats(problem_.rows);
@@ -31,11 +32,15 @@ void ProductMaker::pack(const float* embeddings, std::byte* shared, std::byte* p
 HeadBlock ProductMaker::make(const Job& job, int64_t number, int part_number, std::byte* part) {
   HeadBlock block;
   block.first = number * problem_.rows;
-  block.count = std::min(problem_.rows, job.sample.count - block.first);
+  block.count = std::min(problem_.rows, job.sample.count() - block.first);
+  const std::span<int32_t> classes(booked<int32_t>(part, classes_),
+                                   static_cast<size_t>(block.count));
+  job.sample.list(block.first, classes);
+  block.classes = classes.data();
   auto* norms = booked<float>(part, norms_);
   auto* factors = booked<float>(part, factors_);
-  block.centres = load_block(job.centres, job.sample, block.first, block.count, problem_.rows,
-                             operand_, part + centres_, norms, booked<float>(part, row_));
+  block.centres = load_block(job.centres, classes, job.sample.is_everything(), problem_.rows,
+                             operand_, {part + centres_, norms, booked<float>(part, row_)});
   const auto scale = static_cast<float>(problem_.margin.scale);
   for (int64_t r = 0; r < block.count; ++r) factors[r] = scale / norms[r];
   block.factors = factors;

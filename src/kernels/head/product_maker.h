@@ -16,6 +16,7 @@ namespace millrace {
 struct HeadBlock {
   int64_t first = 0;
   int64_t count = 0;
+  const int32_t* classes = nullptr;  // `count` of them
   CentreBlock centres;
   float* products = nullptr;       // rows x batch, of raw centres and embeddings
   const float* factors = nullptr;  // scale / norm of each row
@@ -52,7 +53,8 @@ class ProductMaker {
   DataType operand_;
   BlockMatmul matmul_;
   uint64_t packed_ = 0;
-  uint64_t centres_ = 0, norms_ = 0, factors_ = 0, row_ = 0, products_ = 0, scratchpad_ = 0;
+  uint64_t classes_ = 0, centres_ = 0, norms_ = 0, factors_ = 0, row_ = 0, products_ = 0,
+           scratchpad_ = 0;
 };
 
 // Calls body(part, first, last) with each part's share of the blocks.
@@ -69,7 +71,7 @@ template <typename Body>
 void each_target(const HeadProblem& problem, const Sample& sample, const HeadBlock& block,
                  Body&& body) {
   for (int64_t i = 0; i < problem.batch; ++i) {
-    const int64_t row = sample.targets[i] - block.first;
+    const int64_t row = sample.targets()[i] - block.first;
     if (row >= 0 && row < block.count) body(i, row);
   }
 }

@@ -3,15 +3,17 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/parallel.h"
-#include "base/permutation.h"
 #include "base/random.h"
 
 namespace millrace {
 namespace {
 
 constexpr uint64_t kSampleStream = 0x73616D706C65;
-constexpr int64_t kGrain = 1024;
+// Where the parts of the tensor start.
+constexpr int64_t kCount = 0;
+constexpr int64_t kPositives = 1;
+constexpr int64_t kKey = 2;
+constexpr int64_t kTargets = 4;
 
 void check_labels(const ClassRange& range, std::span<const int32_t> labels) {
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -24,65 +26,85 @@ void check_labels(const ClassRange& range, std::span<const int32_t> labels) {
   }
 }
 
-// The labels of this part, counted from its first class, each once and in order.
-std::span<int32_t> positives_of(const ClassRange& range, std::span<const int32_t> labels,
-                                int32_t* scratch) {
-  int32_t* end = scratch;
-  for (const int32_t label : labels) {
-    const int64_t local = label - range.begin;
-    if (local >= 0 && local < range.local) *end++ = static_cast<int32_t>(local);
-  }
-  std::sort(scratch, end);
-  end = std::unique(scratch, end);
-  return {scratch, end};
+uint64_t key_of(const ClassRange& range, uint64_t seed, int64_t step) {
+  const uint64_t part =
+      hash_combine(static_cast<uint64_t>(range.begin), static_cast<uint64_t>(range.local));
+  const uint64_t stream = hash_combine(seed, kSampleStream);
+  return hash_combine(hash_combine(stream, static_cast<uint64_t>(step)), part);
+}
+
+uint64_t key_in(const int32_t* tensor) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(tensor[kKey])) << 32 |
+         static_cast<uint32_t>(tensor[kKey + 1]);
 }
 
 }  // namespace
 
-Sample sample_in(const int32_t* tensor, int64_t batch, double sample_rate) {
-  return {tensor[0], tensor + 1, sample_rate >= 1 ? nullptr : tensor + 1 + batch};
-}
-
 void draw_sample(const ClassRange& range, double sample_rate, std::span<const int32_t> labels,
-                 uint64_t seed, int64_t step, int32_t* scratch, int32_t* tensor) {
+                 uint64_t seed, int64_t step, int32_t* tensor) {
   check_labels(range, labels);
-  const auto batch = static_cast<int64_t>(labels.size());
-  int32_t* targets = tensor + 1;
-  const auto local_of = [&](int64_t row) {
-    const int64_t local = labels[static_cast<size_t>(row)] - range.begin;
+  const bool everything = sample_rate >= 1;
+  int32_t* targets = tensor + kTargets;
+  int32_t* positives = targets + labels.size();
+  int32_t* end = positives;
+  const auto local_of = [&](int32_t label) {
+    const int64_t local = label - range.begin;
     return local >= 0 && local < range.local ? static_cast<int32_t>(local) : -1;
   };
-  if (sample_rate >= 1) {
-    tensor[0] = static_cast<int32_t>(range.local);
-    for (int64_t row = 0; row < batch; ++row) targets[row] = local_of(row);
-    return;
+  for (const int32_t label : labels) {
+    if (local_of(label) >= 0) *end++ = local_of(label);
   }
-
-  const std::span<int32_t> positives = positives_of(range, labels, scratch);
-  int32_t* classes = targets + batch;
-  for (int64_t row = 0; row < batch; ++row) {
-    const int32_t local = local_of(row);
-    const auto place = std::lower_bound(positives.begin(), positives.end(), local);
-    targets[row] = local < 0 ? -1 : static_cast<int32_t>(place - positives.begin());
+  std::sort(positives, end);
+  end = std::unique(positives, end);
+  for (const int32_t label : labels) {
+    const int32_t local = local_of(label);
+    const auto place = static_cast<int32_t>(std::lower_bound(positives, end, local) - positives);
+    *targets++ = everything || local < 0 ? local : place;
   }
-  std::copy(positives.begin(), positives.end(), classes);
+  const int64_t wanted = everything ? range.local : sampled_classes(sample_rate, range.local);
+  const uint64_t key = key_of(range, seed, step);
+  tensor[kCount] = static_cast<int32_t>(std::max<int64_t>(wanted, end - positives));
+  tensor[kPositives] = static_cast<int32_t>(end - positives);
+  tensor[kKey] = static_cast<int32_t>(key >> 32);
+  tensor[kKey + 1] = static_cast<int32_t>(key);
+}
 
-  // The i-th class that is no positive has gap[j] = positive[j] - j classes before positive j.
-  const auto taken = static_cast<int64_t>(positives.size());
-  for (int64_t j = 0; j < taken; ++j) positives[static_cast<size_t>(j)] -= static_cast<int32_t>(j);
-  const int64_t others = sampled_classes(sample_rate, range.local) - taken;
-  tensor[0] = static_cast<int32_t>(taken + std::max<int64_t>(0, others));
-  if (others <= 0) return;
-  const uint64_t part =
-      hash_combine(static_cast<uint64_t>(range.begin), static_cast<uint64_t>(range.local));
-  const uint64_t key = hash_combine(
-      hash_combine(hash_combine(seed, kSampleStream), static_cast<uint64_t>(step)), part);
-  const Permutation order(static_cast<uint64_t>(range.local - taken), key);
-  parallel_for(others, kGrain, [&](int64_t i) {
-    const auto index = static_cast<int32_t>(order.at(static_cast<uint64_t>(i)));
-    const auto before = std::upper_bound(positives.begin(), positives.end(), index);
-    classes[taken + i] = index + static_cast<int32_t>(before - positives.begin());
-  });
+Sample::Sample(const int32_t* tensor, const ClassRange& range, int64_t batch, double sample_rate)
+    : count_(tensor[kCount]),
+      everything_(sample_rate >= 1),
+      targets_(tensor + kTargets),
+      positives_(targets_ + batch, static_cast<size_t>(tensor[kPositives])),
+      order_(static_cast<uint64_t>(range.local - tensor[kPositives]), key_in(tensor)) {}
+
+// The class with `number` classes before it that are no positives: as many positives come before
+// it as have at most `number` others before them.
+int32_t Sample::other(int64_t number) const {
+  size_t before = 0;
+  size_t end = positives_.size();
+  while (before < end) {
+    const size_t middle = (before + end) / 2;
+    if (positives_[middle] - static_cast<int64_t>(middle) <= number) {
+      before = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return static_cast<int32_t>(number + static_cast<int64_t>(before));
+}
+
+void Sample::list(int64_t first, std::span<int32_t> classes) const {
+  const auto taken = static_cast<int64_t>(positives_.size());
+  int64_t position = first;
+  for (int32_t& entry : classes) {
+    if (everything_) {
+      entry = static_cast<int32_t>(position);
+    } else if (position < taken) {
+      entry = positives_[static_cast<size_t>(position)];
+    } else {
+      entry = other(static_cast<int64_t>(order_.at(static_cast<uint64_t>(position - taken))));
+    }
+    ++position;
+  }
 }
 
 }  // namespace millrace

@@ -31,10 +31,10 @@ class StatisticsKernel final : public Kernel {
   }
 
   void run(const KernelArguments& a) override {
-    const Sample sample = sample_in(a.input<int32_t>(1), problem_.batch, problem_.sample_rate);
+    const Sample sample(a.input<int32_t>(1), problem_.range, problem_.batch, problem_.sample_rate);
     const CentreRows centres = {a.inputs[2], problem_.storage, problem_.dimension};
     const ProductMaker::Job job = {
-        sample, centres, problem_.blocks(sample.count), a.output<float>(1), false, a.workspace};
+        sample, centres, problem_.blocks(sample.count()), a.output<float>(1), false, a.workspace};
     maker_.pack(a.input<float>(0), a.workspace, part_of(a, 0));
     each_part(problem_, job.blocks, [&](int part, int64_t first, int64_t last) {
       std::byte* own = part_of(a, part);

@@ -56,10 +56,10 @@ class UpdateKernel final : public Kernel {
   }
 
   void run(const KernelArguments& a) override {
-    const Sample sample = sample_in(a.input<int32_t>(3), problem_.batch, problem_.sample_rate);
+    const Sample sample(a.input<int32_t>(3), problem_.range, problem_.batch, problem_.sample_rate);
     const CentreRows centres = {a.inputs[5], problem_.storage, problem_.dimension};
     const ProductMaker::Job job = {
-        sample, centres, problem_.blocks(sample.count), a.input<float>(4), true, a.workspace};
+        sample, centres, problem_.blocks(sample.count()), a.input<float>(4), true, a.workspace};
     const RowUpdate update = update_.at_step(*a.step);
     std::byte* first_part = part_of(a, 0);
     maker_.pack(a.input<float>(2), a.workspace, first_part);
@@ -75,7 +75,7 @@ class UpdateKernel final : public Kernel {
         const HeadBlock block = maker_.make(job, number, part, own);
         differentiate(block, sample, a, own);
         multiply(block, a, part, own);
-        step(block, sample, centres, update, a, own);
+        step(block, centres, update, a, own);
       }
     });
     add_parts(a);
@@ -130,17 +130,17 @@ class UpdateKernel final : public Kernel {
                     own + scratchpad_);
   }
 
-  void step(const HeadBlock& block, const Sample& sample, const CentreRows& centres,
-            const RowUpdate& update, const KernelArguments& a, std::byte* own) const {
+  void step(const HeadBlock& block, const CentreRows& centres, const RowUpdate& update,
+            const KernelArguments& a, std::byte* own) const {
     const auto* along = booked<float>(own, along_);
     for (int64_t r = 0; r < block.count; ++r) {
-      const int64_t number = sample.class_at(block.first + r);
+      const int64_t number = block.classes[r];
       std::byte* states[2] = {};
       for (size_t i = 0; i < update.state_count(); ++i) {
         const CentreRows state = {a.inputs[6 + i], problem_.storage, problem_.dimension};
         states[i] = state.row(number);
         if (r + kRowsAhead < block.count) {
-          prefetch_row(state.row(sample.class_at(block.first + r + kRowsAhead)), state.row_bytes());
+          prefetch_row(state.row(block.classes[r + kRowsAhead]), state.row_bytes());
         }
       }
       update.apply(booked<float>(own, of_centres_) + r * problem_.dimension, along[r],

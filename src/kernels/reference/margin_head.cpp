@@ -19,6 +19,12 @@ Row row_of(const CentreRows& centres, int64_t number) {
   return {values.begin(), values.end()};
 }
 
+int64_t class_at(const Sample& sample, int64_t position) {
+  int32_t number = 0;
+  sample.list(position, {&number, 1});
+  return number;
+}
+
 double dot(const Row& a, const Row& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
@@ -34,17 +40,17 @@ double norm_of(const Row& centre) {
 }
 
 void statistics(const HeadProblem& problem, const KernelArguments& a) {
-  const Sample sample = sample_in(a.input<int32_t>(1), problem.batch, problem.sample_rate);
+  const Sample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[2], problem.storage, problem.dimension};
   for (int64_t i = 0; i < problem.batch; ++i) {
     const Row embedding = embedding_of(a.input<float>(0), i, problem.dimension);
     std::vector<double> logits;
     double maximum = -std::numeric_limits<double>::infinity();
     double target = maximum;
-    for (int64_t j = 0; j < sample.count; ++j) {
-      const Row centre = row_of(centres, sample.class_at(j));
+    for (int64_t j = 0; j < sample.count(); ++j) {
+      const Row centre = row_of(centres, class_at(sample, j));
       const double cosine = dot(embedding, centre) / norm_of(centre);
-      const bool is_target = sample.targets[i] == j;
+      const bool is_target = sample.targets()[i] == j;
       logits.push_back(is_target ? problem.margin.logit(cosine) : problem.margin.scale * cosine);
       if (is_target) target = logits.back();
       maximum = std::max(maximum, logits.back());
@@ -59,14 +65,14 @@ void statistics(const HeadProblem& problem, const KernelArguments& a) {
 }
 
 void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArguments& a) {
-  const Sample sample = sample_in(a.input<int32_t>(3), problem.batch, problem.sample_rate);
+  const Sample sample(a.input<int32_t>(3), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[5], problem.storage, problem.dimension};
   const RowUpdate now = fixed.at_step(*a.step);
   const auto width = static_cast<size_t>(problem.dimension);
   std::vector<Row> of_embeddings(static_cast<size_t>(problem.batch), Row(width));
   std::vector<float> scratch(static_cast<size_t>(now.scratch_elements()));
-  for (int64_t j = 0; j < sample.count; ++j) {
-    const int64_t number = sample.class_at(j);
+  for (int64_t j = 0; j < sample.count(); ++j) {
+    const int64_t number = class_at(sample, j);
     const Row centre = row_of(centres, number);
     const double norm = norm_of(centre);
     Row of_centre(width);
@@ -76,7 +82,7 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
       const float* row = a.input<float>(1) + 3 * i;
       const float* of_row = a.input<float>(0) + 3 * i;
       const double cosine = dot(embedding, centre) / norm;
-      const bool is_target = sample.targets[i] == j;
+      const bool is_target = sample.targets()[i] == j;
       const double logit = is_target ? problem.margin.logit(cosine) : problem.margin.scale * cosine;
       double of_cosine = of_row[1] * std::exp(logit - row[0]) + (is_target ? of_row[2] : 0.0f);
       of_cosine *= is_target ? problem.margin.slope(cosine) : problem.margin.scale;
