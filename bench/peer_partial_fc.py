@@ -14,21 +14,13 @@ samples_per_second and peak_rss_bytes.
 """
 
 import argparse
-import json
-import resource
 import statistics
-import sys
 import time
 
 import torch
 from torch.nn import functional
 
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
-    return value
+from peer_protocol import emit, peak_rss_bytes, positive, serve
 
 
 def parse_arguments():
@@ -47,10 +39,6 @@ def parse_arguments():
     parser.add_argument("--weight-decay", type=float, default=5e-4)
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
-
-
-def emit(record):
-    print(json.dumps(record), flush=True)
 
 
 def margin_loss(embeddings, centres, labels, arguments):
@@ -152,20 +140,12 @@ class Job:
         speed = self.arguments.batch / statistics.median(timed) if timed else None
         return {"classes": self.arguments.classes, "mode": self.arguments.mode,
                 "steps": len(self.seconds), "samples_per_second": speed,
-                "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+                "peak_rss_bytes": peak_rss_bytes()}
 
 
 def main():
     job = Job(parse_arguments())
-    emit({"ready": True, "torch": torch.__version__})
-    for line in sys.stdin:
-        command = line.strip()
-        if command == "step":
-            emit(job.step())
-        elif command == "quit":
-            break
-        else:
-            sys.exit(f"Unknown command '{command}'; send 'step' or 'quit'.")
+    serve(job.step, {"torch": torch.__version__})
     emit(job.last_line())
 
 

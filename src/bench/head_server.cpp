@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "base/json.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "compile/compiler.h"
@@ -90,20 +89,11 @@ int64_t available_memory() {
   return INT64_MAX;
 }
 
-void serve_head_steps(const HeadJob& job, const std::function<bool(std::string&)>& read,
-                      const std::function<void(const std::string&)>& write) {
+void serve_head_steps(const HeadJob& job, const RequestLines& lines) {
   Server server(job);
-  write(Json{{"ready", true}, {"classes", job.head.classes}, {"batch", job.batch}}.dump());
-  std::string line;
-  while (read(line) && line != "quit") {
-    if (line == "step") {
-      write(server.step().dump());
-    } else if (line == "memory") {
-      write(server.memory().dump());
-    } else {
-      write(Json{{"error", "unknown request"}}.dump());
-    }
-  }
+  serve_requests(
+      lines, {{"ready", true}, {"classes", job.head.classes}, {"batch", job.batch}},
+      {{"step", [&] { return server.step(); }}, {"memory", [&] { return server.memory(); }}});
 }
 
 }  // namespace millrace

@@ -5,9 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <string>
 
+#include "bench/request_loop.h"
 #include "graph/margin_head.h"
 
 namespace millrace {
@@ -22,8 +21,7 @@ struct HeadJob {
 
 // Random embeddings and labels, SGD with momentum. Throws JobError if the machine has not the
 // memory that the head needs.
-void serve_head_steps(const HeadJob& job, const std::function<bool(std::string&)>& read,
-                      const std::function<void(const std::string&)>& write);
+void serve_head_steps(const HeadJob& job, const RequestLines& lines);
 
 // Bytes that this machine could give a new process now.
 int64_t available_memory();

@@ -1,4 +1,6 @@
 // millrace bench head: classifiers for many identities.
+#include "cli/bench_head_command.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -71,9 +73,7 @@ int serve(const StepFlags& flags) {
   HeadJob job = flags.job;
   job.head.storage = head_storage(flags.storage);
   job.head.addend = 0.5;
-  serve_head_steps(
-      job, [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); },
-      [](const std::string& answer) { std::cout << answer << std::endl; });
+  serve_head_steps(job, standard_lines());
   return kExitSuccess;
 }
 
@@ -90,6 +90,11 @@ void add_sizes(CLI::App& command, double& sample_rate, int64_t& batch, int64_t& 
 }
 
 }  // namespace
+
+RequestLines standard_lines() {
+  return {[](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); },
+          [](const std::string& answer) { std::cout << answer << std::endl; }};
+}
 
 void add_bench_head_command(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<HeadBenchFlags>();

@@ -19,6 +19,5 @@ void add_eval_command(CLI::App& program, Action& chosen);
 void add_data_command(CLI::App& program, Action& chosen);
 void add_ckpt_command(CLI::App& program, Action& chosen);
 void add_bench_command(CLI::App& program, Action& chosen);
-void add_bench_head_command(CLI::App& bench, Action& chosen);
 
 }  // namespace millrace

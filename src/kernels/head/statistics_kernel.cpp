@@ -15,7 +15,6 @@ class StatisticsKernel final : public Kernel {
   explicit StatisticsKernel(const HeadProblem& problem) : problem_(problem), maker_(problem_) {
     WorkspaceBook shared;
     maker_.book_shared(shared);
-    shared_bytes_ = shared.size();
     WorkspaceBook part;
     maker_.book_part(part);
     maximum_ = part.floats(problem.batch);
@@ -23,12 +22,10 @@ class StatisticsKernel final : public Kernel {
     product_ = part.floats(problem.batch);
     scratch_ = part.floats(problem.batch);
     sum_ = part.book(static_cast<uint64_t>(problem.batch) * sizeof(double));
-    part_bytes_ = part.size();
+    memory_ = {shared.size(), part.size(), problem.parts};
   }
 
-  uint64_t workspace_bytes() const override {
-    return shared_bytes_ + part_bytes_ * static_cast<uint64_t>(problem_.parts);
-  }
+  uint64_t workspace_bytes() const override { return memory_.size(); }
 
   void run(const KernelArguments& a) override {
     const Sample sample(a.input<int32_t>(1), problem_.range, problem_.batch, problem_.sample_rate);
@@ -49,7 +46,7 @@ class StatisticsKernel final : public Kernel {
 
  private:
   std::byte* part_of(const KernelArguments& a, int part) const {
-    return a.workspace + shared_bytes_ + part_bytes_ * static_cast<uint64_t>(part);
+    return memory_.of_part(a.workspace, part);
   }
   RunningSums sums_in(std::byte* own) const {
     return {booked<float>(own, maximum_), booked<double>(own, sum_), booked<float>(own, scratch_)};
@@ -93,7 +90,7 @@ class StatisticsKernel final : public Kernel {
 
   const HeadProblem problem_;
   ProductMaker maker_;
-  uint64_t shared_bytes_ = 0, part_bytes_ = 0;
+  PartedWorkspace memory_;
   uint64_t maximum_ = 0, target_ = 0, product_ = 0, scratch_ = 0, sum_ = 0;
 };
 

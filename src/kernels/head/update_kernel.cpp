@@ -37,7 +37,6 @@ class UpdateKernel final : public Kernel {
     packed_ = shared.book(to_centres_.packed_bytes());
     maximum_ = shared.floats(batch);
     weight_ = shared.floats(batch);
-    shared_bytes_ = shared.size();
     WorkspaceBook part;
     maker_.book_part(part);
     gradients_ = part.floats(problem.block_elements());
@@ -48,12 +47,10 @@ class UpdateKernel final : public Kernel {
     of_centres_ = part.floats(problem.rows * dimension);
     scratchpad_ =
         part.book(std::max(to_embeddings_.scratchpad_bytes(), to_centres_.scratchpad_bytes()));
-    part_bytes_ = part.size();
+    memory_ = {shared.size(), part.size(), problem.parts};
   }
 
-  uint64_t workspace_bytes() const override {
-    return shared_bytes_ + part_bytes_ * static_cast<uint64_t>(problem_.parts);
-  }
+  uint64_t workspace_bytes() const override { return memory_.size(); }
 
   void run(const KernelArguments& a) override {
     const Sample sample(a.input<int32_t>(3), problem_.range, problem_.batch, problem_.sample_rate);
@@ -83,7 +80,7 @@ class UpdateKernel final : public Kernel {
 
  private:
   std::byte* part_of(const KernelArguments& a, int part) const {
-    return a.workspace + shared_bytes_ + part_bytes_ * static_cast<uint64_t>(part);
+    return memory_.of_part(a.workspace, part);
   }
   size_t embedding_bytes() const {
     return static_cast<size_t>(problem_.batch * problem_.dimension) * sizeof(float);
@@ -163,7 +160,7 @@ class UpdateKernel final : public Kernel {
   ProductMaker maker_;
   BlockMatmul to_embeddings_;
   BlockMatmul to_centres_;
-  uint64_t shared_bytes_ = 0, part_bytes_ = 0;
+  PartedWorkspace memory_;
   uint64_t packed_ = 0, maximum_ = 0, weight_ = 0;
   uint64_t gradients_ = 0, operands_ = 0, along_ = 0, scratch_ = 0;
   uint64_t of_embeddings_ = 0, of_centres_ = 0, scratchpad_ = 0;

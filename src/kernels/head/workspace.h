@@ -23,6 +23,18 @@ class WorkspaceBook {
   uint64_t size_ = 0;
 };
 
+// A workspace of one piece for all threads and one for each part of the work.
+struct PartedWorkspace {
+  uint64_t shared = 0;  // bytes
+  uint64_t part = 0;
+  int parts = 1;
+
+  uint64_t size() const { return shared + part * static_cast<uint64_t>(parts); }
+  std::byte* of_part(std::byte* workspace, int number) const {
+    return workspace + shared + part * static_cast<uint64_t>(number);
+  }
+};
+
 template <typename T>
 T* booked(std::byte* workspace, uint64_t offset) {
   return reinterpret_cast<T*>(workspace + offset);
