@@ -50,7 +50,8 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
       }
       const double logarithm = maximum + std::log(sum);
       a.output<float>(1)[i] = static_cast<float>(logarithm);
-      loss += logarithm - target;
+      const double row = logarithm - target;
+      loss += row < 0 ? 0 : row;  // by rounding only
     }
     a.output<float>(0)[0] = static_cast<float>(loss / static_cast<double>(batch));
   });
