@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(library_objects)
-foreach(layer base graph models passes kernels compile comm runtime data train)
+foreach(layer base graph models passes parallel kernels compile comm runtime data train)
   list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
 endforeach()
 add_library(millrace_library STATIC ${library_objects})
@@ -21,7 +21,7 @@ target_link_libraries(millrace_library
 # layers do not meet those of the project that uses them.
 set(public_headers
   millrace.h
-  base/error.h
+  base/error.h base/rows.h
   compile/memory_breakdown.h
   graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/types.h
   kernels/convolution_algorithm.h

@@ -57,6 +57,10 @@ void add_device_flags(CLI::App& command, JobFlags& flags) {
   };
   add("--threads-per-device", flags.threads, "Threads that compute; 0 takes every core")
       ->capture_default_str();
+  command
+      .add_flag("--oversubscribe", flags.oversubscribe,
+                "Let threads share cores where there are too few, which is refused otherwise")
+      ->group("Device and memory");
   add("--device-memory", flags.device_memory,
       "Refuse a job that needs more, before it starts: 12066MiB, 16GiB ... [no limit]");
   add("--conv-algo", flags.convolution,
@@ -172,6 +176,7 @@ TrainJob to_job(const JobFlags& flags) {
   job.epochs = flags.epochs;
   job.seed = flags.seed;
   job.threads = flags.threads;
+  job.oversubscribe = flags.oversubscribe;
   if (!flags.device_memory.empty()) {
     job.device_memory = static_cast<int64_t>(parse_bytes(flags.device_memory, "--device-memory"));
     if (job.device_memory == 0) fail_input("--device-memory must be above 0.");

@@ -31,6 +31,7 @@ struct JobFlags {
   uint64_t seed = 0;
 
   int threads = 0;
+  bool oversubscribe = false;
   std::string device_memory;
   std::string recompute = "auto";
   std::string convolution = "auto";

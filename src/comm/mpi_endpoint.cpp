@@ -23,7 +23,6 @@ constexpr auto kEagerWait = std::chrono::microseconds(300);
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(500);
 constexpr int kIdlePerNap = 100;
-constexpr auto kLongestCancel = std::chrono::milliseconds(200);
 constexpr auto kFarewell = std::chrono::seconds(1);
 
 double seconds_since(Clock::time_point start) {
@@ -56,20 +55,19 @@ void MpiTransfers::clear() {
   expected.clear();
 }
 
-// A cancelled receive is waited for, since its buffer may be written until it ends; one that will
-// not end is left to the end of the job.
-void MpiTransfers::abandon() {
-  const Clock::time_point start = Clock::now();
+// Receives write into their buffers and sends may be read by the other process until they end, so
+// both are waited for; what will not end is left to the end of the job.
+void MpiTransfers::abandon(Clock::time_point patience) {
   for (size_t i = 0; i < requests.size(); ++i) {
-    if (requests[i] == MPI_REQUEST_NULL) continue;
+    if (requests[i] != MPI_REQUEST_NULL && expected[i] >= 0) MPI_Cancel(&requests[i]);
+  }
+  for (MPI_Request& request : requests) {
+    if (request == MPI_REQUEST_NULL) continue;
     int done = 0;
-    if (expected[i] >= 0) {
-      MPI_Cancel(&requests[i]);
-      while (!done && Clock::now() - start < kLongestCancel) {
-        MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
-      }
-    }
-    if (!done) MPI_Request_free(&requests[i]);
+    do {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    } while (!done && Clock::now() < patience);
+    if (!done) MPI_Request_free(&request);
   }
   clear();
 }

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -21,8 +22,8 @@ struct MpiTransfers {
   std::vector<int> peers = {};
   std::vector<int64_t> expected = {};
   void clear();
-  // Cancels what is still under way, for when the group has failed.
-  void abandon();
+  // Cancels what is still under way, for when the group has failed, and waits for it to end.
+  void abandon(std::chrono::steady_clock::time_point patience);
 };
 
 // This process's end of a group; the members that live here share it. Owns its communicator, which

@@ -9,7 +9,8 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{2} << 20;
+constexpr int64_t kChunkBytes = int64_t{512} << 10;
+constexpr auto kLongestCancel = std::chrono::milliseconds(300);
 constexpr int64_t kBroadcastPiece = int64_t{1} << 20;
 
 enum Tag : int { kTermsTag = 1, kSumsTag, kGatherTag, kBroadcastTag, kBarrierTag, kMessageTag };
@@ -19,13 +20,12 @@ enum Tag : int { kTermsTag = 1, kSumsTag, kGatherTag, kBroadcastTag, kBarrierTag
 MpiTransport::MpiTransport(std::shared_ptr<MpiEndpoint> endpoint, int member, bool sums)
     : endpoint_(std::move(endpoint)),
       member_(member),
-      buffer_bytes_(sums ? kChunkBytes * 2 * (endpoint_->size() - 1) : 0),
+      buffer_bytes_(sums ? kChunkBytes * kWindow * (endpoint_->size() - 1) : 0),
       buffer_(new char[static_cast<size_t>(buffer_bytes_)]),
       sources_(static_cast<size_t>(endpoint_->size())) {
-  for (MpiTransfers* transfers :
-       {&exchanges_[0], &exchanges_[1], &results_[0], &results_[1], &arrival_, &transfers_}) {
-    transfers->member = member;
-  }
+  for (MpiTransfers& transfers : exchanges_) transfers.member = member;
+  for (MpiTransfers& transfers : results_) transfers.member = member;
+  arrival_.member = transfers_.member = member;
 }
 
 double MpiTransport::finish(MpiTransfers& transfers, Operation operation) {
@@ -38,10 +38,11 @@ double MpiTransport::collective(Body&& body) {
     endpoint_->check();
     return body();
   } catch (...) {
-    for (MpiTransfers& transfers : exchanges_) transfers.abandon();
-    for (MpiTransfers& transfers : results_) transfers.abandon();
-    arrival_.abandon();
-    transfers_.abandon();
+    const auto patience = std::chrono::steady_clock::now() + kLongestCancel;
+    for (MpiTransfers& transfers : exchanges_) transfers.abandon(patience);
+    for (MpiTransfers& transfers : results_) transfers.abandon(patience);
+    arrival_.abandon(patience);
+    transfers_.abandon(patience);
     throw;
   }
 }
@@ -50,17 +51,14 @@ double MpiTransport::all_reduce(void* data, int64_t count, ElementType type) {
   return collective([&] {
     const Terms terms = {count, 1, type};
     char* whole = static_cast<char*>(data);
-    const int64_t total = chunks(terms);
-    double waited = 0;
-    if (total > 0) start_exchange(whole, terms, 0);
-    for (int64_t index = 0; index < total; ++index) {
-      if (index + 1 < total) start_exchange(whole, terms, index + 1);
-      waited += finish(exchanges_[index % 2], Operation::kAllReduce);
+    double waited = exchange_all(Operation::kAllReduce, whole, terms, [&](int64_t index) {
       sum_chunk(whole, whole + chunk(terms, rank(), index).begin, terms, index);
-      start_handing_back(whole, terms, index);
-      if (index > 0) waited += finish(results_[(index + 1) % 2], Operation::kAllReduce);
-    }
-    if (total > 0) waited += finish(results_[(total + 1) % 2], Operation::kAllReduce);
+      MpiTransfers& results = results_[static_cast<size_t>(index % kWindow)];
+      const double seconds = finish(results, Operation::kAllReduce);
+      start_handing_back(results, whole, terms, index);
+      return seconds;
+    });
+    for (MpiTransfers& results : results_) waited += finish(results, Operation::kAllReduce);
     return waited;
   });
 }
@@ -70,16 +68,27 @@ double MpiTransport::reduce_scatter(const void* whole, void* part, int64_t count
   return collective([&] {
     const Terms terms = {count, block, type};
     const char* input = static_cast<const char*>(whole);
-    const int64_t total = chunks(terms);
-    double waited = 0;
-    if (total > 0) start_exchange(input, terms, 0);
-    for (int64_t index = 0; index < total; ++index) {
-      if (index + 1 < total) start_exchange(input, terms, index + 1);
-      waited += finish(exchanges_[index % 2], Operation::kReduceScatter);
+    return exchange_all(Operation::kReduceScatter, input, terms, [&](int64_t index) {
       sum_chunk(input, static_cast<char*>(part) + index * kChunkBytes, terms, index);
-    }
-    return waited;
+      return 0.0;
+    });
   });
+}
+
+template <typename Use>
+double MpiTransport::exchange_all(Operation operation, const char* whole, const Terms& terms,
+                                  Use&& use) {
+  const int64_t total = chunks(terms);
+  double waited = 0;
+  for (int64_t index = 0; index < std::min<int64_t>(total, kWindow); ++index) {
+    start_exchange(whole, terms, index);
+  }
+  for (int64_t index = 0; index < total; ++index) {
+    waited += finish(exchanges_[static_cast<size_t>(index % kWindow)], operation);
+    waited += use(index);
+    if (index + kWindow < total) start_exchange(whole, terms, index + kWindow);
+  }
+  return waited;
 }
 
 double MpiTransport::all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) {
@@ -155,7 +164,7 @@ double MpiTransport::finish_message(MpiTransfers& transfers, Operation operation
   try {
     return finish(transfers, operation);
   } catch (...) {
-    transfers.abandon();
+    transfers.abandon(std::chrono::steady_clock::now() + kLongestCancel);
     throw;
   }
 }
@@ -186,11 +195,11 @@ int64_t MpiTransport::chunks(const Terms& terms) const {
 
 char* MpiTransport::arrived(int64_t index, int member) {
   const int slot = member < rank() ? member : member - 1;
-  return buffer_.get() + (index % 2 * (size() - 1) + slot) * kChunkBytes;
+  return buffer_.get() + (index % kWindow * (size() - 1) + slot) * kChunkBytes;
 }
 
 void MpiTransport::start_exchange(const char* whole, const Terms& terms, int64_t index) {
-  MpiTransfers& transfers = exchanges_[index % 2];
+  MpiTransfers& transfers = exchanges_[static_cast<size_t>(index % kWindow)];
   const Range own = chunk(terms, rank(), index);
   for (int member = 0; member < size(); ++member) {
     if (member == rank()) continue;
@@ -217,8 +226,8 @@ void MpiTransport::sum_chunk(const char* whole, char* target, const Terms& terms
 }
 
 // Receives may only be started once the terms that lay there have left.
-void MpiTransport::start_handing_back(char* whole, const Terms& terms, int64_t index) {
-  MpiTransfers& transfers = results_[index % 2];
+void MpiTransport::start_handing_back(MpiTransfers& transfers, char* whole, const Terms& terms,
+                                      int64_t index) {
   const Range own = chunk(terms, rank(), index);
   for (int member = 0; member < size(); ++member) {
     if (member == rank()) continue;

@@ -13,11 +13,11 @@
 namespace millrace {
 
 // Sums travel in chunks: each member collects a chunk of its own part from all others, adds them
-// in the order of the members, and hands the sum back, while the next chunk is already on its way.
+// in the order of the members, and hands the sum back, while the next chunks are on their way.
 // MPI's own all-reduce leaves the order of the additions open, and its waits cannot be ended.
 //
-// Holds two chunks per other member from the start; no operation allocates buffers. Made without
-// chunks it refuses sums.
+// Holds a window of chunks per other member from the start; no operation allocates buffers. Made
+// without chunks it refuses sums.
 class MpiTransport final : public Transport {
  public:
   // The endpoint is shared by the members of this process; `member` is one of them.
@@ -49,6 +49,9 @@ class MpiTransport final : public Transport {
   double finish(MpiTransfers& transfers, Operation operation);
   double finish_message(MpiTransfers& transfers, Operation operation);
 
+  // Chunks on their way at once: enough that a slow line is never idle while one is added.
+  static constexpr int kWindow = 8;
+
   // Elements to be summed, divided over the members in whole blocks.
   struct Terms {
     int64_t count;
@@ -62,10 +65,13 @@ class MpiTransport final : public Transport {
   Range part(const Terms& terms, int member) const;
   Range chunk(const Terms& terms, int member, int64_t index) const;
   int64_t chunks(const Terms& terms) const;
+  // Brings each chunk of the own part in turn and calls use(index), which returns seconds waited.
+  template <typename Use>
+  double exchange_all(Operation operation, const char* whole, const Terms& terms, Use&& use);
   char* arrived(int64_t index, int member);
   void start_exchange(const char* whole, const Terms& terms, int64_t index);
   void sum_chunk(const char* whole, char* target, const Terms& terms, int64_t index);
-  void start_handing_back(char* whole, const Terms& terms, int64_t index);
+  void start_handing_back(MpiTransfers& transfers, char* whole, const Terms& terms, int64_t index);
 
   const std::shared_ptr<MpiEndpoint> endpoint_;
   const int member_;
@@ -73,8 +79,8 @@ class MpiTransport final : public Transport {
   const int64_t buffer_bytes_;
   std::unique_ptr<char[]> buffer_;
   std::vector<const void*> sources_;
-  std::array<MpiTransfers, 2> exchanges_;
-  std::array<MpiTransfers, 2> results_;
+  std::array<MpiTransfers, kWindow> exchanges_;
+  std::array<MpiTransfers, kWindow> results_;
   MpiTransfers arrival_;
   MpiTransfers transfers_;
 };

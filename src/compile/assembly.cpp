@@ -33,7 +33,7 @@ struct Buffer {
   TensorId tensor = kNone;  // kNone: the workspace of instruction `instruction`
   size_t instruction = 0;
   Role role = Role::activation;
-  Region region = Region::scratch;
+  ArenaRegion region = ArenaRegion::scratch;
 };
 
 int64_t& line_of(MemoryBreakdown& sums, const Buffer& buffer) {
@@ -45,7 +45,7 @@ int64_t& line_of(MemoryBreakdown& sums, const Buffer& buffer) {
 
 // Adds up what is in use at the peak of a region, `copies` times; what no buffer uses then counts
 // as workspace.
-void break_down(MemoryBreakdown& sums, const std::vector<Buffer>& buffers, Region region,
+void break_down(MemoryBreakdown& sums, const std::vector<Buffer>& buffers, ArenaRegion region,
                 const MemoryPlan& plan, int copies) {
   int64_t in_use = 0;
   for (const Buffer& buffer : buffers) {
@@ -136,7 +136,7 @@ class Assembler {
       if (sharing == nullptr) {
         const bool versioned = tensor.role == Role::parameter;
         int64_t& end = versioned ? memory.weights : memory.state;
-        slot.address = {versioned ? Region::weights : Region::state, end};
+        slot.address = {versioned ? ArenaRegion::weights : ArenaRegion::state, end};
         end += aligned(slot.bytes);
       } else {
         const auto found = known.find(slot.name);
@@ -249,7 +249,7 @@ class Assembler {
           {life.first, life.last, life.bytes}, life.tensor, 0, graph_.tensor(life.tensor).role};
       const bool result = holds_result[static_cast<size_t>(life.tensor)];
       if (!whole && (result || phase_at(life.first) != phase_at(life.last))) {
-        buffer.region = Region::saved;
+        buffer.region = ArenaRegion::saved;
       }
       // What another device or the caller fetches stays until the next phase has begun.
       if (!whole && result) {
@@ -263,7 +263,7 @@ class Assembler {
       const auto& readers = consumers[static_cast<size_t>(id)];
       if (graph_.tensor(id).role != Role::input || readers.empty()) continue;
       buffers.push_back({life_of_input(id, readers, end), id, 0, Role::input,
-                         whole ? Region::scratch : Region::saved});
+                         whole ? ArenaRegion::scratch : ArenaRegion::saved});
     }
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const auto bytes = static_cast<int64_t>(program_.instructions[i].kernel->workspace_bytes());
@@ -276,14 +276,16 @@ class Assembler {
   void place_transients() {
     const std::vector<Buffer> buffers = transient_buffers();
     break_down_state(program_);
-    program_.memory.saved = place_region(buffers, Region::saved, shape_.slots);
-    program_.memory.scratch = place_region(buffers, Region::scratch, 1);
+    program_.memory.saved = place_region(buffers, ArenaRegion::saved, shape_.slots);
+    program_.memory.scratch = place_region(buffers, ArenaRegion::scratch, 1);
+    program_.memory.channels = aligned(shape_.channel_bytes);
+    program_.breakdown.communication += program_.memory.channels;
     program_.arena_bytes = program_.memory.total();
     bind(storage_roots(graph_));
   }
 
   // The bytes of one copy.
-  int64_t place_region(const std::vector<Buffer>& buffers, Region region, int copies) {
+  int64_t place_region(const std::vector<Buffer>& buffers, ArenaRegion region, int copies) {
     std::vector<BufferRequest> requests;
     std::vector<const Buffer*> placed;
     for (const Buffer& buffer : buffers) {

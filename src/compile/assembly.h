@@ -21,6 +21,7 @@ struct StepShape {
   Phasing phasing = Phasing::whole;
   int slots = 1;     // micro-batches under way at once
   int versions = 1;  // of the parameters
+  int64_t channel_bytes = 0;
 };
 
 // With `sharing` the state keeps the places that it has in that program.

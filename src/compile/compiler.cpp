@@ -39,32 +39,38 @@ void drop_result(Graph& graph, std::string_view name) {
   graph.set_results(std::move(kept));
 }
 
-Program training_program(Graph graph, const CompileOptions& options) {
+// The backward pass of a whole network, or of a stage that only passes gradients on.
+std::vector<ParameterGradient> add_backward(StageGraph& stage) {
+  if (stage.receives.empty() && stage.sends.empty()) {
+    return differentiate(stage.graph, stage.graph.find_tensor("loss"));
+  }
+  return differentiate_stage(stage).parameters;
+}
+
+Program training_program(StageGraph stage, const CompileOptions& options) {
   const KernelLayouts layouts(options.kernels);
   std::vector<ParameterGradient> gradients;
   int recomputed = 0;
   int in_place = 0;
-  drop_result(graph, "logits");
-  drop_result(graph, "embedding");
+  drop_result(stage.graph, "logits");
+  drop_result(stage.graph, "embedding");
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
-  pipeline.add("autodiff", [&](Graph& g) { gradients = differentiate(g, g.find_tensor("loss")); });
+  pipeline.add("autodiff", [&](Graph&) { gradients = add_backward(stage); });
   pipeline.add("gradient_fusion", fuse_gradients);
-  pipeline.add("optimizer", [&](Graph& g) { 
-    add_updates(g, gradients, options.optimizer, options.updates);
-  });
+  pipeline.add("optimizer",
+               [&](Graph& g) { add_updates(g, gradients, options.optimizer, options.updates); });
   pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
-  pipeline.run(graph, {options.dump_directory});
-  Program program = assemble(graph, options.kernels, options.shape);
+  pipeline.run(stage.graph, {options.dump_directory});
+  Program program = assemble(stage.graph, options.kernels, options.shape);
   program.recomputed = recomputed;
   program.in_place = in_place;
   return program;
 }
 
-Program evaluation_program(Graph graph, const CompileOptions& options,
-                           const Program* sharing) {
+Program evaluation_program(Graph graph, const CompileOptions& options, const Program* sharing) {
   const KernelLayouts layouts(options.kernels);
   std::map<std::string, Layout> fixed;
   if (sharing != nullptr) {
@@ -102,19 +108,31 @@ int64_t batch_of(const Graph& graph) {
 
 // With a limit the direct convolutions come first: they need the least memory and no measuring,
 // so a job that cannot fit is refused at once.
-Program compile_training(Graph graph, const CompileOptions& options) {
+Program compile_stage(StageGraph stage, const CompileOptions& options) {
   const int64_t limit = options.memory_limit;
-  if (limit <= 0) return training_program(std::move(graph), options);
-  const int64_t batch = batch_of(graph);
+  if (limit <= 0) return training_program(std::move(stage), options);
+  const int64_t batch = batch_of(stage.graph);
   CompileOptions direct = options;
   direct.kernels.convolution = ConvolutionAlgorithm::direct;
-  Program smallest = training_program(graph, direct);
+  Program smallest = training_program(stage, direct);
   if (smallest.arena_bytes > limit) refuse(smallest, limit, batch);
   if (options.kernels.convolution == ConvolutionAlgorithm::direct) return smallest;
-  Program program = training_program(std::move(graph), options);
+  Program program = training_program(std::move(stage), options);
   if (program.arena_bytes <= limit) return program;
   if (options.kernels.convolution == ConvolutionAlgorithm::winograd) refuse(program, limit, batch);
   return smallest;
+}
+
+Program compile_training(Graph graph, const CompileOptions& options) {
+  return compile_stage({0, std::move(graph), {}, {}}, options);
+}
+
+std::map<std::string, Layout> layouts_of_parameters(const Program& program) {
+  std::map<std::string, Layout> layouts;
+  for (const Slot& slot : program.state) {
+    if (slot.role == Role::parameter) layouts[slot.name] = slot.layout;
+  }
+  return layouts;
 }
 
 Program compile_evaluation(Graph graph, const CompileOptions& options, const Program& training) {

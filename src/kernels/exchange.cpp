@@ -104,17 +104,16 @@ std::unique_ptr<Kernel> make_start(const KernelRequest& request, std::string* re
 }
 
 std::unique_ptr<Kernel> make_wait(const KernelRequest& request, std::string*) {
-  return make_function_kernel([ticket = ticket_of(request), counts = counts_of(request)](
-                                  const KernelArguments& a) {
-    a.collectives->wait(ticket);
-    pass_on(a, counts);
-  });
+  return make_function_kernel(
+      [ticket = ticket_of(request), counts = counts_of(request)](const KernelArguments& a) {
+        a.collectives->wait(ticket);
+        pass_on(a, counts);
+      });
 }
 
 std::unique_ptr<Kernel> make_plain_wait(const KernelRequest& request, std::string*) {
-  return make_function_kernel([ticket = ticket_of(request)](const KernelArguments& a) {
-    a.collectives->wait(ticket);
-  });
+  return make_function_kernel(
+      [ticket = ticket_of(request)](const KernelArguments& a) { a.collectives->wait(ticket); });
 }
 
 // Every device has updated its part of the parameter; this brings the parts together.

@@ -51,9 +51,8 @@ void GradientExchange::form_buckets(const std::vector<ParameterGradient>& pairs)
     return made[static_cast<size_t>(graph_.tensor(pair.gradient).producer)];
   };
   std::vector<ParameterGradient> sorted = pairs;
-  std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& a, const auto& b) {
-    return position(a) < position(b);
-  });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const auto& a, const auto& b) { return position(a) < position(b); });
   Bucket own;
   own.travels = false;
   Bucket open;
@@ -78,9 +77,8 @@ void GradientExchange::form_buckets(const std::vector<ParameterGradient>& pairs)
     open.position = position(pair);
   }
   close();
-  std::stable_sort(buckets_.begin(), buckets_.end(), [](const Bucket& a, const Bucket& b) {
-    return a.position < b.position;
-  });
+  std::stable_sort(buckets_.begin(), buckets_.end(),
+                   [](const Bucket& a, const Bucket& b) { return a.position < b.position; });
   if (!own.pairs.empty()) buckets_.push_back(std::move(own));
 }
 
@@ -97,8 +95,7 @@ void GradientExchange::accumulate(std::vector<ParameterGradient>& pairs) {
         "accumulate", name, {total, pair.gradient, pair.parameter}, {}, Phase::backward);
     std::vector<OperatorId> order = graph_.order();
     order.pop_back();
-    const auto made =
-        std::find(order.begin(), order.end(), graph_.tensor(pair.gradient).producer);
+    const auto made = std::find(order.begin(), order.end(), graph_.tensor(pair.gradient).producer);
     order.insert(made + 1, added);
     graph_.set_order(std::move(order));
     pair.gradient = total;
@@ -115,17 +112,16 @@ void GradientExchange::start(Bucket& bucket, bool whole) {
   }
   for (const ParameterGradient& pair : bucket.pairs) inputs.push_back(pair.parameter);
   const bool alone = bucket.pairs.size() == 1;
-  bucket.start = graph_.add_operator(
-      "gradient_reduce_start", fmt::format("gradients/{}/start", bucket.ticket), inputs,
-      {{"tensors", static_cast<int64_t>(bucket.pairs.size())},
-       {"ticket", bucket.ticket},
-       {"staging", alone ? 0 : staging},
-       {"scatter", alone && options_.share_state && !whole}},
-      options_.accumulate ? Phase::update : Phase::backward);
+  bucket.start = graph_.add_operator("gradient_reduce_start",
+                                     fmt::format("gradients/{}/start", bucket.ticket), inputs,
+                                     {{"tensors", static_cast<int64_t>(bucket.pairs.size())},
+                                      {"ticket", bucket.ticket},
+                                      {"staging", alone ? 0 : staging},
+                                      {"scatter", alone && options_.share_state && !whole}},
+                                     options_.accumulate ? Phase::update : Phase::backward);
   const std::vector<TensorId> outputs = graph_.op(bucket.start).outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    graph_.tensor(outputs[i]).role =
-        i < bucket.pairs.size() ? Role::gradient : Role::communication;
+    graph_.tensor(outputs[i]).role = i < bucket.pairs.size() ? Role::gradient : Role::communication;
   }
 }
 
@@ -134,8 +130,8 @@ void GradientExchange::move_starts_behind_gradients() {
   for (const Bucket& bucket : buckets_) {
     if (bucket.travels) starts.push_back(bucket.start);
   }
-  const std::vector<OperatorId> before(graph_.order().begin(),
-                                       graph_.order().end() - static_cast<ptrdiff_t>(starts.size()));
+  const std::vector<OperatorId> before(
+      graph_.order().begin(), graph_.order().end() - static_cast<ptrdiff_t>(starts.size()));
   std::vector<OperatorId> order;
   size_t next = 0;
   for (size_t i = 0; i < before.size(); ++i) {

@@ -1,12 +1,9 @@
-// A device: a thread that owns a team of pinned threads, and an arena.
+// A device: a thread that owns a team of pinned threads.
 //
-// Everything that touches the arena runs on the device's own thread through `run`, one call at
-// a time; an exception thrown there is rethrown to the caller. The arena is one anonymous
-// mapping, filled with zeros, of exactly the size asked for.
+// Everything that touches the arenas of its sessions runs on the device's own thread through `run`,
+// one call at a time; an exception thrown there is rethrown to the caller.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -28,16 +25,12 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Maps the arena, dropping an earlier one.
-  void allocate(int64_t bytes);
-  std::byte* arena() const;
-  int64_t arena_bytes() const;
-
-  // Bytes of the arena that were ever touched, in whole pages.
-  int64_t resident_bytes() const;
-
   // Runs `work` on the device thread and waits for it.
   void run(const std::function<void()>& work);
+
+  // Runs `work` on the device thread without waiting; `finish` waits for it and rethrows its error.
+  void start(std::function<void()> work);
+  void finish();
 
   int threads() const;
 

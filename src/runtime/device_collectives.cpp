@@ -23,8 +23,7 @@ class DeviceCollectives::Inner : public Collectives {
   int members() const override { return group_.size(); }
   int member() const override { return group_.rank(); }
   void all_reduce(std::span<float> values) override { group_.all_reduce(values); }
-  void reduce_scatter(std::span<const float> whole, std::span<float> part,
-                      int64_t block) override {
+  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block) override {
     group_.reduce_scatter(whole, part, block);
   }
   void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
@@ -39,7 +38,9 @@ class DeviceCollectives::Inner : public Collectives {
 };
 
 DeviceCollectives::DeviceCollectives(Group direct, Group background)
-    : direct_(std::move(direct)), background_(std::move(background)), thread_([this] { serve(); }) {}
+    : direct_(std::move(direct)),
+      background_(std::move(background)),
+      thread_([this] { serve(); }) {}
 
 DeviceCollectives::~DeviceCollectives() {
   {

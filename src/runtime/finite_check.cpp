@@ -1,5 +1,6 @@
 #include "runtime/finite_check.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -91,7 +92,8 @@ class WatchedKernel : public Kernel {
 bool is_watched(const Instruction& instruction, Watch what) {
   switch (what) {
     case Watch::loss:
-      return instruction.name == "loss";
+      return std::any_of(instruction.written.begin(), instruction.written.end(),
+                         [](const WrittenTensor& tensor) { return tensor.name == "loss"; });
     case Watch::alive:
       return instruction.phase == Phase::forward;
     case Watch::finite:

@@ -6,14 +6,14 @@
 #include <stdexcept>
 
 #include "base/parallel.h"
-#include "base/random.h"
 #include "kernels/head/storage.h"
+#include "runtime/fill.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kFillGrain = 65536;
-constexpr int64_t kFillChunk = int64_t{1} << 22;
+constexpr int64_t kCopyGrain = int64_t{1} << 18;  // bytes
+constexpr int64_t kFillChunk = int64_t{1} << 22;  // elements
 
 TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
 TensorSpec plain_spec_of(const Slot& slot) { return {slot.type, Layout()}; }
@@ -24,32 +24,10 @@ void require_size(const Slot& slot, size_t count) {
   }
 }
 
-// Where element `index` of a slot is among the elements of the job's whole tensor.
-int64_t whole_index(const Slot& slot, int64_t index) {
-  if (slot.slice.axis == kNone) return index;
-  const auto axis = static_cast<size_t>(slot.slice.axis);
-  int64_t inner = 1;
-  for (size_t i = axis + 1; i < slot.type.shape.size(); ++i) inner *= slot.type.shape[i];
-  const int64_t rows = slot.type.shape.at(axis);
-  const int64_t row = index / inner % rows;
-  return (index / (rows * inner) * slot.slice.whole + slot.slice.begin + row) * inner +
-         index % inner;
-}
-
-// Elements [first, first + values.size()) of a tensor as its initializer has them.
-void fill(const Slot& slot, uint64_t seed, int64_t first, std::span<float> values) {
-  const Initializer& initializer = slot.initializer;
-  const Random random(seed, hash_bytes(slot.name.data(), slot.name.size()));
-  parallel_for(static_cast<int64_t>(values.size()), kFillGrain, [&](int64_t i) {
-    const auto index = static_cast<uint64_t>(whole_index(slot, first + i));
-    float value = initializer.first;
-    if (initializer.kind == Initializer::Kind::normal) {
-      value += initializer.second * random.normal(index);
-    } else if (initializer.kind == Initializer::Kind::uniform) {
-      value += (initializer.second - initializer.first) * random.uniform(index);
-    }
-    values[static_cast<size_t>(i)] = value;
-  });
+int64_t largest_arena(const std::vector<const Program*>& programs) {
+  int64_t bytes = 0;
+  for (const Program* program : programs) bytes = std::max(bytes, program->arena_bytes);
+  return bytes;
 }
 
 bool has_sixteen_bits(const Slot& slot) {
@@ -67,18 +45,15 @@ void store(const Slot& slot, uint64_t seed, int64_t first, std::span<const float
 }  // namespace
 
 Session::Session(Device& device, std::vector<const Program*> programs)
-    : device_(device), programs_(std::move(programs)) {
-  int64_t bytes = 0;
+    : device_(device), programs_(std::move(programs)), arena_(largest_arena(programs_)) {
   size_t most = 0;
   for (const Program* program : programs_) {
-    bytes = std::max(bytes, program->arena_bytes);
     for (const Instruction& instruction : program->instructions) {
       most = std::max({most, instruction.inputs.size(), instruction.outputs.size()});
     }
   }
   inputs_.resize(most);
   outputs_.resize(most);
-  device_.allocate(bytes);
 }
 
 Session::~Session() = default;
@@ -90,7 +65,7 @@ void Session::require(const Program& program) const {
 }
 
 std::byte* Session::address(const Program& program, const Slot& slot, int copy) const {
-  return device_.arena() + program.memory.begin(slot.address.region, copy) + slot.address.offset;
+  return arena_.data() + program.memory.begin(slot.address.region, copy) + slot.address.offset;
 }
 
 void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
@@ -98,9 +73,9 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
   const bool update = instruction.phase == Phase::update;
   const auto pointer = [&](const Address& address) {
     int copy = 0;
-    if (address.region == Region::saved) copy = frame.slot;
-    if (address.region == Region::weights) copy = update ? frame.new_version : frame.version;
-    return device_.arena() + program.memory.begin(address.region, copy) + address.offset;
+    if (address.region == ArenaRegion::saved) copy = frame.slot;
+    if (address.region == ArenaRegion::weights) copy = update ? frame.new_version : frame.version;
+    return arena_.data() + program.memory.begin(address.region, copy) + address.offset;
   };
   std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(), pointer);
   std::transform(instruction.outputs.begin(), instruction.outputs.end(), outputs_.begin(), pointer);
@@ -121,9 +96,9 @@ void Session::run_phase(const Program& program, const PhaseRange& range, const F
 void Session::copy_version(int from, int to) {
   if (from == to) return;
   const MemoryMap& memory = programs_.front()->memory;
-  const std::byte* source = device_.arena() + memory.begin(Region::weights, from);
-  std::byte* target = device_.arena() + memory.begin(Region::weights, to);
-  parallel_ranges(memory.weights, kFillGrain, [&](int, int64_t begin, int64_t end) {
+  const std::byte* source = arena_.data() + memory.begin(ArenaRegion::weights, from);
+  std::byte* target = arena_.data() + memory.begin(ArenaRegion::weights, to);
+  parallel_ranges(memory.weights, kCopyGrain, [&](int, int64_t begin, int64_t end) {
     std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
   });
 }
@@ -137,7 +112,7 @@ void Session::initialize(uint64_t seed) {
     for (int64_t first = 0; first < elements; first += chunk) {
       values.resize(static_cast<size_t>(std::min(chunk, elements - first)));
       device_.run([&] {
-        fill(slot, seed, first, values);
+        fill_slice(slot.initializer, slot.name, seed, slot.type.shape, slot.slice, values, first);
         if (chunk < elements) store(slot, seed, first, values, state_address(slot));
       });
     }

@@ -1,7 +1,7 @@
 // A model on a device: programs bound to one arena.
 //
-// Owns nothing but bookkeeping; the device and the programs must outlive it. All calls come
-// from one thread and return when the device has finished.
+// Owns the arena; the device, which several sessions may share, and the programs must outlive it.
+// All calls come from one thread and return when the device has finished.
 #pragma once
 
 #include <span>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compile/program.h"
+#include "runtime/arena.h"
 #include "runtime/device.h"
 
 namespace millrace {
@@ -30,11 +31,15 @@ struct Frame {
 class Session {
  public:
   // The first program's state is the session's; the others must share it (compile_evaluation).
-  // Allocates the device's arena for the largest of them.
+  // The arena is large enough for each of them.
   Session(Device& device, std::vector<const Program*> programs);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+
+  const Arena& arena() const { return arena_; }
+  int64_t arena_bytes() const { return arena_.bytes(); }
+  int64_t resident_bytes() const { return arena_.resident_bytes(); }
 
   // What kernels reach the other devices by; borrowed, null for a device alone.
   void set_collectives(Collectives* collectives) { collectives_ = collectives; }
@@ -87,6 +92,7 @@ class Session {
 
   Device& device_;
   std::vector<const Program*> programs_;
+  Arena arena_;
   Collectives* collectives_ = nullptr;
   int version_ = 0;
   std::vector<std::byte*> inputs_;  // of the instruction that runs now

@@ -67,6 +67,4 @@ std::string kernel_fingerprint(const Program& program, int threads);
 // How a job's graph is compiled; `tuner` is borrowed.
 CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner);
 
-int thread_count(const TrainJob& job);
-
 }  // namespace millrace

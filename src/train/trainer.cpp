@@ -148,7 +148,7 @@ void Trainer::prepare() {
                       .total_steps = result_.total_steps,
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.device().arena_bytes()});
+                      .arena_bytes = engine_.session().arena_bytes()});
 }
 
 void Trainer::step() {
@@ -203,9 +203,9 @@ void Trainer::step() {
 void Trainer::fail_step(const StepState& state, const std::string& found) {
   const std::string first = job_.check_finite ? found : engine_.explain(state, Watch::finite);
   fail_job(
-      "Step {} with learning rate {:g} computes values that are not finite: {}; lower --lr or "
-      "use --clip-norm.",
-      state.step + 1, state.learning_rate, first.empty() ? found : first);
+      "{} is not finite at step {} with learning rate {:g}: {}; lower --lr or use --clip-norm.",
+      job_.check_finite ? "A value" : "The loss", state.step + 1, state.learning_rate,
+      first.empty() ? found : first);
 }
 
 // A network that has died gives every batch the same loss.
@@ -312,8 +312,8 @@ void Trainer::finish() {
   }
   const Program& program = engine_.largest();
   result_.threads = engine_.device().threads();
-  result_.arena_bytes = engine_.device().arena_bytes();
-  result_.resident_bytes = engine_.device().resident_bytes();
+  result_.arena_bytes = engine_.session().arena_bytes();
+  result_.resident_bytes = engine_.session().resident_bytes();
   result_.breakdown = program.breakdown;
   result_.reorders = engine_.training()->reorders;
   result_.recomputed = engine_.training()->recomputed;
@@ -343,7 +343,7 @@ EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer)
   const auto feed = data->start();
   const auto report = evaluate(engine.session(), *engine.evaluation(), *feed, job.stop);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
-  return {*report, engine.device().threads(), engine.device().arena_bytes(),
+  return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown};
 }
 

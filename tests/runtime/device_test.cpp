@@ -9,6 +9,8 @@
 #include <thread>
 
 #include "base/parallel.h"
+#include "runtime/arena.h"
+#include "runtime/arena.h"
 #include "runtime/cores.h"
 
 namespace millrace {
@@ -53,14 +55,13 @@ TEST(Device, TeamIsPinnedToTheCoresGiven) {
   });
 }
 
-TEST(Device, ArenaStartsZeroedAndCountsTouchedPages) {
-  Device device({.threads = 1});
-  device.allocate(64 << 20);
-  EXPECT_EQ(device.arena_bytes(), 64 << 20);
-  EXPECT_EQ(device.resident_bytes(), 0);
-  EXPECT_EQ(static_cast<int>(device.arena()[12345]), 0);
-  std::memset(device.arena(), 1, 64 << 20);
-  EXPECT_EQ(device.resident_bytes(), 64 << 20);
+TEST(Arena, StartsZeroedAndCountsTouchedPages) {
+  const Arena arena(64 << 20);
+  EXPECT_EQ(arena.bytes(), 64 << 20);
+  EXPECT_EQ(arena.resident_bytes(), 0);
+  EXPECT_EQ(static_cast<int>(arena.data()[12345]), 0);
+  std::memset(arena.data(), 1, 64 << 20);
+  EXPECT_EQ(arena.resident_bytes(), 64 << 20);
 }
 
 }  // namespace
