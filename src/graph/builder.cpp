@@ -264,7 +264,8 @@ void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
   const Value sample = apply("margin_head_sample", "head/sample", {labels}, attributes);
   const Value statistics = apply("margin_head_statistics", "head/statistics",
                                  {l2_normalize(embedding), sample, centres}, attributes);
-  const Value loss = apply("margin_head_loss", "loss", {statistics}, {{"batch", batch}});
+  const Value loss = apply("margin_head_loss", "loss", {statistics, statistics},
+                           {{"batch", batch}, {"members", int64_t{1}}});
   graph_.add_result(loss.id);
 }
 

@@ -32,9 +32,10 @@ struct RowStatistics {
 // The shards' rows follow each other, all samples of one before those of the next.
 std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
   const int64_t batch = request.op.attributes.integer("batch");
-  const int64_t shards = request.inputs[0].type.shape.at(0) / batch;
+  const int64_t members = request.op.attributes.integer("members");
+  const int64_t shards = request.inputs[1].type.shape.at(0) / batch;
   return make_function_kernel([=](const KernelArguments& a) {
-    const auto* rows = a.input<RowStatistics>(0);
+    const auto* rows = a.input<RowStatistics>(1);
     double loss = 0;
     for (int64_t i = 0; i < batch; ++i) {
       double maximum = -std::numeric_limits<double>::infinity();
@@ -53,7 +54,7 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
       const double row = logarithm - target;
       loss += row < 0 ? 0 : row;  // by rounding only
     }
-    a.output<float>(0)[0] = static_cast<float>(loss / static_cast<double>(batch));
+    a.output<float>(0)[0] = static_cast<float>(loss / static_cast<double>(batch * members));
   });
 }
 

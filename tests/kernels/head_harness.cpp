@@ -32,6 +32,7 @@ Attributes attributes_of(const HeadCase& entry, int shard) {
           {"scale", entry.scale},
           {"exact_gradient", entry.exact_gradient},
           {"cache_bytes", entry.cache_bytes},
+          {"embedding_share", 1.0},
           {"momentum", kMomentum},
           {"weight_decay", kDecay},
           {"nesterov", false},
@@ -216,8 +217,10 @@ HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
     products.push_back(std::move(made[1]));
   }
 
+  // Its gradient goes to each shard's own statistics.
   Held all({{entry.batch * entry.shards, 3}, DataType::f32}, gathered);
-  auto loss = run_operator("margin_head_loss", {{"batch", entry.batch}}, {&all}, entry);
+  auto loss = run_operator("margin_head_loss", {{"batch", entry.batch}, {"members", int64_t{1}}},
+                           {&statistics[0], &all}, entry);
   step.loss = loss[0].values()[0];
   step.of_embeddings.assign(static_cast<size_t>(entry.batch * entry.dimension), 0.0);
   Held one({{1}, DataType::f32}, {1});

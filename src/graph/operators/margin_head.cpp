@@ -18,6 +18,8 @@ Attributes attributes_of(const MarginHeadOptions& options) {
           {"scale", options.scale},
           {"exact_gradient", options.exact_gradient},
           {"sample_rate", options.sample_rate},
+          {"divided", options.parallel != HeadParallel::dp},
+          {"embedding_share", 1.0},
           {"cache_bytes", options.cache_bytes}};
 }
 
@@ -136,10 +138,12 @@ void expect_shards(const Inference& inference, size_t statistics, int64_t batch)
   }
 }
 
+// The statistics of this part, then those of all parts.
 std::vector<TensorType> infer_loss(const Inference& inference) {
-  expect_inputs(inference, 1);
+  expect_inputs(inference, 2);
   const int64_t batch = inference.op.attributes.integer("batch");
-  expect_shards(inference, 0, batch);
+  expect_shape(inference, 0, {batch, 3}, "statistics");
+  expect_shards(inference, 1, batch);
   return {{{1}, DataType::f32}, {{batch}, DataType::f32}};
 }
 
@@ -169,6 +173,17 @@ void differentiate_statistics(Differentiation& d) {
   d.set_input_gradient(0, d.result(added));
 }
 
+// Of several devices each has some classes and sees the whole batch, or all do the same.
+std::vector<ShardingSignature> statistics_shardings(const Inference& inference) {
+  if (!inference.op.attributes.flag("divided")) return {};
+  return {{{broadcast(), broadcast(), split(0)}, {broadcast(), broadcast()}}};
+}
+
+// Each device has a share of the loss, and the whole gradient of its own statistics.
+std::vector<ShardingSignature> loss_shardings(const Inference&) {
+  return {{{broadcast(), broadcast()}, {partial(), broadcast()}}};
+}
+
 double products(const Inference& inference, size_t embeddings) {
   const Attributes& attributes = inference.op.attributes;
   const Shape& shape = inference.shape(embeddings);
@@ -188,8 +203,12 @@ std::vector<OperatorDefinition> margin_head_operators() {
           {.type = "margin_head_statistics",
            .infer = infer_statistics,
            .differentiate = differentiate_statistics,
+           .shardings = statistics_shardings,
            .arithmetic = count_statistics},
-          {.type = "margin_head_loss", .infer = infer_loss, .differentiate = differentiate_loss},
+          {.type = "margin_head_loss",
+           .infer = infer_loss,
+           .differentiate = differentiate_loss,
+           .shardings = loss_shardings},
           {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
           {.type = "margin_head_update",
            .infer = infer_update_with<0>,

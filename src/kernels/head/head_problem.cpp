@@ -9,6 +9,7 @@ HeadProblem head_problem_of(const KernelRequest& request, size_t embeddings, siz
   HeadProblem problem;
   problem.range = class_range_of(request.op.attributes);
   problem.sample_rate = request.op.attributes.number("sample_rate");
+  problem.embedding_share = static_cast<float>(request.op.attributes.number("embedding_share"));
   problem.margin = margin_of(request.op.attributes);
   problem.batch = request.inputs[embeddings].type.shape.at(0);
   problem.dimension = request.inputs[embeddings].type.shape.at(1);

@@ -12,6 +12,7 @@ struct HeadProblem {
   ClassRange range;
   double sample_rate = 1;
   Margin margin;
+  float embedding_share = 1;  // of the embeddings' gradient, where several devices make the same
   int64_t batch = 0;
   int64_t dimension = 0;
   int64_t rows = 0;          // classes in a block

@@ -148,10 +148,12 @@ class UpdateKernel final : public Kernel {
 
   void add_parts(const KernelArguments& a) const {
     auto* sum = a.output<float>(0);
-    std::memcpy(sum, part_of(a, 0) + of_embeddings_, embedding_bytes());
-    for (int part = 1; part < problem_.parts; ++part) {
+    std::memset(sum, 0, embedding_bytes());
+    for (int part = 0; part < problem_.parts; ++part) {
       const auto* share = booked<float>(part_of(a, part), of_embeddings_);
-      for (int64_t i = 0; i < problem_.batch * problem_.dimension; ++i) sum[i] += share[i];
+      for (int64_t i = 0; i < problem_.batch * problem_.dimension; ++i) {
+        sum[i] += share[i] * problem_.embedding_share;
+      }
     }
   }
 
