@@ -7,13 +7,16 @@
 
 namespace millrace {
 
+class MpiSession;
+
 using Action = std::function<int()>;
 
 inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitJobFailed = 1;
 inline constexpr int kExitBadInput = 2;
 
-void add_train_command(CLI::App& program, Action& chosen);
+// `session` joins this process with the other ranks of its job; null if it is alone.
+void add_train_command(CLI::App& program, Action& chosen, MpiSession* session);
 void add_plan_command(CLI::App& program, Action& chosen);
 void add_eval_command(CLI::App& program, Action& chosen);
 void add_data_command(CLI::App& program, Action& chosen);

@@ -84,7 +84,8 @@ Json run_classes(const TrainJob& job, ProgressPrinter& messages, std::string& te
   json.erase("step");
   json["data"] = job.evaluation_data;
   json["samples_per_second"] = static_cast<double>(result.report.samples) / result.report.seconds;
-  json["devices"] = Json::array({describe_device(result.arena_bytes, result.breakdown)});
+  json["devices"] = Json::array({to_json(DeviceReport{
+      .id = "0:0", .arena_bytes = result.arena_bytes, .breakdown = result.breakdown})});
   text = fmt::format("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % ({:.1f} samples/s)\n",
                      result.report.samples, result.report.loss, result.report.top1 * 100,
                      result.report.top5 * 100, json["samples_per_second"].get<double>());
@@ -129,7 +130,8 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
   }
   json["images"] = result.images;
   json["samples_per_second"] = static_cast<double>(result.images) / result.seconds;
-  json["devices"] = Json::array({describe_device(result.arena_bytes, result.breakdown)});
+  json["devices"] = Json::array({to_json(DeviceReport{
+      .id = "0:0", .arena_bytes = result.arena_bytes, .breakdown = result.breakdown})});
   return json;
 }
 

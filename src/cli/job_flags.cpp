@@ -55,7 +55,8 @@ void add_device_flags(CLI::App& command, JobFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group("Device and memory");
   };
-  add("--threads-per-device", flags.threads, "Threads that compute; 0 takes every core")
+  add("--threads-per-device", flags.threads,
+      "Threads that compute; 0 divides the cores over the devices")
       ->capture_default_str();
   command
       .add_flag("--oversubscribe", flags.oversubscribe,
@@ -75,7 +76,8 @@ void add_length_flags(CLI::App& command, JobFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group("Length");
   };
-  add("--batch", flags.batch, "Samples per step")->capture_default_str();
+  add("--batch", flags.batch, "Samples per step and device; a step has this times all devices")
+      ->capture_default_str();
   add("--steps", flags.steps, "Train for this many steps");
   add("--epochs", flags.epochs, "Or for this many passes over the data");
   add("--seed", flags.seed, "Same seed, same bits: weights, order, augmentation, dropout")
@@ -128,6 +130,7 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
 }  // namespace
 
 void add_training_flags(CLI::App& command, JobFlags& flags) {
+  add_plan_flags(command, flags.plan);
   add_length_flags(command, flags);
   add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
@@ -150,7 +153,7 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
       ->group("Device and memory");
 }
 
-TrainJob to_job(const JobFlags& flags) {
+TrainJob to_job(const JobFlags& flags, int processes) {
   if (flags.model.empty()) {
     fail_input("--model is missing; choose one of {}.", fmt::join(model_names(), ", "));
   }
@@ -158,7 +161,8 @@ TrainJob to_job(const JobFlags& flags) {
   TrainJob job;
   job.model = flags.model;
   job.options = default_options(flags.model);
-  job.options.batch = flags.batch;
+  job.plan = to_plan(flags.plan, processes);
+  job.options.batch = flags.batch * static_cast<int64_t>(job.plan.devices().size());
   job.options.classes = flags.classes.value_or(job.options.classes);
   job.options.image = flags.image.value_or(job.options.image);
   job.options.channels = flags.channels.value_or(job.options.channels);
@@ -207,9 +211,9 @@ TrainJob to_job(const JobFlags& flags) {
   job.optimizer.epsilon = flags.adam_epsilon.value_or(1e-8);
   job.optimizer.trust = flags.lars_trust;
 
-  using Schedule = LearningRateSettings::Kind;
-  constexpr Schedule kSchedules[] = {Schedule::constant, Schedule::step, Schedule::cosine,
-                                     Schedule::polynomial};
+  using RateSchedule = LearningRateSettings::Kind;
+  constexpr RateSchedule kSchedules[] = {RateSchedule::constant, RateSchedule::step,
+                                         RateSchedule::cosine, RateSchedule::polynomial};
   job.learning_rate.kind = kSchedules[choose("--lr-schedule", flags.schedule,
                                              {"constant", "step", "cosine", "polynomial"})];
   job.learning_rate.base = flags.learning_rate.value_or(adam ? 0.001 : 0.1);

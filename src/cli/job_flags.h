@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/head_flags.h"
+#include "cli/plan_flags.h"
 #include "train/job.h"
 
 namespace millrace {
@@ -30,6 +31,7 @@ struct JobFlags {
   int64_t steps = 0, epochs = 0;
   uint64_t seed = 0;
 
+  PlanFlags plan;
   int threads = 0;
   bool oversubscribe = false;
   std::string device_memory;
@@ -58,8 +60,9 @@ void add_device_flags(CLI::App& command, JobFlags& flags);
 // Everything else that a training step depends on.
 void add_training_flags(CLI::App& command, JobFlags& flags);
 
-// Understands the flags. Throws InputError naming the flag at fault, with a suggestion.
-TrainJob to_job(const JobFlags& flags);
+// Understands the flags for a job of so many processes. Throws InputError naming the flag at fault,
+// with a suggestion.
+TrainJob to_job(const JobFlags& flags, int processes = 1);
 
 // `value` must be one of `choices`; throws InputError naming `flag`. Returns its index.
 size_t choose(std::string_view flag, const std::string& value,

@@ -5,11 +5,14 @@
 #include <CLI/Config.hpp>
 #include <algorithm>
 #include <exception>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/help_formatter.h"
+#include "comm/launcher.h"
+#include "comm/mpi_group.h"
 #include "train/version.h"
 
 namespace millrace {
@@ -77,13 +80,13 @@ std::string one_line(std::string text) {
   return text;
 }
 
-int run(int count, char** arguments) {
+int run(int count, char** arguments, MpiSession* session) {
   CLI::App program(kDescription, "millrace");
   program.formatter(std::make_shared<HelpFormatter>());
   program.footer(kStart);
   program.set_version_flag("--version", fmt::format("millrace {}", kVersion));
   Action chosen;
-  add_train_command(program, chosen);
+  add_train_command(program, chosen, session);
   add_plan_command(program, chosen);
   add_eval_command(program, chosen);
   add_data_command(program, chosen);
@@ -116,13 +119,19 @@ int fail(std::string_view message, int status) {
 
 int main(int count, char** arguments) {
   using namespace millrace;
+  std::optional<MpiSession> session;  // ends last, when errors have been printed
+  const auto report = [&](std::string_view message, int status) {
+    if (session) session->expect_no_answer();
+    return fail(message, status);
+  };
   try {
-    return run(count, arguments);
+    if (launched_ranks() > 1) session.emplace();
+    return run(count, arguments, session ? &*session : nullptr);
   } catch (const InputError& error) {
-    return fail(error.what(), kExitBadInput);
+    return report(error.what(), kExitBadInput);
   } catch (const std::bad_alloc&) {
-    return fail("There is not enough memory for this job.", kExitJobFailed);
+    return report("There is not enough memory for this job.", kExitJobFailed);
   } catch (const std::exception& error) {
-    return fail(error.what(), kExitJobFailed);
+    return report(error.what(), kExitJobFailed);
   }
 }

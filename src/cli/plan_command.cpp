@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/text.h"
@@ -24,7 +25,7 @@ The memory is exact: it is the size of the one block that the job would allocate
 an estimate from each operator's arithmetic and memory traffic, and a short measurement of
 this machine. Exit status: 0 also when the job does not fit (see "fits"), 2 bad usage or input.)";
 
-struct PlanFlags {
+struct PlanCommandFlags {
   JobFlags job;
   PipedreamFlags pipedream;
   std::string workers = "2";
@@ -32,13 +33,29 @@ struct PlanFlags {
 };
 
 void print_plan(const Json& plan) {
-  const Json& device = plan["devices"][0];
-  fmt::print("{}, batch {}, {} threads\n\n", plan["model"].get<std::string>(),
-             plan["global_batch"].get<int64_t>(), plan["plan"]["threads_per_device"].get<int>());
-  for (const auto& [name, bytes] : device["breakdown"].items()) {
-    fmt::print("  {:<14}{:>12}\n", name, format_bytes(bytes.get<uint64_t>()));
+  fmt::print("{}, batch {}, {}: {}, {} threads each\n\n", plan["model"].get<std::string>(),
+             plan["global_batch"].get<int64_t>(), plan["plan"]["schedule"].get<std::string>(),
+             plan["plan"]["placement"].get<std::string>(),
+             plan["plan"]["threads_per_device"].get<int>());
+  // Devices of a stage mostly need the same; those that do stand in one line.
+  const Json& devices = plan["devices"];
+  for (size_t i = 0; i < devices.size();) {
+    size_t end = i + 1;
+    while (end < devices.size() && devices[end]["stage"] == devices[i]["stage"] &&
+           devices[end]["breakdown"] == devices[i]["breakdown"]) {
+      ++end;
+    }
+    const auto first = devices[i]["id"].get<std::string>();
+    const auto last = devices[end - 1]["id"].get<std::string>();
+    fmt::print("stage {}, device{}\n", devices[i]["stage"].get<int>(),
+               end == i + 1 ? " " + first : "s " + first + " to " + last);
+    for (const auto& [name, bytes] : devices[i]["breakdown"].items()) {
+      fmt::print("  {:<14}{:>12}\n", name, format_bytes(bytes.get<uint64_t>()));
+    }
+    fmt::print("  {:<14}{:>12}\n\n", "peak",
+               format_bytes(devices[i]["peak_bytes"].get<uint64_t>()));
+    i = end;
   }
-  fmt::print("  {:<14}{:>12}\n\n", "peak", format_bytes(device["peak_bytes"].get<uint64_t>()));
   fmt::print("About {:.2f} s per step, {:.1f} samples/s.\n",
              plan["predicted_seconds_per_step"].get<double>(),
              plan["predicted_samples_per_second"].get<double>());
@@ -49,10 +66,16 @@ void print_plan(const Json& plan) {
   if (plan.contains("reason")) fmt::print("{}\n", plan["reason"].get<std::string>());
 }
 
-int run_plan(const PlanFlags& flags) {
+int run_plan(const PlanCommandFlags& flags) {
   JobFlags job_flags = flags.job;
   job_flags.workers = parse_count(flags.workers, "--workers");
-  TrainJob job = to_job(job_flags);
+  int nodes = 1;
+  if (!flags.job.plan.placement.empty()) {
+    for (const Placement& stage : parse_stages(flags.job.plan.placement)) {
+      for (const DeviceId& device : stage.devices) nodes = std::max(nodes, device.node + 1);
+    }
+  }
+  TrainJob job = to_job(job_flags, nodes);
   if (job.steps == 0 && job.epochs == 0) job.steps = 1;
   check(job);
   ProgressPrinter messages(true);
@@ -68,7 +91,7 @@ int run_plan(const PlanFlags& flags) {
 }  // namespace
 
 void add_plan_command(CLI::App& program, Action& chosen) {
-  auto flags = std::make_shared<PlanFlags>();
+  auto flags = std::make_shared<PlanCommandFlags>();
   CLI::App* command = program.add_subcommand(
       "plan", "Say what a job will cost in time and memory, without running it");
   add_model_flags(*command, flags->job);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/hosts.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -38,6 +39,7 @@ struct TrainFlags {
   bool resume = false;
   std::string evaluation_data, evaluation_every;
   std::string summary, metrics;
+  std::string hosts;
   bool quiet = false;
 };
 
@@ -49,6 +51,10 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   const auto add = [&](const char* group, const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group(group);
   };
+  add("Device and memory", "--hosts", flags.hosts,
+      "Run on these hosts, joined by MPI: a,b for a rank on each, a:2,b for two on a; this "
+      "program, "
+      "its files and its data must be in the same places on all of them");
   add("Weights", "--load-weights", flags.load_weights,
       "Start from these weights: a safetensors file with torchvision's names");
   add("Weights", "--save-weights", flags.save_weights, "Write the weights there at the end");
@@ -72,8 +78,9 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   command.add_flag("--quiet", flags.quiet, "Print nothing but warnings")->group("Output");
 }
 
-TrainJob to_train_job(const TrainFlags& flags) {
-  TrainJob job = to_job(flags.job);
+TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
+  TrainJob job = to_job(flags.job, session == nullptr ? 1 : session->size());
+  job.processes = session;
   job.load_weights = flags.load_weights;
   job.save_weights = flags.save_weights;
   job.checkpoint = flags.checkpoint;
@@ -108,12 +115,21 @@ void print_end(const TrainJob& job, const TrainResult& result, const TrainFlags&
   if (!flags.save_weights.empty()) fmt::print("Weights: {}\n", flags.save_weights);
 }
 
-int run_train(const TrainFlags& flags) {
-  TrainJob job = to_train_job(flags);
-  if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  if (!flags.metrics.empty()) require_writable(flags.metrics, "--metrics");
-  if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
+int run_train(const TrainFlags& flags, MpiSession* session) {
+  if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
+  TrainJob job = to_train_job(flags, session);
+  const bool speaks = session == nullptr || session->rank() == 0;
+  if (speaks) {
+    if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
+    if (!flags.metrics.empty()) require_writable(flags.metrics, "--metrics");
+    if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
+  }
   job.stop = &stop_on_signals();
+  if (!speaks) {
+    TrainingObserver silent;
+    run_training(job, silent);
+    return kExitSuccess;
+  }
 
   ObserverList observers;
   ProgressPrinter progress(flags.quiet);
@@ -142,12 +158,14 @@ int run_train(const TrainFlags& flags) {
 
 }  // namespace
 
-void add_train_command(CLI::App& program, Action& chosen) {
+void add_train_command(CLI::App& program, Action& chosen, MpiSession* session) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* command = program.add_subcommand("train", "Train a model");
   add_flags(*command, *flags);
   command->footer(kExamples);
-  command->callback([flags, &chosen] { chosen = [flags] { return run_train(*flags); }; });
+  command->callback([flags, &chosen, session] {
+    chosen = [flags, session] { return run_train(*flags, session); };
+  });
 }
 
 }  // namespace millrace

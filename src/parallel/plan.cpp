@@ -53,9 +53,9 @@ Json to_json(const Plan& plan) {
 Plan parse_plan(const Json& json, std::string_view source) {
   if (!json.is_object()) fail_input("{}: a plan is a JSON object.", source);
   static const std::set<std::string> kKnown = {
-      "placement",       "parallel",  "layers",        "synchronise_batch_norm", "replicas",
-      "share_optimizer", "cut_after", "stage_weights", "schedule",               "microbatches",
-      "static_scheduling"};
+      "placement", "parallel",        "layers",           "synchronise_batch_norm",
+      "replicas",  "share_optimizer", "cut_after",        "stage_weights",
+      "schedule",  "microbatches",    "static_scheduling"};
   for (const auto& [name, value] : json.items()) {
     if (!kKnown.contains(name)) fail_input("{}: there is no field '{}' in a plan.", source, name);
   }

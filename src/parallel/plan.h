@@ -18,8 +18,8 @@ struct Plan {
 
   // How the work of a stage is divided over its devices.
   ShardingPolicy sharding;
-  bool round_robin = false;         // whole micro-batches in turn instead of a part of each
-  bool share_optimizer = false;     // each device keeps a part of the optimizer state
+  bool round_robin = false;      // whole micro-batches in turn instead of a part of each
+  bool share_optimizer = false;  // each device keeps a part of the optimizer state
 
   // Where the network is cut: after these layers, or by these shares of the operators, or, with
   // neither, so that the stages take the same time.

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "base/parallel.h"
+#include "base/parts.h"
 #include "kernels/head/storage.h"
 #include "runtime/fill.h"
 
@@ -108,7 +109,8 @@ void Session::initialize(uint64_t seed) {
   std::vector<float> values;
   for (const Slot& slot : state()) {
     const int64_t elements = slot.type.elements();
-    const int64_t chunk = slot.layout.is_plain() ? std::min(kFillChunk, elements) : elements;
+    const bool in_pieces = slot.layout.is_plain() && slot.part.count == 1;
+    const int64_t chunk = in_pieces ? std::min(kFillChunk, elements) : elements;
     for (int64_t first = 0; first < elements; first += chunk) {
       values.resize(static_cast<size_t>(std::min(chunk, elements - first)));
       device_.run([&] {
@@ -194,13 +196,31 @@ void Session::read_state(const Slot& slot, std::span<float> values) const {
   read_slot(*programs_.front(), slot, reinterpret_cast<std::byte*>(values.data()));
 }
 
+void Session::read_part(const Slot& slot, std::span<float> values) const {
+  if (static_cast<int64_t>(values.size_bytes()) != slot.bytes) {
+    throw std::logic_error("wrong number of values for the part of '" + slot.name + "'");
+  }
+  std::memcpy(values.data(), address(*programs_.front(), slot), values.size_bytes());
+}
+
 void Session::write_state(const Slot& slot, std::span<const float> values) {
   require_size(slot, values.size());
   if (has_sixteen_bits(slot)) {
     device_.run([&] { store(slot, 0, 0, values, state_address(slot)); });
     return;
   }
-  write_slot(*programs_.front(), slot, reinterpret_cast<const std::byte*>(values.data()));
+  const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+  if (slot.part.count == 1) {
+    write_slot(*programs_.front(), slot, bytes);
+    return;
+  }
+  const int64_t count = slot.layout.physical_elements(slot.type.shape);
+  std::vector<float> whole(static_cast<size_t>(count));
+  copy_between_layouts(plain_spec_of(slot), bytes, spec_of(slot),
+                       reinterpret_cast<std::byte*>(whole.data()));
+  const int64_t begin = part_begin(count, slot.part.index, slot.part.count);
+  std::memcpy(address(*programs_.front(), slot), whole.data() + begin,
+              static_cast<size_t>(slot.bytes));
 }
 
 }  // namespace millrace

@@ -79,7 +79,10 @@ class Session {
   // Parameters, buffers and optimizer state, by name, in plain row-major order, as f32 whatever
   // they are stored as.
   const std::vector<Slot>& state() const;
+  // Of a slot that has a part of the tensor's memory, `write_state` takes the whole tensor, and
+  // `read_part` gives the part as it lies there.
   void read_state(const Slot& slot, std::span<float> values) const;
+  void read_part(const Slot& slot, std::span<float> values) const;
   void write_state(const Slot& slot, std::span<const float> values);
 
  private:

@@ -46,6 +46,27 @@ std::optional<int64_t> step_of(const std::string& name) {
   return step;
 }
 
+}  // namespace
+
+Json to_json(const Manifest& manifest) {
+  Json json;
+  json["format"] = "millrace-checkpoint-1";
+  json["version"] = manifest.version;
+  json["model"] = manifest.model;
+  json["step"] = manifest.step;
+  json["epoch"] = manifest.epoch;
+  json["position"] = manifest.position;
+  json["seed"] = manifest.seed;
+  json["learning_rate"] = manifest.learning_rate;
+  json["job"] = manifest.job;
+  if (manifest.accuracy) json["accuracy"] = *manifest.accuracy;
+  json["files"] = Json::object();
+  for (const CheckpointFile& file : manifest.files) {
+    json["files"][file.name] = {{"bytes", file.bytes}, {"crc32", file.crc32}};
+  }
+  return json;
+}
+
 Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   if (!json.is_object() || json.value("format", Json()) != Json("millrace-checkpoint-1")) {
     fail_input("'{}' is not the manifest of a checkpoint.", path.string());
@@ -80,27 +101,6 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   return manifest;
 }
 
-}  // namespace
-
-Json to_json(const Manifest& manifest) {
-  Json json;
-  json["format"] = "millrace-checkpoint-1";
-  json["version"] = manifest.version;
-  json["model"] = manifest.model;
-  json["step"] = manifest.step;
-  json["epoch"] = manifest.epoch;
-  json["position"] = manifest.position;
-  json["seed"] = manifest.seed;
-  json["learning_rate"] = manifest.learning_rate;
-  json["job"] = manifest.job;
-  if (manifest.accuracy) json["accuracy"] = *manifest.accuracy;
-  json["files"] = Json::object();
-  for (const CheckpointFile& file : manifest.files) {
-    json["files"][file.name] = {{"bytes", file.bytes}, {"crc32", file.crc32}};
-  }
-  return json;
-}
-
 Manifest read_manifest(const std::filesystem::path& checkpoint) {
   const std::filesystem::path path = checkpoint / kManifestFile;
   const Json json = Json::parse(read_text(path), nullptr, false);
@@ -125,9 +125,9 @@ Manifest verify_checkpoint(const std::filesystem::path& checkpoint) {
   return manifest;
 }
 
-void load_checkpoint(Session& session, const std::filesystem::path& checkpoint) {
-  load_tensors(session, checkpoint / kWeightsFile, is_weight);
-  load_tensors(session, checkpoint / kOptimizerFile,
+void load_checkpoint(JobState& state, const std::filesystem::path& checkpoint) {
+  load_tensors(state, checkpoint / kWeightsFile, is_weight);
+  load_tensors(state, checkpoint / kOptimizerFile,
                [](Role role) { return role == Role::optimizer_state; });
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "runtime/session.h"
+#include "train/job_state.h"
 
 namespace millrace {
 
@@ -45,6 +45,9 @@ inline constexpr std::string_view kManifestFile = "manifest.json";
 
 Json to_json(const Manifest& manifest);
 
+// The reverse; `path` is named in errors.
+Manifest parse_manifest(const Json& json, const std::filesystem::path& path);
+
 // Reads and checks the manifest alone. Takes any bytes; throws InputError naming the file and
 // the field at fault.
 Manifest read_manifest(const std::filesystem::path& checkpoint);
@@ -52,8 +55,8 @@ Manifest read_manifest(const std::filesystem::path& checkpoint);
 // Reads the manifest and compares sizes and checksums of all files with it. Throws InputError.
 Manifest verify_checkpoint(const std::filesystem::path& checkpoint);
 
-// Writes parameters, buffers and optimizer state of a checkpoint into the session.
-void load_checkpoint(Session& session, const std::filesystem::path& checkpoint);
+// Writes parameters, buffers and optimizer state of a checkpoint into the job.
+void load_checkpoint(JobState& state, const std::filesystem::path& checkpoint);
 
 // Reads in pieces: a map of the file would count as memory of the process.
 uint32_t crc32_of_file(const std::filesystem::path& path);

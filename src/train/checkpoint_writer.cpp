@@ -129,10 +129,10 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::save(const Session& session, Manifest manifest) {
+void CheckpointWriter::save(const JobState& state, Manifest manifest) {
   const auto start = Clock::now();
   wait();
-  take_snapshot(session, snapshot_);
+  take_snapshot(state, snapshot_);
   {
     const std::lock_guard lock(mutex_);
     pending_ = std::move(manifest);

@@ -37,10 +37,11 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   // Takes the memory for the copy, so that the first save pauses training no longer than others.
-  void reserve(const Session& session) { take_snapshot(session, snapshot_); }
+  void reserve(const JobState& state) { take_snapshot(state, snapshot_); }
 
-  // Waits for an earlier save first. `manifest.files` is filled by the writer.
-  void save(const Session& session, Manifest manifest);
+  // Waits for an earlier save first. The other processes of the job call take_snapshot.
+  // `manifest.files` is filled by the writer.
+  void save(const JobState& state, Manifest manifest);
 
   // Outcomes since the last call.
   std::vector<Outcome> take_outcomes();

@@ -1,82 +1,394 @@
 #include "train/engine.h"
 
 #include <algorithm>
+#include <limits>
+#include <mutex>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "comm/texts.h"
 #include "runtime/cores.h"
+#include "train/stage_options.h"
 
 namespace millrace {
-
 namespace {
 
-DeviceOptions device_options(const TrainJob& job, TrainingObserver& observer) {
-  DeviceCores cores = cores_of_devices(launch_place(), 1, job.threads, job.oversubscribe);
-  if (!cores.note.empty()) observer.on_message(Severity::note, cores.note);
-  const int threads = static_cast<int>(cores.teams[0].size());
-  return {.threads = threads, .cores = std::move(cores.teams[0])};
+// The devices of each process, in the order of their numbers.
+std::vector<std::vector<DeviceId>> devices_by_rank(const Plan& plan, int ranks) {
+  std::vector<std::vector<DeviceId>> devices(static_cast<size_t>(ranks));
+  for (const DeviceId& device : plan.devices()) {
+    if (device.node >= ranks) {
+      fail_input(
+          "--placement names node {}, but the job has {} process{}; start it with mpirun -n {}.",
+          device.node, ranks, ranks == 1 ? "" : "es", device.node + 1);
+    }
+    devices[static_cast<size_t>(device.node)].push_back(device);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (devices[static_cast<size_t>(rank)].empty()) {
+      fail_input("--placement gives nothing to process {} of {}.", rank, ranks);
+    }
+  }
+  return devices;
+}
+
+std::vector<int> device_counts(const TrainJob& job) {
+  const int ranks = job.processes == nullptr ? 1 : job.processes->size();
+  std::vector<int> counts;
+  for (const auto& devices : devices_by_rank(job.plan, ranks)) {
+    counts.push_back(static_cast<int>(devices.size()));
+  }
+  return counts;
+}
+
+std::string layouts_as_text(const std::map<std::string, Layout>& layouts) {
+  Json json = Json::object();
+  for (const auto& [name, layout] : layouts) json[name] = layout.tag();
+  return json.dump();
+}
+
+std::map<std::string, Layout> layouts_from_text(const std::string& text) {
+  std::map<std::string, Layout> layouts;
+  for (const auto& [name, tag] : Json::parse(text).items()) {
+    layouts[name] = Layout(tag.get<std::string>());
+  }
+  return layouts;
 }
 
 }  // namespace
 
-CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner) {
-  CompileOptions options;
-  options.kernels.convolution = job.convolution;
-  options.kernels.tuner = tuner;
-  options.kernels.threads = threads;
-  options.optimizer = job.optimizer;
-  options.recompute = job.recompute;
-  options.memory_limit = job.device_memory;
-  options.dump_directory = job.dump_passes;
-  return options;
+Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& observer)
+    : plan_(job.plan),
+      graphs_(network, job.plan),
+      groups_(device_counts(job), job.processes),
+      tuner_(ConvolutionTuner::default_path()),
+      samples_(job.options.batch) {
+  if (ranks() > 1) {
+    heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
+    std::vector<Member> first;
+    for (int rank = 0; rank < ranks(); ++rank) first.push_back({rank, 0});
+    rank_group_ = groups_.make(first, 0).front();
+  }
+  const DeviceCores cores =
+      cores_of_devices(launch_place(), groups_.devices(rank()), job.threads, job.oversubscribe);
+  if (!cores.note.empty()) observer.on_message(Severity::note, cores.note);
+  for (const std::vector<int>& team : cores.teams) {
+    devices_.push_back(std::make_unique<Device>(
+        DeviceOptions{.threads = static_cast<int>(team.size()), .cores = team}));
+  }
+  make_workers();
+  work_out_rows();
 }
 
-Engine::Engine(const TrainJob& job, const Graph& network, Purpose purpose,
-               TrainingObserver& observer)
-    : tuner_(ConvolutionTuner::default_path()), device_(device_options(job, observer)) {
-  const CompileOptions options = compile_options(job, device_.threads(), &tuner_);
+Engine::~Engine() = default;
+
+void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer) {
   tuner_.on_first_measurement([&] {
     observer.on_message(Severity::note,
                         fmt::format("Measuring convolution algorithms, once for each shape; the "
                                     "choices are kept in '{}'.",
                                     ConvolutionTuner::default_path().string()));
   });
-  device_.run([&] {
-    if (purpose == Purpose::evaluation) {
-      evaluation_ = compile_evaluation(network, options);
-      return;
-    }
-    training_ = compile_training(network, options);
-    if (purpose == Purpose::training_and_evaluation) {
-      evaluation_ = compile_evaluation(network, options, *training_);
-    }
-  });
+  try {
+    compile_stages(job, purpose);
+  } catch (const std::exception& error) {
+    fail(error.what());
+    throw;
+  }
   tuner_.on_first_measurement({});  // it borrows the observer
   tuner_.save();
   if (!tuner_.warning().empty()) observer.on_message(Severity::warning, tuner_.warning());
+  join_workers();
+}
+
+void Engine::make_workers() {
+  const auto devices = devices_by_rank(plan_, ranks())[static_cast<size_t>(rank())];
+  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    for (int member = 0; member < placement.size(); ++member) {
+      const DeviceId id = placement.devices[static_cast<size_t>(member)];
+      if (id.node != rank()) continue;
+      auto worker = std::make_unique<Worker>();
+      worker->id = id;
+      worker->stage = stage;
+      worker->member = member;
+      worker->members = placement.size();
+      const auto place = std::find(devices.begin(), devices.end(), id) - devices.begin();
+      worker->device = devices_[static_cast<size_t>(place)].get();
+      workers_.push_back(std::move(worker));
+    }
+  }
+}
+
+// All devices of a stage hold the parameters in the layouts that its first device prefers, so that
+// their gradients can be added as they lie in memory.
+void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
+  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    const int leader = placement.devices[0].node;
+    std::map<std::string, Layout> layouts;
+    bool know_layouts = false;
+    for (const auto& worker : workers_) {
+      if (worker->stage != stage || worker->member != 0) continue;
+      compile_worker(*worker, options_of(*worker, job), purpose);
+      layouts = layouts_of_parameters(worker->largest());
+      know_layouts = true;
+    }
+    if (rank_group_) {
+      const std::string own = know_layouts ? layouts_as_text(layouts) : "";
+      layouts = layouts_from_text(broadcast_text(*rank_group_, own, leader));
+    }
+    for (const auto& worker : workers_) {
+      if (worker->stage != stage || worker->member == 0) continue;
+      CompileOptions options = options_of(*worker, job);
+      options.layouts = layouts;
+      options.dump_directory.clear();
+      compile_worker(*worker, options, purpose);
+    }
+  }
+}
+
+StageGraph Engine::local_graph(const Worker& worker) const {
+  return graphs_.local(worker.stage, plan_.round_robin ? 0 : worker.member);
+}
+
+CompileOptions Engine::options_of(const Worker& worker, const TrainJob& job) {
+  return stage_options(job, worker.stage, worker.member, worker.device->threads(), &tuner_);
+}
+
+void Engine::compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose) {
+  const StageGraph graph = local_graph(worker);
+  worker.device->run([&] {
+    if (purpose == Purpose::evaluation) {
+      worker.evaluation = compile_evaluation(graph.graph, options);
+      return;
+    }
+    worker.training = compile_stage(graph, options);
+    if (purpose == Purpose::training_and_evaluation) {
+      worker.evaluation = compile_evaluation(graph.graph, options, *worker.training);
+    }
+  });
+}
+
+void Engine::join_workers() {
+  const auto devices = devices_by_rank(plan_, ranks());
+  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    if (placement.size() == 1) continue;
+    std::vector<Member> members;
+    for (const DeviceId& id : placement.devices) {
+      const auto& list = devices[static_cast<size_t>(id.node)];
+      const auto place = std::find(list.begin(), list.end(), id) - list.begin();
+      members.push_back({id.node, static_cast<int>(place)});
+    }
+    std::vector<Group> direct = groups_.make(members, 2 * stage + 1);
+    std::vector<Group> background = groups_.make(members, 2 * stage + 2);
+    size_t next = 0;
+    for (const auto& worker : workers_) {
+      if (worker->stage != stage) continue;
+      worker->collectives = std::make_unique<DeviceCollectives>(direct[next], background[next]);
+      ++next;
+    }
+  }
+}
+
+void Engine::work_out_rows() {
+  std::vector<RowRange> ranges;
+  for (const auto& worker : workers_) {
+    const Graph graph = local_graph(*worker).graph;
+    for (const char* name : {"images", "labels"}) {
+      const TensorId id = graph.find_tensor(name);
+      if (id == kNone) continue;
+      const Tensor& tensor = graph.tensor(id);
+      RowRange rows = {0, samples_};
+      if (tensor.slice.axis == 0) {
+        rows = {tensor.slice.begin, tensor.slice.begin + tensor.type.shape.at(0)};
+      }
+      ranges.push_back(rows);
+    }
+  }
+  if (ranges.empty()) ranges.push_back({0, 1});
+  std::sort(ranges.begin(), ranges.end(),
+            [](const RowRange& a, const RowRange& b) { return a.begin < b.begin; });
+  for (const RowRange& range : ranges) {
+    if (!rows_.empty() && range.begin <= rows_.back().end) {
+      rows_.back().end = std::max(rows_.back().end, range.end);
+    } else {
+      rows_.push_back(range);
+    }
+  }
+}
+
+int64_t Engine::place_of_row(int64_t row) const {
+  int64_t before = 0;
+  for (const RowRange& range : rows_) {
+    if (row < range.end) return before + row - range.begin;
+    before += range.end - range.begin;
+  }
+  return before;
 }
 
 void Engine::start(uint64_t seed) {
-  std::vector<const Program*> programs;
-  if (training_) programs.push_back(&*training_);
-  if (evaluation_) programs.push_back(&*evaluation_);
-  session_.emplace(device_, programs);
-  session_->initialize(seed);
-}
-
-const Program& Engine::largest() const {
-  if (!training_) return *evaluation_;
-  if (!evaluation_ || training_->arena_bytes >= evaluation_->arena_bytes) return *training_;
-  return *evaluation_;
-}
-
-std::string kernel_fingerprint(const Program& program, int threads) {
-  uint64_t hash = static_cast<uint64_t>(threads);
-  for (const Instruction& instruction : program.instructions) {
-    const std::string text = instruction.name + "=" + instruction.implementation;
-    hash = hash_combine(hash, hash_bytes(text.data(), text.size()));
+  for (const auto& worker : workers_) {
+    std::vector<const Program*> programs;
+    if (worker->training) programs.push_back(&*worker->training);
+    if (worker->evaluation) programs.push_back(&*worker->evaluation);
+    worker->session.emplace(*worker->device, programs);
+    worker->session->set_collectives(worker->collectives.get());
+    worker->session->initialize(seed);
   }
-  return fmt::format("{:016x}", hash);
+}
+
+void Engine::write_inputs(const FeedBatch& batch, bool evaluation) {
+  std::vector<int32_t> labels(batch.labels.begin(), batch.labels.end());
+  std::replace(labels.begin(), labels.end(), kNoLabel, 0);
+  const size_t row_size = batch.images.size() / batch.labels.size();
+  for (const auto& worker : workers_) {
+    const Program& program = evaluation ? *worker->evaluation : *worker->training;
+    for (const Slot& slot : program.inputs) {
+      const RowRange rows = rows_of_slot(slot, samples_);
+      const auto first = static_cast<size_t>(place_of_row(rows.begin));
+      const auto count = static_cast<size_t>(rows.end - rows.begin);
+      if (slot.name == "images") {
+        worker->session->write_input(program, "images",
+                                     batch.images.subspan(first * row_size, count * row_size));
+      } else {
+        worker->session->write_input(program, "labels",
+                                     std::span<const int32_t>(labels).subspan(first, count));
+      }
+    }
+  }
+}
+
+void Engine::run_all(const std::function<void(Worker&)>& work) {
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto guarded = [&](Worker& worker) {
+    try {
+      work(worker);
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      if (first) return;
+      first = std::current_exception();
+      groups_.stop(fmt::format("device {} failed: {}", to_string(worker.id), error.what()));
+    }
+  };
+  for (const auto& worker : workers_) {
+    worker->device->start([&guarded, &worker] { guarded(*worker); });
+  }
+  for (const auto& worker : workers_) worker->device->finish();
+  if (first) std::rethrow_exception(first);
+}
+
+StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
+  if (batch != nullptr) write_inputs(*batch, false);
+  run_all([&](Worker& worker) {
+    const Program& program = *worker.training;
+    worker.session->run_phase(program, {Phase::forward, 0, program.instructions.size()}, {}, state);
+  });
+  const Worker& last = *workers_.back();
+  const auto value = [&](std::string_view name) {
+    const Slot* slot = find_result(*last.training, name);
+    if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
+    return double{*reinterpret_cast<const float*>(last.session->address(*last.training, *slot))};
+  };
+  return {value("loss"), value("top1"), value("top5")};
+}
+
+void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
+  write_inputs(batch, true);
+  run_all([&](Worker& worker) {
+    const Program& program = *worker.evaluation;
+    worker.session->run_phase(program, {Phase::forward, 0, program.instructions.size()}, {}, {});
+  });
+  std::vector<float> whole;  // logits of all classes where devices have some of them
+  int64_t classes = 0;
+  for (const auto& worker : workers_) {
+    const Slot& slot = worker->evaluation->result("logits");
+    const std::vector<float> part = worker->session->result(*worker->evaluation, "logits");
+    if (slot.slice.axis != 1) {
+      if (slot.slice.axis == kNone && worker->member != 0) continue;
+      const RowRange rows = rows_of_slot(slot, samples_);
+      const auto first = static_cast<size_t>(place_of_row(rows.begin));
+      const auto count = static_cast<size_t>(rows.end - rows.begin);
+      add_scores(scores, part, batch.labels.subspan(first, count), slot.type.shape.back());
+      continue;
+    }
+    classes = slot.slice.whole;
+    const int64_t columns = slot.type.shape[1];
+    whole.resize(static_cast<size_t>(samples_ * classes));
+    for (int64_t row = 0; row < samples_; ++row) {
+      std::copy_n(part.begin() + row * columns, columns,
+                  whole.begin() + row * classes + slot.slice.begin);
+    }
+  }
+  if (classes == 0) return;
+  if (rank_group_) rank_group_->all_reduce(std::span(whole));
+  if (rank() == 0) add_scores(scores, whole, batch.labels, classes);
+}
+
+void Engine::finish_scores(Scores& scores) {
+  if (!rank_group_) return;
+  std::vector<double> sums = {static_cast<double>(scores.samples), scores.loss,
+                              static_cast<double>(scores.top1), static_cast<double>(scores.top5)};
+  rank_group_->all_reduce(std::span(sums));
+  scores = {static_cast<int64_t>(sums[0]), sums[1], static_cast<int64_t>(sums[2]),
+            static_cast<int64_t>(sums[3])};
+}
+
+bool Engine::any(bool wish) {
+  if (!rank_group_) return wish;
+  std::vector<int32_t> wishes = {wish ? 1 : 0};
+  rank_group_->all_reduce(std::span(wishes));
+  return wishes[0] > 0;
+}
+
+void Engine::fail(const std::string& sentence) noexcept {
+  if (heartbeat_) heartbeat_->fail(sentence);
+  groups_.stop(sentence);
+}
+
+void Engine::finish() {
+  if (heartbeat_) heartbeat_->finish();
+}
+
+void Engine::set_activity(const std::string& what) {
+  if (heartbeat_) heartbeat_->set_activity(what);
+}
+
+void Engine::watch(Watch what) {
+  for (const auto& worker : workers_) millrace::watch(*worker->training, what);
+}
+
+std::string Engine::explain(const StepState& step, Watch what) {
+  if (workers_.size() > 1 || ranks() > 1) return {};
+  return explain_step(session(), *workers_.front()->training, step, what);
+}
+
+std::string Engine::fingerprint() {
+  uint64_t hash = 0;
+  for (const auto& worker : workers_) {
+    hash = hash_combine(hash, static_cast<uint64_t>(worker->device->threads()));
+    for (const Instruction& instruction : worker->training->instructions) {
+      const std::string text = instruction.name + "=" + instruction.implementation;
+      hash = hash_combine(hash, hash_bytes(text.data(), text.size()));
+    }
+  }
+  std::string word = fmt::format("{:016x}", hash);
+  if (!rank_group_) return word;
+  std::string all;
+  for (const std::string& text : gather_texts(*rank_group_, word)) all += text;
+  return fmt::format("{:016x}", hash_bytes(all.data(), all.size()));
+}
+
+const Program* Engine::training() const {
+  const Worker& worker = *workers_.front();
+  return worker.training ? &*worker.training : nullptr;
+}
+
+const Program* Engine::evaluation() const {
+  const Worker& worker = *workers_.front();
+  return worker.evaluation ? &*worker.evaluation : nullptr;
 }
 
 }  // namespace millrace

@@ -1,70 +1,123 @@
-// A job's model: built, compiled and bound to a device.
+// A job's model: built, compiled and bound to the devices of this process.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
-#include <optional>
+#include <vector>
 
+#include "comm/heartbeat.h"
 #include "compile/compiler.h"
 #include "kernels/convolution_tuner.h"
+#include "parallel/job_graphs.h"
 #include "runtime/finite_check.h"
-#include "runtime/session.h"
+#include "train/evaluation.h"
 #include "train/job.h"
 #include "train/observer.h"
+#include "train/worker.h"
 
 namespace millrace {
 
 enum class Purpose : uint8_t { training, training_and_evaluation, evaluation };
 
-// Owns device, programs and session, in the order of their lives. Immovable, because the
-// session points into it; used by the thread that made it.
+// What a step computed: sums over its samples. A margin head tells no right answers: NaN.
+struct StepOutcome {
+  double loss = 0;
+  double top1 = 0;
+  double top5 = 0;
+};
+
+// Owns the devices of this process with their programs and sessions, and its ends of the groups
+// that join it to the others. Immovable; used by the thread that made it. All processes of a job
+// call the same functions in the same order.
 class Engine {
  public:
-  // Compiles on the device's thread. Throws InputError if the model does not fit the memory
-  // limit; nothing has been allocated then.
-  Engine(const TrainJob& job, const Graph& network, Purpose purpose, TrainingObserver& observer);
+  // Divides the network and joins the processes; `compile` comes next.
+  Engine(const TrainJob& job, const Graph& network, TrainingObserver& observer);
 
-  // With the network that the job names.
+  // With the network that the job names, compiled.
   Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
-      : Engine(job, build_model(job.model, job.options), purpose, observer) {}
+      : Engine(job, build_model(job.model, job.options), observer) {
+    compile(job, purpose, observer);
+  }
 
+  ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Allocates the arena; before that there is no session.
+  // Compiles on the devices' threads. Throws InputError if the model does not fit the memory
+  // limit; nothing has been allocated then.
+  void compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer);
+
+  // Allocates the arenas; before that there are no sessions.
   void start(uint64_t seed);
 
-  Session& session() { return *session_; }
-  Device& device() { return device_; }
-  const Device& device() const { return device_; }
+  const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
+  const JobGraphs& graphs() const { return graphs_; }
+  int rank() const { return groups_.rank(); }
+  int ranks() const { return groups_.ranks(); }
+  // A group of all processes; null for one alone.
+  Group* rank_group() { return rank_group_ ? &*rank_group_ : nullptr; }
 
-  // Null where the purpose did not ask for it.
-  const Program* training() const { return training_ ? &*training_ : nullptr; }
-  const Program* evaluation() const { return evaluation_ ? &*evaluation_ : nullptr; }
+  // Rows of each batch that this process feeds its devices with.
+  const std::vector<RowRange>& rows() const { return rows_; }
 
-  // Checks what the training program computes; see runtime/finite_check.h.
-  void watch(Watch what) { millrace::watch(*training_, what); }
+  // One step with these inputs (the rows of `rows`), or with those of the last call where `batch`
+  // is null.
+  StepOutcome step(const FeedBatch* batch, const StepState& state);
 
-  // See explain_step.
-  std::string explain(const StepState& step, Watch what) {
-    return explain_step(*session_, *training_, step, what);
-  }
+  // Adds the scores of a batch; `finish_scores` sums them over the processes.
+  void evaluate(const FeedBatch& batch, Scores& scores);
+  void finish_scores(Scores& scores);
 
-  // The program that needs the larger arena.
-  const Program& largest() const;
+  // Whether any process wants to stop.
+  bool any(bool wish);
+
+  // Ends the job in every process with this sentence; called before an exception leaves the job.
+  void fail(const std::string& sentence) noexcept;
+  // Waits until all processes have come to the end.
+  void finish();
+  void set_activity(const std::string& what);
+
+  // Checks what the training programs compute; see runtime/finite_check.h.
+  void watch(Watch what);
+  // See explain_step; on a device alone, otherwise nothing.
+  std::string explain(const StepState& step, Watch what);
+
+  // A word that changes when any operator of any device is run by another implementation: the
+  // same job with the same word gives the same bits.
+  std::string fingerprint();
+
+  // The first device of this process.
+  Session& session() { return *workers_.front()->session; }
+  Device& device() { return *workers_.front()->device; }
+  const Program* training() const;
+  const Program* evaluation() const;
+  const Program& largest() const { return workers_.front()->largest(); }
 
  private:
+  void make_workers();
+  void join_workers();
+  void compile_stages(const TrainJob& job, Purpose purpose);
+  CompileOptions options_of(const Worker& worker, const TrainJob& job);
+  void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
+  StageGraph local_graph(const Worker& worker) const;
+  void work_out_rows();
+  void write_inputs(const FeedBatch& batch, bool evaluation);
+  // Runs `work` for every worker at once, on the devices' threads.
+  void run_all(const std::function<void(Worker&)>& work);
+  int64_t place_of_row(int64_t row) const;
+
+  Plan plan_;
+  JobGraphs graphs_;
+  JobGroups groups_;
+  std::unique_ptr<Heartbeat> heartbeat_;
+  std::optional<Group> rank_group_;
   ConvolutionTuner tuner_;
-  Device device_;
-  std::optional<Program> training_;
-  std::optional<Program> evaluation_;
-  std::optional<Session> session_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<RowRange> rows_;
+  int64_t samples_ = 0;  // of a step
 };
-
-// A word that changes when any operator is run by another implementation: two programs of the
-// same job with the same word give the same bits.
-std::string kernel_fingerprint(const Program& program, int threads);
-
-// How a job's graph is compiled; `tuner` is borrowed.
-CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner);
 
 }  // namespace millrace

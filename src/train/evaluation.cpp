@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "train/engine.h"
 
 namespace millrace {
 
@@ -33,24 +34,17 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
   }
 }
 
-std::optional<EvaluationReport> evaluate(Session& session, const Program& program, Feed& feed,
+std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed,
                                          const std::atomic<bool>* stop) {
   const auto start = std::chrono::steady_clock::now();
-  const int64_t classes = program.result("logits").type.shape.back();
   Scores scores;
-  std::vector<int32_t> labels;
   while (true) {
-    if (stop != nullptr && stop->load()) return {};
+    if (engine.any(stop != nullptr && stop->load())) return {};
     const std::optional<FeedBatch> batch = feed.next();
     if (!batch) break;
-    labels.assign(batch->labels.begin(), batch->labels.end());
-    std::replace(labels.begin(), labels.end(), kNoLabel, 0);
-    session.write_input(program, "images", batch->images);
-    session.write_input(program, "labels", labels);
-    session.run(program, StepState{});
-    const std::vector<float> logits = session.result(program, "logits");
-    add_scores(scores, logits, batch->labels, classes);
+    engine.evaluate(*batch, scores);
   }
+  engine.finish_scores(scores);
   if (scores.samples == 0) fail_input("The evaluation data set is empty.");
   const auto count = static_cast<double>(scores.samples);
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 
-#include "runtime/session.h"
 #include "train/feed/feed.h"
 #include "train/observer.h"
 
@@ -26,10 +25,10 @@ struct Scores {
 void add_scores(Scores& scores, std::span<const float> logits, std::span<const int32_t> labels,
                 int64_t classes);
 
-// Runs an evaluation program over a feed to its end; rows that do not count are
-// passed over.
-// Nothing if `stop` (may be null) is set before that.
-std::optional<EvaluationReport> evaluate(Session& session, const Program& program, Feed& feed,
-                                         const std::atomic<bool>* stop);
+class Engine;
+
+// Runs a job's evaluation programs over a feed to its end; rows that do not count are passed over.
+// Nothing if `stop` (may be null) is set before that, in any process.
+std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop);
 
 }  // namespace millrace

@@ -7,8 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "comm/mpi_group.h"
 #include "kernels/convolution_algorithm.h"
 #include "models/models.h"
+#include "parallel/plan.h"
 #include "passes/settings.h"
 #include "train/learning_rate.h"
 
@@ -63,6 +65,11 @@ struct TrainJob {
 
   std::string evaluation_data;  // FORMAT:PATH; empty: none
   Interval evaluation_every;
+
+  // Where each part runs; `options.batch` is the batch of the whole job.
+  Plan plan;
+  // The processes of the job; borrowed, null for this one alone.
+  MpiSession* processes = nullptr;
 
   // Set from outside (a signal) to end after the current step; borrowed, may be null.
   const std::atomic<bool>* stop = nullptr;

@@ -8,16 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "comm/texts.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "comm/texts.h"
 #include "train/job_record.h"
 #include "train/version.h"
 
 namespace millrace {
 namespace {
-
 
 std::string fingerprint(const void* data, size_t bytes) {
   return fmt::format("{:016x}", hash_bytes(data, bytes));

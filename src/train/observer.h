@@ -16,8 +16,9 @@ struct JobStart {
   int64_t first_step = 0;  // finished steps that a checkpoint brought along
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 0;  // 0 where there are no epochs
-  int threads = 0;
-  int64_t arena_bytes = 0;
+  int devices = 1;
+  int threads = 0;          // of a device
+  int64_t arena_bytes = 0;  // of the first
 };
 
 // A finished step. `step` counts finished steps of the whole job, a resumed one included.

@@ -7,7 +7,12 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "train/engine.h"
+#include "base/parts.h"
+#include "kernels/convolution_tuner.h"
+#include "parallel/job_graphs.h"
+#include "runtime/cores.h"
+#include "train/device_report.h"
+#include "train/stage_options.h"
 #include "train/summary.h"
 
 namespace millrace {
@@ -106,40 +111,112 @@ double predict_seconds(const Program& program, const MachineSpeed& speed) {
   return seconds;
 }
 
+namespace {
+
+// What a job's devices would run. Devices with equal parts of a stage are compiled once.
+struct CompiledPlan {
+  std::vector<DeviceReport> devices;
+  double seconds_per_step = 0;  // of the slowest stage, or of all together where they take turns
+  int reorders = 0;
+  int recomputed = 0;
+  int in_place = 0;
+  size_t instructions = 0;
+};
+
+CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs, Device& device,
+                          ConvolutionTuner& tuner, const MachineSpeed& speed) {
+  CompiledPlan compiled;
+  double slowest = 0;
+  for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
+    const Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
+    std::map<int64_t, DeviceReport> known;  // by the rows of a micro-batch
+    double seconds = 0;
+    for (int member = 0; member < placement.size(); ++member) {
+      const int64_t rows =
+          part_size(graphs.micro_batch(), job.plan.round_robin ? 0 : member, graphs.members(stage));
+      const bool divided_weights = job.plan.sharding.parallelism != Parallelism::data;
+      const int64_t key = divided_weights || job.plan.share_optimizer ? member : rows;
+      if (!known.contains(key)) {
+        Program program;
+        device.run([&] {
+          program = compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member),
+                                  stage_options(job, stage, member, device.threads(), &tuner));
+        });
+        DeviceReport report;
+        report.stage = stage;
+        report.arena_bytes = program.arena_bytes;
+        report.breakdown = program.breakdown;
+        known[key] = report;
+        seconds = std::max(seconds, predict_seconds(program, speed));
+        compiled.reorders += program.reorders;
+        compiled.recomputed += program.recomputed;
+        compiled.in_place += program.in_place;
+        compiled.instructions += program.instructions.size();
+      }
+      DeviceReport report = known[key];
+      report.id = to_string(placement.devices[static_cast<size_t>(member)]);
+      compiled.devices.push_back(report);
+    }
+    slowest = std::max(slowest, seconds);
+  }
+  const auto stages = static_cast<double>(job.plan.stages.size());
+  const auto micro = static_cast<double>(job.plan.micro_batches);
+  const bool drains = stages > 1 && is_synchronous(job.plan.schedule);
+  compiled.seconds_per_step = slowest * (drains ? micro + stages - 1 : micro);
+  return compiled;
+}
+
+}  // namespace
+
 Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
+  const JobGraphs graphs(build_model(job.model, job.options), job.plan);
+  const auto devices = static_cast<int>(job.plan.devices().size());
+  const int cores = available_cores();
+  const int threads = job.threads > 0 ? std::min(job.threads, cores) : std::max(1, cores / devices);
+  Device device({.threads = threads});
+  ConvolutionTuner tuner(ConvolutionTuner::default_path());
+  const MachineSpeed speed = measure_speed(device);
   std::string refusal;
-  std::unique_ptr<Engine> engine;
+  CompiledPlan compiled;
   try {
-    engine = std::make_unique<Engine>(job, Purpose::training, observer);
+    compiled = compile_plan(job, graphs, device, tuner, speed);
   } catch (const InputError& error) {
     if (job.device_memory == 0) throw;
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
-    engine = std::make_unique<Engine>(unlimited, Purpose::training, observer);
-    if (engine->training()->arena_bytes <= job.device_memory) throw;
+    compiled = compile_plan(unlimited, graphs, device, tuner, speed);
+    const auto fits = [&](const DeviceReport& one) { return one.arena_bytes <= job.device_memory; };
+    if (std::all_of(compiled.devices.begin(), compiled.devices.end(), fits)) throw;
     refusal = error.what();
   }
-  const Program& program = *engine->training();
-  const double seconds = predict_seconds(program, measure_speed(engine->device()));
+  tuner.save();
+  if (!tuner.warning().empty()) observer.on_message(Severity::warning, tuner.warning());
   Json json;
   json["model"] = job.model;
   json["global_batch"] = job.options.batch;
   json["precision"] = "fp32";
-  json["devices"] = Json::array({describe_device(program.arena_bytes, program.breakdown)});
-  json["predicted_seconds_per_step"] = seconds;
-  json["predicted_samples_per_second"] = static_cast<double>(job.options.batch) / seconds;
+  json["devices"] = Json::array();
+  for (const DeviceReport& report : compiled.devices) {
+    Json entry = to_json(report);
+    entry.erase("resident_bytes");
+    entry.erase("communication");
+    json["devices"].push_back(entry);
+  }
+  json["predicted_seconds_per_step"] = compiled.seconds_per_step;
+  json["predicted_samples_per_second"] =
+      static_cast<double>(job.options.batch) / compiled.seconds_per_step;
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
   Json& plan = json["plan"];
-  plan["devices"] = 1;
-  plan["threads_per_device"] = engine->device().threads();
-  plan["placement"] = "0:0";
-  plan["schedule"] = "single";
-  plan["instructions"] = program.instructions.size();
-  plan["reorders"] = program.reorders;
-  plan["recomputed"] = program.recomputed;
-  plan["in_place"] = program.in_place;
+  plan = to_json(job.plan);
+  plan["schedule"] = job.plan.schedule_name();
+  plan["devices"] = devices;
+  plan["threads_per_device"] = threads;
+  plan["instructions"] = compiled.instructions;
+  plan["reorders"] = compiled.reorders;
+  plan["recomputed"] = compiled.recomputed;
+  plan["in_place"] = compiled.in_place;
   return json;
 }
 

@@ -47,17 +47,6 @@ int64_t peak_resident_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-Json to_json(const MemoryBreakdown& breakdown) {
-  Json json;
-  json["weights"] = breakdown.weights;
-  json["gradients"] = breakdown.gradients;
-  json["optimizer"] = breakdown.optimizer;
-  json["activations"] = breakdown.activations;
-  json["workspace"] = breakdown.workspace;
-  json["communication"] = breakdown.communication;
-  return json;
-}
-
 Json to_json(const EvaluationReport& report) {
   Json json;
   json["step"] = report.step;
@@ -69,12 +58,24 @@ Json to_json(const EvaluationReport& report) {
   return json;
 }
 
-Json describe_device(int64_t peak_bytes, const MemoryBreakdown& breakdown) {
-  Json json;
-  json["id"] = "0:0";
-  json["stage"] = 0;
-  json["peak_bytes"] = peak_bytes;
-  json["breakdown"] = to_json(breakdown);
+// Sums over the devices; seconds are those of the device that waited longest.
+Json describe_communication(const std::vector<DeviceReport>& devices) {
+  int64_t bytes = 0;
+  double waited = 0;
+  double background = 0;
+  double exposed = 0;
+  for (const DeviceReport& device : devices) {
+    const OperationStatistics total = device.communication.total();
+    bytes += total.bytes;
+    waited = std::max(waited, total.seconds_waited);
+    background = std::max(background, device.background_seconds);
+    exposed = std::max(exposed, device.exposed_seconds);
+  }
+  Json json = {{"bytes", bytes},
+               {"seconds_waited", waited},
+               {"background_seconds", background},
+               {"exposed_seconds", exposed}};
+  if (background > 0) json["hidden_share"] = std::max(0.0, 1 - exposed / background);
   return json;
 }
 
@@ -102,7 +103,8 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["total_steps"] = result.total_steps;
   json["finished"] = !result.interrupted;
   json["precision"] = "fp32";
-  json["schedule"] = "single";
+  json["schedule"] = result.schedule;
+  json["plan"] = to_json(job.plan);
   json["classes"] = job.options.classes;
   json["image"] = job.options.image;
   json["data"] = job.data.source;
@@ -118,8 +120,9 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   if (result.evaluation) json["evaluation"] = to_json(*result.evaluation);
   if (result.best) json["best_evaluation"] = to_json(*result.best);
   json["process_peak_rss_bytes"] = peak_resident_bytes();
-  json["devices"] = Json::array({describe_device(result.arena_bytes, result.breakdown)});
-  json["devices"][0]["resident_bytes"] = result.resident_bytes;
+  json["devices"] = Json::array();
+  for (const DeviceReport& device : result.devices) json["devices"].push_back(to_json(device));
+  json["communication"] = describe_communication(result.devices);
   json["reorders"] = result.reorders;
   json["recomputed"] = result.recomputed;
   json["in_place"] = result.in_place;

@@ -11,11 +11,9 @@ namespace millrace {
 // of the run where there are several; samples per second are the global batch over the median.
 Json summary_of(const TrainJob& job, const TrainResult& result);
 
-Json to_json(const MemoryBreakdown& breakdown);
 Json to_json(const EvaluationReport& report);
 
-// One entry of the "devices" array.
-Json describe_device(int64_t peak_bytes, const MemoryBreakdown& breakdown);
+Json describe_communication(const std::vector<DeviceReport>& devices);
 
 // Processor, cores, memory, versions.
 Json describe_environment();

@@ -6,10 +6,13 @@
 #include <memory>
 
 #include "base/error.h"
+#include "comm/texts.h"
 #include "train/checkpoint_writer.h"
+#include "train/device_report.h"
 #include "train/engine.h"
 #include "train/evaluation.h"
 #include "train/feed/feeds.h"
+#include "train/job_agreement.h"
 #include "train/job_record.h"
 #include "train/version.h"
 #include "train/workload.h"
@@ -61,39 +64,52 @@ StartingPoint find_start(const TrainJob& job, TrainingObserver& observer) {
   return start;
 }
 
+// The first process looks, as only it need see the files.
+StartingPoint agree_on_start(const TrainJob& job, Engine& engine, TrainingObserver& observer) {
+  StartingPoint start;
+  if (engine.rank() == 0) start = find_start(job, observer);
+  if (engine.rank_group() == nullptr) return start;
+  Json json = {{"checkpoint", start.checkpoint.string()}};
+  if (!start.checkpoint.empty()) json["manifest"] = to_json(start.manifest);
+  const Json agreed = Json::parse(broadcast_text(*engine.rank_group(), json.dump(), 0));
+  start.checkpoint = agreed["checkpoint"].get<std::string>();
+  if (!start.checkpoint.empty()) {
+    start.manifest = parse_manifest(agreed["manifest"], start.checkpoint / kManifestFile);
+  }
+  return start;
+}
+
 class Trainer {
  public:
-  Trainer(const TrainJob& job, const Workload& work, TrainingObserver& observer)
+  Trainer(const TrainJob& job, const Graph& network, const DataSource& data,
+          TrainingObserver& observer)
       : job_(job),
+        network_(network),
+        data_(data),
         observer_(observer),
-        start_(find_start(job, observer)),
-        feed_(work.training({.epoch = start_.manifest.epoch, .index = start_.manifest.position})),
-        start_evaluation_(work.evaluation),
-        engine_(job, work.network,
-                start_evaluation_ ? Purpose::training_and_evaluation : Purpose::training,
-                observer) {
-    if (job.epochs > 0 && feed_->batches_per_epoch() < 1) {
-      fail_input("--epochs means nothing with data that has none; use --steps.");
-    }
-    result_.step = result_.first_step = start_.manifest.step;
-    result_.total_steps = job.steps > 0 ? job.steps : job.epochs * feed_->batches_per_epoch();
-    job_.learning_rate.total_steps = result_.total_steps;
-    fingerprint_ = kernel_fingerprint(*engine_.training(), engine_.device().threads());
-  }
+        engine_(job, network, observer) {}
 
   TrainResult run() {
-    prepare();
-    while (result_.step < result_.total_steps) {
-      step();
-      report_checkpoints();
-      if (job_.stop != nullptr && job_.stop->load()) break;
-      if (result_.step < result_.total_steps) do_periodic_work();
+    try {
+      open();
+      prepare();
+      while (result_.step < result_.total_steps) {
+        step();
+        report_checkpoints();
+        if (engine_.any(job_.stop != nullptr && job_.stop->load())) break;
+        if (result_.step < result_.total_steps) do_periodic_work();
+      }
+      finish();
+      engine_.finish();
+    } catch (const std::exception& error) {
+      engine_.fail(error.what());
+      throw;
     }
-    finish();
     return std::move(result_);
   }
 
  private:
+  void open();
   void prepare();
   void step();
   void do_periodic_work();
@@ -104,15 +120,21 @@ class Trainer {
   [[noreturn]] void fail_step(const StepState& state, const std::string& found);
   void look_for_collapse(double loss, const StepState& state);
   double recent_step_seconds() const;
-  double share_of(const Program& program, std::string_view name);
+
+  bool writes() const { return engine_.rank() == 0; }
+  bool saves() const { return !job_.checkpoint.empty(); }
 
   TrainJob job_;
+  const Graph& network_;
+  const DataSource& data_;
   TrainingObserver& observer_;
+  Engine engine_;
   StartingPoint start_;
   std::unique_ptr<Feed> feed_;
   std::function<std::unique_ptr<Feed>()> start_evaluation_;
-  Engine engine_;
-  std::unique_ptr<CheckpointWriter> writer_;
+  std::optional<JobState> state_;
+  std::unique_ptr<CheckpointWriter> writer_;  // in the first process
+  StateSnapshot contribution_;                // in the others, always empty
   std::string fingerprint_;
   TrainResult result_;
   int64_t saved_step_ = -1;
@@ -121,11 +143,35 @@ class Trainer {
   int64_t same_losses_ = 0;
 };
 
+// Data and settings first: what is wrong with them shows before anything is compiled.
+void Trainer::open() {
+  start_ = agree_on_start(job_, engine_, observer_);
+  std::vector<RowRange> rows = engine_.rows();
+  if (rows == std::vector<RowRange>{{0, job_.options.batch}}) rows.clear();
+  const Manifest& manifest = start_.manifest;
+  feed_ = data_.training({.epoch = manifest.epoch, .index = manifest.position}, rows);
+  if (data_.evaluation) start_evaluation_ = data_.evaluation(rows);
+  if (engine_.rank_group() != nullptr) {
+    require_agreement(*engine_.rank_group(), describe_agreement(job_, network_, feed_->samples()));
+  }
+  if (job_.epochs > 0 && feed_->batches_per_epoch() < 1) {
+    fail_input("--epochs means nothing with data that has none; use --steps.");
+  }
+  result_.step = result_.first_step = manifest.step;
+  result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
+  job_.learning_rate.total_steps = result_.total_steps;
+}
+
 void Trainer::prepare() {
+  engine_.set_activity("compiling");
+  engine_.compile(job_, start_evaluation_ ? Purpose::training_and_evaluation : Purpose::training,
+                  observer_);
+  fingerprint_ = engine_.fingerprint();
   engine_.start(job_.seed);
+  state_.emplace(engine_);
   engine_.watch(job_.check_finite ? Watch::finite : Watch::loss);
   if (!start_.checkpoint.empty()) {
-    load_checkpoint(engine_.session(), start_.checkpoint);
+    load_checkpoint(*state_, start_.checkpoint);
     saved_step_ = result_.step;
     const Json& recorded = start_.manifest.job;
     if (recorded.value("kernels", fingerprint_) != fingerprint_) {
@@ -136,46 +182,45 @@ void Trainer::prepare() {
     observer_.on_message(Severity::note,
                          fmt::format("Resumed from '{}'.", start_.checkpoint.string()));
   } else if (!job_.load_weights.empty()) {
-    load_weights(engine_.session(), job_.load_weights);
+    load_weights(*state_, job_.load_weights);
   }
-  if (!job_.checkpoint.empty()) {
+  if (saves() && writes()) {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
-    writer_->reserve(engine_.session());
+    writer_->reserve(*state_);
+  } else if (saves()) {
+    take_snapshot(*state_, contribution_);
   }
   observer_.on_start({.model = job_.model,
                       .batch = job_.options.batch,
                       .first_step = result_.first_step,
                       .total_steps = result_.total_steps,
                       .steps_per_epoch = feed_->batches_per_epoch(),
+                      .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
                       .arena_bytes = engine_.session().arena_bytes()});
 }
 
 void Trainer::step() {
   const auto start = Clock::now();
-  Session& session = engine_.session();
-  const Program& program = *engine_.training();
+  engine_.set_activity(fmt::format("step {}", result_.step + 1));
   const std::optional<FeedBatch> next = feed_->next();
   if (!next)
     fail_job("The training data ended after step {} of {}.", result_.step, result_.total_steps);
   const FeedBatch& batch = *next;
   const double waited = seconds_since(start);
-  if (!inputs_written_) {
-    session.write_input(program, "images", batch.images);
-    session.write_input(program, "labels", batch.labels);
-    if (feed_->constant()) {
-      inputs_written_ = true;
-      feed_->release();
-    }
-  }
   const double rate = learning_rate_at(job_.learning_rate, result_.step);
   const StepState state = {job_.seed, result_.step, static_cast<float>(rate)};
+  StepOutcome outcome;
   try {
-    session.run(program, state);
+    outcome = engine_.step(inputs_written_ ? nullptr : &batch, state);
   } catch (const Suspicious& found) {
     fail_step(state, found.what());
   }
-  const double loss = session.scalar(program, "loss");
+  if (feed_->constant() && !inputs_written_) {
+    inputs_written_ = true;
+    feed_->release();
+  }
+  const double loss = outcome.loss;
   ++result_.step;
   if (!feed_->constant()) look_for_collapse(loss, state);
   const double seconds = seconds_since(start);
@@ -191,8 +236,8 @@ void Trainer::step() {
        .samples = job_.options.batch,
        .loss = loss,
        .learning_rate = rate,
-       .top1 = share_of(program, "top1"),
-       .top5 = share_of(program, "top5"),
+       .top1 = outcome.top1 / samples,
+       .top5 = outcome.top5 / samples,
        .seconds = seconds,
        .wait_seconds = waited,
        .checkpoint_seconds = writer_ ? writer_->seconds_writing_since(start) : 0,
@@ -222,15 +267,6 @@ void Trainer::look_for_collapse(double loss, const StepState& state) {
       loss, result_.step - kSteps, first.empty() ? "" : ", ", first);
 }
 
-// A margin head tells no share of right answers.
-double Trainer::share_of(const Program& program, std::string_view name) {
-  const auto is_it = [&](const Slot& slot) { return slot.name == name; };
-  if (std::none_of(program.results.begin(), program.results.end(), is_it)) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  return engine_.session().scalar(program, name) / static_cast<double>(job_.options.batch);
-}
-
 double Trainer::recent_step_seconds() const {
   constexpr size_t kWindow = 20;
   const size_t first = result_.seconds.size() > 1 ? 1 : 0;  // the first step warms up
@@ -245,13 +281,12 @@ double Trainer::recent_step_seconds() const {
 void Trainer::do_periodic_work() {
   const int64_t per_epoch = feed_->batches_per_epoch();
   if (start_evaluation_ && job_.evaluation_every.due(result_.step, per_epoch)) evaluate_now();
-  if (writer_ && job_.checkpoint_every.due(result_.step, per_epoch)) save_checkpoint();
+  if (saves() && job_.checkpoint_every.due(result_.step, per_epoch)) save_checkpoint();
 }
 
 void Trainer::evaluate_now() {
   const auto feed = start_evaluation_();
-  std::optional<EvaluationReport> report =
-      evaluate(engine_.session(), *engine_.evaluation(), *feed, job_.stop);
+  std::optional<EvaluationReport> report = evaluate(engine_, *feed, job_.stop);
   inputs_written_ = false;
   if (!report) return;
   report->step = evaluated_step_ = result_.step;
@@ -259,12 +294,16 @@ void Trainer::evaluate_now() {
   const bool is_best = !result_.best || report->top1 > result_.best->top1;
   if (is_best) result_.best = report;
   observer_.on_evaluation(*report);
-  if (is_best && writer_) save_checkpoint();
+  if (is_best && saves()) save_checkpoint();
 }
 
 void Trainer::save_checkpoint() {
   if (saved_step_ == result_.step) return;
   saved_step_ = result_.step;
+  if (!writes()) {
+    take_snapshot(*state_, contribution_);
+    return;
+  }
   const FeedPosition position = feed_->position();
   Manifest manifest;
   manifest.version = kVersion;
@@ -277,7 +316,7 @@ void Trainer::save_checkpoint() {
   manifest.job = describe_job(job_);
   manifest.job["kernels"] = fingerprint_;
   if (evaluated_step_ == result_.step) manifest.accuracy = result_.evaluation->top1;
-  writer_->save(engine_.session(), std::move(manifest));
+  writer_->save(*state_, std::move(manifest));
 }
 
 void Trainer::report_checkpoints() {
@@ -298,23 +337,21 @@ void Trainer::report_checkpoints() {
 void Trainer::finish() {
   result_.interrupted = result_.step < result_.total_steps;
   if (!result_.interrupted && start_evaluation_) evaluate_now();
+  if (saves()) save_checkpoint();
   if (writer_) {
-    save_checkpoint();
     writer_->wait();
     report_checkpoints();
   }
   if (!job_.save_weights.empty()) {
     try {
-      save_weights(engine_.session(), job_.save_weights, job_.model);
+      save_weights(*state_, job_.save_weights, job_.model);
     } catch (const InputError& error) {
       fail_job("{}", error.what());
     }
   }
-  const Program& program = engine_.largest();
   result_.threads = engine_.device().threads();
-  result_.arena_bytes = engine_.session().arena_bytes();
-  result_.resident_bytes = engine_.session().resident_bytes();
-  result_.breakdown = program.breakdown;
+  result_.devices = describe_devices(engine_);
+  result_.schedule = job_.plan.schedule_name();
   result_.reorders = engine_.training()->reorders;
   result_.recomputed = engine_.training()->recomputed;
   result_.in_place = engine_.training()->in_place;
@@ -325,13 +362,14 @@ void Trainer::finish() {
 
 TrainResult run_training(const TrainJob& job, TrainingObserver& observer) {
   check(job);
-  return Trainer(job, workload_of(job), observer).run();
+  const Graph network = build_model(job.model, job.options);
+  return Trainer(job, network, data_of(job), observer).run();
 }
 
 TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObserver& observer) {
   const TrainJob own = job_for(job, work);
   check(own);
-  return Trainer(own, work, observer).run();
+  return Trainer(own, work.network, data_of(own, work), observer).run();
 }
 
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {
@@ -339,9 +377,10 @@ EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer)
   const auto data = open_evaluation_data(job);
   Engine engine(job, Purpose::evaluation, observer);
   engine.start(job.seed);
-  load_weights(engine.session(), weights);
+  JobState state(engine);
+  load_weights(state, weights);
   const auto feed = data->start();
-  const auto report = evaluate(engine.session(), *engine.evaluation(), *feed, job.stop);
+  const auto report = evaluate(engine, *feed, job.stop);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown};

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compile/memory_breakdown.h"
+#include "train/device_report.h"
 #include "train/feed/feed.h"
 #include "train/job.h"
 #include "train/observer.h"
@@ -28,10 +29,9 @@ struct TrainResult {
   std::optional<EvaluationReport> best;
   std::string checkpoint_failure;  // why the last checkpoint could not be written, if so
 
-  int threads = 0;
-  int64_t arena_bytes = 0;
-  int64_t resident_bytes = 0;
-  MemoryBreakdown breakdown;
+  int threads = 0;  // of a device
+  std::string schedule = {};
+  std::vector<DeviceReport> devices = {};  // of the whole job
   int reorders = 0;
   int recomputed = 0;
   int in_place = 0;

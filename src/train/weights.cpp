@@ -1,6 +1,7 @@
 #include "train/weights.h"
 
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -17,14 +18,6 @@ SafetensorsTensor describe_tensor(const std::string& name, const Shape& shape) {
   return {.name = name, .dtype = "F32", .shape = shape};
 }
 
-std::vector<Slot> slots_of(const Session& session, bool (*wanted)(Role)) {
-  std::vector<Slot> slots;
-  for (const Slot& slot : session.state()) {
-    if (wanted(slot.role)) slots.push_back(slot);
-  }
-  return slots;
-}
-
 [[noreturn]] void fail_tensors(const std::filesystem::path& path, const std::string& first,
                                size_t count, std::string_view fault) {
   fail_input("'{}' does not fit the model: {}{}.", path.string(), first,
@@ -35,16 +28,15 @@ std::vector<Slot> slots_of(const Session& session, bool (*wanted)(Role)) {
 
 bool is_weight(Role role) { return role == Role::parameter || role == Role::buffer; }
 
-void take_snapshot(const Session& session, StateSnapshot& snapshot) {
-  const std::vector<Slot>& slots = session.state();
-  snapshot.resize(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) {
+void take_snapshot(const JobState& state, StateSnapshot& snapshot) {
+  const std::vector<JobTensor>& tensors = state.tensors();
+  snapshot.resize(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
     StateTensor& tensor = snapshot[i];
-    tensor.name = slots[i].name;
-    tensor.role = slots[i].role;
-    tensor.shape = slots[i].type.shape;
-    tensor.values.resize(static_cast<size_t>(slots[i].type.elements()));
-    session.read_state(slots[i], tensor.values);
+    tensor.name = tensors[i].name;
+    tensor.role = tensors[i].role;
+    tensor.shape = tensors[i].shape;
+    state.read(i, tensor.values);
   }
 }
 
@@ -62,24 +54,25 @@ SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
 }
 
 void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
-                   std::span<const Slot> slots, HeadRule head) {
+                   const std::vector<JobTensor>& tensors, HeadRule head) {
   const auto passed_over = [&](std::string_view name) {
     return head == HeadRule::optional && name.starts_with(kHeadPrefix);
   };
   std::vector<std::string> missing, misshapen, extra;
   std::set<std::string_view> known;
-  for (const Slot& slot : slots) {
-    known.insert(slot.name);
-    const SafetensorsEntry* entry = file.find(slot.name);
-    if (entry == nullptr && passed_over(slot.name)) continue;
+  for (const JobTensor& tensor : tensors) {
+    known.insert(tensor.name);
+    const SafetensorsEntry* entry = file.find(tensor.name);
+    if (entry == nullptr && passed_over(tensor.name)) continue;
     if (entry == nullptr) {
-      missing.push_back(fmt::format("it has no tensor '{}'", slot.name));
-    } else if (entry->shape != slot.type.shape) {
-      misshapen.push_back(fmt::format("tensor '{}' has shape {} where the model has {}", slot.name,
-                                      to_string(entry->shape), to_string(slot.type.shape)));
+      missing.push_back(fmt::format("it has no tensor '{}'", tensor.name));
+    } else if (entry->shape != tensor.shape) {
+      misshapen.push_back(fmt::format("tensor '{}' has shape {} where the model has {}",
+                                      tensor.name, to_string(entry->shape),
+                                      to_string(tensor.shape)));
     } else if (entry->dtype != "F32") {
       misshapen.push_back(
-          fmt::format("tensor '{}' has type {} where F32 is needed", slot.name, entry->dtype));
+          fmt::format("tensor '{}' has type {} where F32 is needed", tensor.name, entry->dtype));
     }
   }
   for (const SafetensorsEntry& entry : file.entries()) {
@@ -92,18 +85,34 @@ void check_tensors(const SafetensorsFile& file, const std::filesystem::path& pat
   if (!extra.empty()) fail_tensors(path, extra.front(), extra.size(), "are too many");
 }
 
-void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role),
+void load_tensors(JobState& state, const std::filesystem::path& path, bool (*wanted)(Role),
                   HeadRule head) {
-  const SafetensorsFile file(path);
-  const std::vector<Slot> slots = slots_of(session, wanted);
-  check_tensors(file, path, slots, head);
+  std::vector<size_t> places;
+  std::vector<JobTensor> tensors;
+  for (size_t i = 0; i < state.tensors().size(); ++i) {
+    if (!wanted(state.tensors()[i].role)) continue;
+    places.push_back(i);
+    tensors.push_back(state.tensors()[i]);
+  }
+  std::optional<SafetensorsFile> file;
+  std::string present(tensors.size(), 'y');
+  if (state.holds_values()) {
+    file.emplace(path);
+    check_tensors(*file, path, tensors, head);
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (file->find(tensors[i].name) == nullptr) present[i] = 'n';
+    }
+  }
+  present = state.agree(present);
   std::vector<float> values;
-  for (const Slot& slot : slots) {
-    if (file.find(slot.name) == nullptr) continue;
-    const SafetensorsEntry& entry = file.at(slot.name);
-    values.resize(static_cast<size_t>(slot.type.elements()));
-    std::memcpy(values.data(), entry.data.data(), entry.data.size());
-    session.write_state(slot, values);
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (present[i] == 'n') continue;
+    if (file) {
+      const SafetensorsEntry& entry = file->at(tensors[i].name);
+      values.resize(entry.data.size() / sizeof(float));
+      std::memcpy(values.data(), entry.data.data(), entry.data.size());
+    }
+    state.write(places[i], values);
   }
 }
 
@@ -115,23 +124,27 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
   return newest_checkpoint(job.checkpoint, warn) / kWeightsFile;
 }
 
-void load_weights(Session& session, const std::filesystem::path& path) {
-  load_tensors(session, path, is_weight, HeadRule::optional);
+void load_weights(JobState& state, const std::filesystem::path& path) {
+  load_tensors(state, path, is_weight, HeadRule::optional);
 }
 
-void save_weights(const Session& session, const std::filesystem::path& path,
+void save_weights(const JobState& state, const std::filesystem::path& path,
                   const std::string& model) {
-  const std::vector<Slot> slots = slots_of(session, is_weight);
   std::vector<SafetensorsTensor> tensors;
-  for (const Slot& slot : slots) tensors.push_back(describe_tensor(slot.name, slot.type.shape));
-  SafetensorsWriter writer(path, tensors, {{"format", "pt"}, {"model", model}});
-  std::vector<float> values;
-  for (const Slot& slot : slots) {
-    values.resize(static_cast<size_t>(slot.type.elements()));
-    session.read_state(slot, values);
-    writer.append(values.data(), values.size() * sizeof(float));
+  for (const JobTensor& tensor : state.tensors()) {
+    if (is_weight(tensor.role)) tensors.push_back(describe_tensor(tensor.name, tensor.shape));
   }
-  writer.commit();
+  std::optional<SafetensorsWriter> writer;
+  if (state.holds_values())
+    writer.emplace(path, tensors,
+                   std::map<std::string, std::string>{{"format", "pt"}, {"model", model}});
+  std::vector<float> values;
+  for (size_t i = 0; i < state.tensors().size(); ++i) {
+    if (!is_weight(state.tensors()[i].role)) continue;
+    state.read(i, values);
+    if (writer) writer->append(values.data(), values.size() * sizeof(float));
+  }
+  if (writer) writer->commit();
 }
 
 }  // namespace millrace

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "data/safetensors.h"
-#include "runtime/session.h"
 #include "train/job.h"
+#include "train/job_state.h"
 #include "train/observer.h"
 
 namespace millrace {
@@ -24,8 +24,9 @@ struct StateTensor {
 
 using StateSnapshot = std::vector<StateTensor>;
 
-// Copies the whole state; memory that `snapshot` has from an earlier call is used again.
-void take_snapshot(const Session& session, StateSnapshot& snapshot);
+// Copies the whole state; memory that `snapshot` has from an earlier call is used again. Called by
+// all processes; the first one has the values.
+void take_snapshot(const JobState& state, StateSnapshot& snapshot);
 
 // Whether a role belongs to the weights (parameters and buffers) rather than to the optimizer.
 bool is_weight(Role role);
@@ -39,23 +40,23 @@ SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
 // may be in it without being in the model.
 enum class HeadRule : uint8_t { needed, optional };
 
-// Checks that the file holds exactly these slots, in f32 with the same shapes; torchvision's
+// Checks that the file holds exactly these tensors, in f32 with the same shapes; torchvision's
 // `num_batches_tracked` counters are passed over. Throws InputError with one sentence that
 // names the first tensor at fault and how many there are.
 void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
-                   std::span<const Slot> slots, HeadRule head = HeadRule::needed);
+                   const std::vector<JobTensor>& tensors, HeadRule head = HeadRule::needed);
 
-// Checks, then writes into the session; nothing is changed if the check fails. A head that the
-// file lacks keeps its values.
-void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role),
+// Checks, then writes into the job; nothing is changed if the check fails. A head that the file
+// lacks keeps its values. Called by all processes; the first one reads the file.
+void load_tensors(JobState& state, const std::filesystem::path& path, bool (*wanted)(Role),
                   HeadRule head = HeadRule::needed);
 
 // The file of weights that a job names: its load_weights, or that of its newest intact checkpoint.
 std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observer);
 
 // Parameters and buffers; the head is optional.
-void load_weights(Session& session, const std::filesystem::path& path);
-void save_weights(const Session& session, const std::filesystem::path& path,
+void load_weights(JobState& state, const std::filesystem::path& path);
+void save_weights(const JobState& state, const std::filesystem::path& path,
                   const std::string& model);
 
 }  // namespace millrace

@@ -30,14 +30,32 @@ const Tensor& result_of(const Graph& network, std::string_view name) {
 
 }  // namespace
 
-Workload workload_of(const TrainJob& job) {
-  Workload work = {build_model(job.model, job.options)};
-  work.training = [&job](FeedPosition start) { return make_training_feed(job, start); };
-  if (!job.evaluation_data.empty()) {
-    const std::shared_ptr<const EvaluationData> data = open_evaluation_data(job);
-    work.evaluation = [data] { return data->start(); };
-  }
-  return work;
+DataSource data_of(const TrainJob& job) {
+  DataSource source;
+  source.training = [&job](FeedPosition start, const std::vector<RowRange>& rows) {
+    return make_training_feed(job, start, rows);
+  };
+  if (job.evaluation_data.empty()) return source;
+  source.evaluation = [&job](const std::vector<RowRange>& rows) {
+    const std::shared_ptr<const EvaluationData> data = open_evaluation_data(job, rows);
+    return [data] { return data->start(); };
+  };
+  return source;
+}
+
+DataSource data_of(const TrainJob& job, const Workload& work) {
+  const auto part = [&job](std::unique_ptr<Feed> whole, const std::vector<RowRange>& rows) {
+    return make_row_feed(std::move(whole), batch_shape(job, rows));
+  };
+  DataSource source;
+  source.training = [&work, part](FeedPosition start, const std::vector<RowRange>& rows) {
+    return part(work.training(start), rows);
+  };
+  if (!work.evaluation) return source;
+  source.evaluation = [&work, part](const std::vector<RowRange>& rows) {
+    return [&work, part, rows] { return part(work.evaluation(), rows); };
+  };
+  return source;
 }
 
 TrainJob job_for(TrainJob job, const Workload& work) {

@@ -5,9 +5,18 @@
 
 namespace millrace {
 
-// The network and the data that a job names. Borrows the job. Throws InputError for a model or
-// data set that cannot be had.
-Workload workload_of(const TrainJob& job);
+// A network and where the batches of it come from, of each only the rows given.
+struct DataSource {
+  std::function<std::unique_ptr<Feed>(FeedPosition, const std::vector<RowRange>&)> training;
+  // Opens the data; each call of what it returns starts from the beginning. Empty: none.
+  std::function<std::function<std::unique_ptr<Feed>()>(const std::vector<RowRange>&)> evaluation;
+};
+
+// The data that a job names; borrows the job.
+DataSource data_of(const TrainJob& job);
+
+// A caller's own; borrows both.
+DataSource data_of(const TrainJob& job, const Workload& work);
 
 // The job with batch, classes and image size of a caller's workload, ready for `check`. Throws
 // InputError if the network lacks the inputs and results of a classifier.

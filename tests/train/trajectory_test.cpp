@@ -75,7 +75,8 @@ class TrajectoryTest : public DirectoryTest {
     const TrainJob job = job_of(settings);
     Engine engine(job, Purpose::training_and_evaluation, recorder_);
     engine.start(job.seed);
-    load_weights(engine.session(), directory_ / "weights.safetensors");
+    JobState state(engine);
+    load_weights(state, directory_ / "weights.safetensors");
     compare_outputs(engine, batches);
     compare_losses(wanted, engine, batches, job, settings.at("losses").get<std::vector<double>>());
   }

@@ -31,7 +31,8 @@ class Embedder {
   Embedder(const TrainJob& job, TrainingObserver& observer)
       : job_(embedding_job(job)), engine_(job_, Purpose::evaluation, observer) {
     engine_.start(job_.seed);
-    load_weights(engine_.session(), weights_file(job_, observer));
+    JobState state(engine_);
+    load_weights(state, weights_file(job_, observer));
     mirrored_.resize(static_cast<size_t>(batch_shape(job_).batch * image_values()));
   }
 
@@ -151,7 +152,7 @@ FaceEvaluationResult evaluate_faces(const TrainJob& job, const FaceEvaluationReq
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   result.seconds = elapsed.count();
-  result.arena_bytes = embedder.engine().device().arena_bytes();
+  result.arena_bytes = embedder.engine().session().arena_bytes();
   result.breakdown = embedder.engine().evaluation()->breakdown;
   return result;
 }

@@ -1,0 +1,112 @@
+#include "train/device_report.h"
+
+#include <algorithm>
+
+#include "comm/texts.h"
+#include "train/engine.h"
+
+namespace millrace {
+namespace {
+
+DeviceReport report_of(const Worker& worker) {
+  DeviceReport report;
+  report.id = to_string(worker.id);
+  report.stage = worker.stage;
+  report.arena_bytes = worker.largest().arena_bytes;
+  if (worker.session) {
+    report.arena_bytes = worker.session->arena_bytes();
+    report.resident_bytes = worker.session->resident_bytes();
+  }
+  report.breakdown = worker.largest().breakdown;
+  if (worker.collectives == nullptr) return report;
+  const GroupStatistics direct = worker.collectives->direct().statistics();
+  const GroupStatistics background = worker.collectives->background().statistics();
+  for (size_t i = 0; i < report.communication.operations.size(); ++i) {
+    OperationStatistics& sum = report.communication.operations[i];
+    for (const GroupStatistics* one : {&direct, &background}) {
+      sum.calls += one->operations[i].calls;
+      sum.bytes += one->operations[i].bytes;
+      sum.seconds_waited += one->operations[i].seconds_waited;
+    }
+  }
+  report.background_seconds = worker.collectives->background_seconds();
+  report.exposed_seconds = worker.collectives->exposed_seconds();
+  return report;
+}
+
+}  // namespace
+
+Json to_json(const MemoryBreakdown& breakdown) {
+  Json json;
+  json["weights"] = breakdown.weights;
+  json["gradients"] = breakdown.gradients;
+  json["optimizer"] = breakdown.optimizer;
+  json["activations"] = breakdown.activations;
+  json["workspace"] = breakdown.workspace;
+  json["communication"] = breakdown.communication;
+  return json;
+}
+
+Json to_json(const DeviceReport& report) {
+  Json json;
+  json["id"] = report.id;
+  json["stage"] = report.stage;
+  json["peak_bytes"] = report.arena_bytes;
+  json["resident_bytes"] = report.resident_bytes;
+  json["breakdown"] = to_json(report.breakdown);
+  Json& communication = json["communication"];
+  communication["operations"] = Json::object();
+  for (int i = 0; i < kOperations; ++i) {
+    const OperationStatistics& one = report.communication.operations[static_cast<size_t>(i)];
+    if (one.calls == 0) continue;
+    communication["operations"][operation_name(static_cast<Operation>(i))] = {
+        {"calls", one.calls}, {"bytes", one.bytes}, {"seconds_waited", one.seconds_waited}};
+  }
+  communication["background_seconds"] = report.background_seconds;
+  communication["exposed_seconds"] = report.exposed_seconds;
+  if (report.background_seconds > 0) {
+    communication["hidden_share"] =
+        std::max(0.0, 1 - report.exposed_seconds / report.background_seconds);
+  }
+  return json;
+}
+
+DeviceReport parse_device_report(const Json& json) {
+  DeviceReport report;
+  report.id = json.at("id").get<std::string>();
+  report.stage = json.at("stage").get<int>();
+  report.arena_bytes = json.at("peak_bytes").get<int64_t>();
+  report.resident_bytes = json.at("resident_bytes").get<int64_t>();
+  const Json& bytes = json.at("breakdown");
+  const auto field = [&](const char* name) { return bytes.at(name).get<int64_t>(); };
+  report.breakdown = {field("weights"),     field("gradients"), field("optimizer"),
+                      field("activations"), field("workspace"), field("communication")};
+  const Json& communication = json.at("communication");
+  for (int i = 0; i < kOperations; ++i) {
+    const char* name = operation_name(static_cast<Operation>(i));
+    if (!communication.at("operations").contains(name)) continue;
+    const Json& one = communication.at("operations").at(name);
+    report.communication.operations[static_cast<size_t>(i)] = {
+        one.at("calls").get<int64_t>(), one.at("bytes").get<int64_t>(),
+        one.at("seconds_waited").get<double>()};
+  }
+  report.background_seconds = communication.at("background_seconds").get<double>();
+  report.exposed_seconds = communication.at("exposed_seconds").get<double>();
+  return report;
+}
+
+std::vector<DeviceReport> describe_devices(Engine& engine) {
+  Json own = Json::array();
+  for (const auto& worker : engine.workers()) own.push_back(to_json(report_of(*worker)));
+  std::vector<std::string> texts = {own.dump()};
+  if (engine.rank_group() != nullptr) texts = gather_texts(*engine.rank_group(), texts[0]);
+  std::vector<DeviceReport> reports;
+  for (const std::string& text : texts) {
+    for (const Json& json : Json::parse(text)) reports.push_back(parse_device_report(json));
+  }
+  std::stable_sort(reports.begin(), reports.end(),
+                   [](const DeviceReport& a, const DeviceReport& b) { return a.stage < b.stage; });
+  return reports;
+}
+
+}  // namespace millrace

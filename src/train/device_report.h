@@ -1,0 +1,36 @@
+// What a job's devices used.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "comm/group.h"
+#include "compile/memory_breakdown.h"
+
+namespace millrace {
+
+// A device of the job. Communication is what its groups did: those that kernels wait for and those
+// that run beside them.
+struct DeviceReport {
+  std::string id;  // "0:3"
+  int stage = 0;
+  int64_t arena_bytes = 0;
+  int64_t resident_bytes = 0;
+  MemoryBreakdown breakdown = {};
+  GroupStatistics communication = {};
+  double background_seconds = 0;  // at work on gradients beside the kernels
+  double exposed_seconds = 0;     // that kernels stood still for them
+};
+
+class Engine;
+
+// Of every device in every process, in the order of stages; called by all processes.
+std::vector<DeviceReport> describe_devices(Engine& engine);
+
+Json to_json(const MemoryBreakdown& breakdown);
+Json to_json(const DeviceReport& report);
+DeviceReport parse_device_report(const Json& json);
+
+}  // namespace millrace

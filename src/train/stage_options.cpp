@@ -1,0 +1,72 @@
+#include "train/stage_options.h"
+
+#include <algorithm>
+
+namespace millrace {
+namespace {
+
+// Long enough for every stage to have as much under way as it ever has.
+int64_t steps_to_fill(const Plan& plan) {
+  if (is_synchronous(plan.schedule)) return 1;
+  return 4 * static_cast<int64_t>(plan.devices().size() + plan.stages.size());
+}
+
+// Whether each update follows one backward, so that both are one phase.
+bool updates_at_once(const Row& row) {
+  for (size_t i = 0; i < row.tasks.size(); ++i) {
+    if (row.tasks[i].work == Work::backward &&
+        (i + 1 == row.tasks.size() || row.tasks[i + 1].work != Work::update)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner) {
+  CompileOptions options;
+  options.kernels.convolution = job.convolution;
+  options.kernels.tuner = tuner;
+  options.kernels.threads = threads;
+  options.optimizer = job.optimizer;
+  options.recompute = job.recompute;
+  options.memory_limit = job.device_memory;
+  options.dump_directory = job.dump_passes;
+  return options;
+}
+
+Schedule schedule_of(const Plan& plan, int64_t steps) {
+  ScheduleRequest request;
+  request.kind = plan.schedule;
+  request.stages = plan.stage_count();
+  request.micro_batches = plan.micro_batches;
+  request.steps = steps;
+  for (const Placement& stage : plan.stages) request.replicas.push_back(stage.size());
+  request.round_robin = plan.round_robin;
+  request.static_scheduling = plan.static_scheduling;
+  return make_schedule(request);
+}
+
+CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
+                             ConvolutionTuner* tuner) {
+  const Plan& plan = job.plan;
+  CompileOptions options = compile_options(job, threads, tuner);
+  options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
+  options.updates.member = member;
+  options.updates.share_state = plan.share_optimizer && options.updates.members > 1;
+  if (plan.runs_whole()) return options;
+  const Schedule schedule = schedule_of(plan, steps_to_fill(plan));
+  const int replica = plan.round_robin ? member : 0;
+  for (const Row& row : schedule.rows) {
+    if (row.stage != stage || row.replica != replica) continue;
+    const bool at_once = updates_at_once(row);
+    options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
+    options.shape.slots = static_cast<int>(row.in_flight);
+    options.shape.versions = static_cast<int>(row.versions);
+    options.updates.accumulate = !at_once;
+  }
+  return options;
+}
+
+}  // namespace millrace

@@ -1,0 +1,22 @@
+// How each device of a job is compiled; the same for running it and for planning it.
+#pragma once
+
+#include "compile/compiler.h"
+#include "parallel/job_graphs.h"
+#include "parallel/schedule.h"
+#include "train/job.h"
+
+namespace millrace {
+
+// A job's settings for one device alone; `tuner` is borrowed.
+CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner);
+
+// The table of a segment of so many steps; a plan that runs whole has none.
+Schedule schedule_of(const Plan& plan, int64_t steps);
+
+// The same for a device of a stage: its part of the updates, the micro-batches it has under way
+// and the versions of its parameters.
+CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
+                             ConvolutionTuner* tuner);
+
+}  // namespace millrace
