@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 
 #include "base/parallel.h"
@@ -129,9 +130,10 @@ std::byte* Session::state_address(const Slot& slot) const {
 void Session::run(const Program& program, const StepState& step) {
   require(program);
   const Frame frame = {0, version_, version_};
-  device_.run([&] {
+  const auto work = [&] {
     run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step);
-  });
+  };
+  device_.run(std::cref(work));  // a function of its own would be allocated
 }
 
 std::vector<InstructionTime> Session::run_timed(const Program& program, const StepState& step) {

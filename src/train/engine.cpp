@@ -49,7 +49,8 @@ std::string layouts_as_text(const std::map<std::string, Layout>& layouts) {
 
 std::map<std::string, Layout> layouts_from_text(const std::string& text) {
   std::map<std::string, Layout> layouts;
-  for (const auto& [name, tag] : Json::parse(text).items()) {
+  const Json json = Json::parse(text);
+  for (const auto& [name, tag] : json.items()) {
     layouts[name] = Layout(tag.get<std::string>());
   }
   return layouts;

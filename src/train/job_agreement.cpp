@@ -82,6 +82,7 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   settings.erase("data");
   json.update(settings);
   json["learning-rate"] = to_json(job.learning_rate);
+  json["plan"] = to_json(job.plan);
   json["checkpoint"] = !job.checkpoint.empty();
   json["checkpoint-every"] = {job.checkpoint_every.steps, job.checkpoint_every.epochs};
   json["resume"] = job.resume;
