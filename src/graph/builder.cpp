@@ -252,7 +252,6 @@ void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
                to_string(shape(embedding)));
   }
   const Attributes attributes = attributes_of(options);
-  const int64_t batch = shape(embedding)[0];
   const int64_t width = shape(embedding)[1];
   const Value centres = parameter("head.centres", {attributes.integer("local_classes"), width},
                                   {Initializer::Kind::normal, 0, 0.01f});
@@ -264,8 +263,8 @@ void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
   const Value sample = apply("margin_head_sample", "head/sample", {labels}, attributes);
   const Value statistics = apply("margin_head_statistics", "head/statistics",
                                  {l2_normalize(embedding), sample, centres}, attributes);
-  const Value loss = apply("margin_head_loss", "loss", {statistics, statistics},
-                           {{"batch", batch}, {"members", int64_t{1}}});
+  const Value loss =
+      apply("margin_head_loss", "loss", {statistics, statistics}, {{"members", int64_t{1}}});
   graph_.add_result(loss.id);
 }
 

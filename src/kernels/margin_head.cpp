@@ -23,6 +23,12 @@ std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) 
   });
 }
 
+// The number of samples of which the loss is the mean, if not those of these rows.
+double samples_of(const KernelRequest& request, int64_t batch) {
+  const Attributes& attributes = request.op.attributes;
+  return static_cast<double>(attributes.has("samples") ? attributes.integer("samples") : batch);
+}
+
 struct RowStatistics {
   float maximum;
   float sum;
@@ -31,8 +37,9 @@ struct RowStatistics {
 
 // The shards' rows follow each other, all samples of one before those of the next.
 std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
-  const int64_t batch = request.op.attributes.integer("batch");
-  const int64_t members = request.op.attributes.integer("members");
+  const int64_t batch = request.inputs[0].type.shape.at(0);
+  const auto members = static_cast<double>(request.op.attributes.integer("members"));
+  const double samples = samples_of(request, batch);
   const int64_t shards = request.inputs[1].type.shape.at(0) / batch;
   return make_function_kernel([=](const KernelArguments& a) {
     const auto* rows = a.input<RowStatistics>(1);
@@ -54,7 +61,7 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
       const double row = logarithm - target;
       loss += row < 0 ? 0 : row;  // by rounding only
     }
-    a.output<float>(0)[0] = static_cast<float>(loss / static_cast<double>(batch * members));
+    a.output<float>(0)[0] = static_cast<float>(loss / (samples * members));
   });
 }
 
@@ -62,11 +69,12 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
 std::unique_ptr<Kernel> make_loss_backward(const KernelRequest& request, std::string*) {
   const int64_t rows = request.inputs[1].type.shape.at(0);
   const int64_t batch = request.inputs[2].type.shape.at(0);
+  const double samples = samples_of(request, batch);
   return make_function_kernel([=](const KernelArguments& a) {
     const auto* statistics = a.input<RowStatistics>(1);
     const auto* logarithms = a.input<float>(2);
     auto* gradients = a.output<RowStatistics>(0);
-    const double share = a.input<float>(0)[0] / static_cast<double>(batch);
+    const double share = a.input<float>(0)[0] / samples;
     for (int64_t r = 0; r < rows; ++r) {
       const double shift = static_cast<double>(statistics[r].maximum) - logarithms[r % batch];
       const bool is_here = statistics[r].target > -std::numeric_limits<float>::infinity();

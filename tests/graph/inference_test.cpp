@@ -66,7 +66,6 @@ std::vector<Case> head_cases() {
   const TensorType s = f32({12, 3});
   const TensorType products = f32({3 * 256 * 12});
   const TensorType few = f32({256 * 12});
-  const Attributes loss = {{"batch", int64_t{12}}};
   return {
       {"margin_head_sample", {s32({12})}, head(1), {s32({28})}},
       {"margin_head_sample", {s32({12})}, head(0.1), {s32({28})}},
@@ -77,7 +76,7 @@ std::vector<Case> head_cases() {
        {e, s32({28}), w},
        with(head(1), "cache_bytes", int64_t{1}),
        {s, few}},
-      {"margin_head_loss", {s, f32({36, 3})}, loss, {f32({1}), f32({12})}},
+      {"margin_head_loss", {s, f32({36, 3})}, {}, {f32({1}), f32({12})}},
       {"margin_head_loss_backward", {f32({1}), s, f32({12})}, {}, {s}},
       {"margin_head_update", {s, s, e, s32({28}), products, w}, head(1), {e}},
       {"margin_head_update_momentum", {s, s, e, s32({28}), products, w, w}, head(1), {e}},
@@ -308,10 +307,7 @@ std::vector<BadCase> bad_cases() {
        {f32({4, 8}), s32({12}), f32({500, 8})},
        head(1),
        "a centre for each class, of shape 600x8 but gets 500x8"},
-      {"margin_head_loss",
-       {f32({3, 3}), f32({7, 3})},
-       {{"batch", int64_t{3}}},
-       "three statistics for each of 3"},
+      {"margin_head_loss", {f32({3, 3}), f32({7, 3})}, {}, "three statistics for each of 3"},
       {"dropout", {x}, {{"rate", 1.0}}, "a rate from 0 to below 1 but gets 1"},
       {"all_reduce", {x}, member(3, 3), "a member below 3 members but gets 3"},
       {"all_gather", {x}, part(0, 2, 1, 14), "needs 7 rows along axis 1 but gets 6"},

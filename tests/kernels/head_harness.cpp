@@ -219,8 +219,8 @@ HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
 
   // Its gradient goes to each shard's own statistics.
   Held all({{entry.batch * entry.shards, 3}, DataType::f32}, gathered);
-  auto loss = run_operator("margin_head_loss", {{"batch", entry.batch}, {"members", int64_t{1}}},
-                           {&statistics[0], &all}, entry);
+  auto loss =
+      run_operator("margin_head_loss", {{"members", int64_t{1}}}, {&statistics[0], &all}, entry);
   step.loss = loss[0].values()[0];
   step.of_embeddings.assign(static_cast<size_t>(entry.batch * entry.dimension), 0.0);
   Held one({{1}, DataType::f32}, {1});

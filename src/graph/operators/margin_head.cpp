@@ -141,7 +141,8 @@ void expect_shards(const Inference& inference, size_t statistics, int64_t batch)
 // The statistics of this part, then those of all parts.
 std::vector<TensorType> infer_loss(const Inference& inference) {
   expect_inputs(inference, 2);
-  const int64_t batch = inference.op.attributes.integer("batch");
+  expect_matrix(inference, 0);
+  const int64_t batch = inference.shape(0)[0];
   expect_shape(inference, 0, {batch, 3}, "statistics");
   expect_shards(inference, 1, batch);
   return {{{1}, DataType::f32}, {{batch}, DataType::f32}};
@@ -159,7 +160,8 @@ std::vector<TensorType> infer_loss_backward(const Inference& inference) {
 
 void differentiate_loss(Differentiation& d) {
   const OperatorId added =
-      d.apply("margin_head_loss_backward", {d.output_gradient(0), d.input(0), d.output(1)}, {});
+      d.apply("margin_head_loss_backward", {d.output_gradient(0), d.input(0), d.output(1)},
+              d.op().attributes);
   d.set_input_gradient(0, d.result(added));
 }
 
