@@ -1,6 +1,7 @@
 #include "train/engine.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 
 #include "base/error.h"
@@ -365,6 +366,7 @@ StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
   const Worker& last = *workers_.back();
   const auto value = [&](std::string_view name) {
     const Slot* slot = find_result(*last.training, name);
+    if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
     return double{*reinterpret_cast<const float*>(last.session->address(*last.training, *slot))};
   };
   return {value("loss"), value("top1"), value("top5")};

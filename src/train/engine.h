@@ -21,7 +21,7 @@ namespace millrace {
 
 enum class Purpose : uint8_t { training, training_and_evaluation, evaluation };
 
-// What a step computed: sums over its samples.
+// What a step computed: sums over its samples. A margin head tells no right answers: NaN.
 struct StepOutcome {
   double loss = 0;
   double top1 = 0;
