@@ -39,7 +39,7 @@ void add_data_flags(CLI::App& command, JobFlags& flags) {
       ->capture_default_str();
   add("--augment", flags.augment,
       "Recipe for the images: photo (random crop, flip), face (flip), small (shift, flip), none, "
-      "or auto: small up to 64 pixels, else photo")
+      "or auto: face for face models, else small up to 64 pixels, else photo")
       ->capture_default_str();
   add("--label-offset", flags.label_offset,
       "Subtracted from each label: 1 for sets that count from 1")

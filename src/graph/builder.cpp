@@ -163,7 +163,9 @@ Value Builder::batch_norm(Value x, const std::string& name, const BatchNormOptio
   }
   const Shape channels = {shape(x)[1]};
   const Value scale =
-      parameter(name + ".weight", channels, {Initializer::Kind::constant, options.scale, 0});
+      options.fixed_scale
+          ? buffer(name + ".weight", channels, options.scale)
+          : parameter(name + ".weight", channels, {Initializer::Kind::constant, options.scale, 0});
   const Value bias = parameter(name + ".bias", channels, {});
   const Value mean = buffer(name + ".running_mean", channels, 0);
   const Value variance = buffer(name + ".running_var", channels, 1);
@@ -234,6 +236,11 @@ void Builder::classify(Value logits, const ClassifyOptions& options) {
   const Value top5 =
       apply("top_k", "top5", {logits, labels}, {{"k", std::min<int64_t>(5, classes)}});
   for (Value result : {loss, top1, top5, logits}) graph_.add_result(result.id);
+}
+
+void Builder::result(Value x, const std::string& name) {
+  graph_.tensor(x.id).name = name;
+  graph_.add_result(x.id);
 }
 
 const Shape& Builder::shape(Value x) const { return graph_.tensor(x.id).type.shape; }

@@ -55,8 +55,9 @@ struct LinearOptions {
 
 struct BatchNormOptions {
   double epsilon = 1e-5;
-  double momentum = 0.1;  // the weight of the new batch in the running statistics
-  float scale = 1;        // the initial scale
+  double momentum = 0.1;     // the weight of the new batch in the running statistics
+  float scale = 1;           // the initial scale
+  bool fixed_scale = false;  // the scale is a buffer and not trained
 };
 
 struct PoolOptions {
@@ -97,6 +98,9 @@ class Builder {
   // Ends a classifier: adds the input "labels" (N, s32), the results "loss" (mean softmax
   // cross-entropy), "top1" and "top5" (numbers of samples classified rightly), and "logits".
   void classify(Value logits, const ClassifyOptions& options = {});
+
+  // Makes x a result of the network under this name.
+  void result(Value x, const std::string& name);
 
   const Shape& shape(Value x) const;
 

@@ -1,5 +1,6 @@
 // Parts that several networks are made of, and the networks themselves for the list in
-// models.cpp. Each network function describes layers only; options are already checked.
+// models.cpp. Each network function describes layers only; options are already checked. Face
+// networks return their embedding, classifiers have ended themselves.
 #pragma once
 
 #include <string>
@@ -21,6 +22,15 @@ Value bottleneck(Builder& net, Value x, const std::string& name, int64_t width, 
 
 // Averages to height x width; nothing where the image already has that size.
 Value average_to(Builder& net, Value x, int64_t height, int64_t width);
+
+inline constexpr int64_t kEmbeddingFeatures = 512;
+
+Value iresnet18(Builder& net, const ModelOptions& options);
+Value iresnet34(Builder& net, const ModelOptions& options);
+Value iresnet50(Builder& net, const ModelOptions& options);
+Value iresnet100(Builder& net, const ModelOptions& options);
+Value iresnet200(Builder& net, const ModelOptions& options);
+Value mobilefacenet(Builder& net, const ModelOptions& options);
 
 void alexnet(Builder& net, const ModelOptions& options);
 void fashion_cnn(Builder& net, const ModelOptions& options);

@@ -10,11 +10,18 @@
 namespace millrace {
 namespace {
 
+// One of `classify` and `embed` is set.
 struct Model {
   std::string_view name;
-  void (*describe)(Builder& net, const ModelOptions& options);
+  void (*classify)(Builder& net, const ModelOptions& options) = nullptr;
   ModelOptions usual = {};
+  Value (*embed)(Builder& net, const ModelOptions& options) = nullptr;
 };
+
+constexpr Model face_model(std::string_view name,
+                           Value (*embed)(Builder& net, const ModelOptions& options)) {
+  return {.name = name, .usual = {.image = 112}, .embed = embed};
+}
 
 constexpr Model kModels[] = {
     {"alexnet", alexnet},
@@ -26,6 +33,12 @@ constexpr Model kModels[] = {
     {"resnet101", resnet101},
     {"resnet152", resnet152},
     {"fashion_cnn", fashion_cnn, {.classes = 10, .image = 28, .channels = 1}},
+    face_model("iresnet18", iresnet18),
+    face_model("iresnet34", iresnet34),
+    face_model("iresnet50", iresnet50),
+    face_model("iresnet100", iresnet100),
+    face_model("iresnet200", iresnet200),
+    face_model("mobilefacenet", mobilefacenet),
 };
 
 // Every network here takes images of this size.
@@ -40,6 +53,14 @@ const Model& find_model(std::string_view name) {
   fail_input("There is no model '{}'{}; the models are {}.", name,
              guess.empty() ? "" : fmt::format(", did you mean '{}'?", guess),
              fmt::join(names, ", "));
+}
+
+std::vector<std::string> face_model_names() {
+  std::vector<std::string> names;
+  for (const Model& model : kModels) {
+    if (model.embed != nullptr) names.emplace_back(model.name);
+  }
+  return names;
 }
 
 void expect_between(std::string_view what, int64_t value, int64_t least, int64_t most) {
@@ -60,7 +81,16 @@ void check(const ModelOptions& options) {
 
 Graph build(const Model& model, const ModelOptions& options) {
   Builder net;
-  model.describe(net, options);
+  if (model.embed == nullptr) {
+    model.classify(net, options);
+    return net.take();
+  }
+  const Value embedding = model.embed(net, options);
+  if (options.classifier) {
+    net.classify(net.linear(embedding, "head", {.features = options.classes}),
+                 {.label_smoothing = options.label_smoothing});
+  }
+  net.result(embedding, "embedding");
   return net.take();
 }
 
@@ -89,6 +119,10 @@ int64_t smallest_image(const Model& model, const ModelOptions& options, int64_t 
 Graph build_model(std::string_view name, const ModelOptions& options) {
   const Model& model = find_model(name);
   check(options);
+  if (model.embed == nullptr && !options.classifier) {
+    fail_input("Model '{}' gives no embeddings; the face models are {}.", name,
+               fmt::join(face_model_names(), ", "));
+  }
   try {
     return build(model, options);
   } catch (const InputError& error) {
@@ -110,5 +144,7 @@ std::vector<std::string> model_names() {
   for (const Model& model : kModels) names.emplace_back(model.name);
   return names;
 }
+
+bool is_face_model(std::string_view name) { return find_model(name).embed != nullptr; }
 
 }  // namespace millrace

@@ -1,6 +1,8 @@
 // Networks by name: graphs of the forward pass up to loss and accuracy, nothing else.
 //
-// Parameter names, shapes and starting values are torchvision's, so that its checkpoints fit.
+// Parameter names, shapes and starting values are torchvision's, and InsightFace's for the face
+// networks (iresnet…, mobilefacenet), so that their checkpoints fit. A face network has the result
+// "embedding" (batch × 512); its classifier is the layer "head".
 #pragma once
 
 #include <cstdint>
@@ -17,7 +19,8 @@ struct ModelOptions {
   int64_t classes = 1000;
   int64_t image = 224;  // height and width
   int64_t channels = 3;
-  bool dropout = true;  // false leaves dropout layers out
+  bool dropout = true;     // false leaves dropout layers out
+  bool classifier = true;  // false ends a face network at its embedding; others need it
   double label_smoothing = 0;
 };
 
@@ -26,9 +29,16 @@ struct ModelOptions {
 Graph build_model(std::string_view name, const ModelOptions& options);
 
 // The options a model is usually trained with: 28x28 grey images of ten classes for
-// fashion_cnn, ImageNet's for the others. Throws InputError for an unknown name.
+// fashion_cnn, 112x112 for face networks, ImageNet's for the others. Throws InputError for an
+// unknown name.
 ModelOptions default_options(std::string_view name);
 
 std::vector<std::string> model_names();
+
+// Whether the model gives embeddings. Throws InputError for an unknown name.
+bool is_face_model(std::string_view name);
+
+// Parameters of the classifier start with this where a network can do without it.
+inline constexpr std::string_view kHeadPrefix = "head.";
 
 }  // namespace millrace

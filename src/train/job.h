@@ -29,7 +29,7 @@ Interval parse_interval(std::string_view text, std::string_view flag);
 // A data set and how it is read.
 struct DataSettings {
   std::string source = "synthetic";  // or FORMAT:PATH
-  std::string augment = "auto";      // photo, face, small, none, or auto: by the image size
+  std::string augment = "auto";      // photo, face, small, none, or auto: by model and image size
   int64_t label_offset = 0;          // subtracted from every label
   int workers = 2;
   bool skip_bad_records = false;

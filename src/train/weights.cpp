@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "models/models.h"
 
 namespace millrace {
 namespace {
@@ -60,12 +61,16 @@ SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
 }
 
 void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
-                   std::span<const Slot> slots) {
+                   std::span<const Slot> slots, HeadRule head) {
+  const auto passed_over = [&](std::string_view name) {
+    return head == HeadRule::optional && name.starts_with(kHeadPrefix);
+  };
   std::vector<std::string> missing, misshapen, extra;
   std::set<std::string_view> known;
   for (const Slot& slot : slots) {
     known.insert(slot.name);
     const SafetensorsEntry* entry = file.find(slot.name);
+    if (entry == nullptr && passed_over(slot.name)) continue;
     if (entry == nullptr) {
       missing.push_back(fmt::format("it has no tensor '{}'", slot.name));
     } else if (entry->shape != slot.type.shape) {
@@ -78,6 +83,7 @@ void check_tensors(const SafetensorsFile& file, const std::filesystem::path& pat
   }
   for (const SafetensorsEntry& entry : file.entries()) {
     if (known.contains(entry.name) || entry.name.ends_with(kCounter)) continue;
+    if (passed_over(entry.name)) continue;
     extra.push_back(fmt::format("the model has no tensor '{}'", entry.name));
   }
   if (!missing.empty()) fail_tensors(path, missing.front(), missing.size(), "are missing");
@@ -85,12 +91,14 @@ void check_tensors(const SafetensorsFile& file, const std::filesystem::path& pat
   if (!extra.empty()) fail_tensors(path, extra.front(), extra.size(), "are too many");
 }
 
-void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role)) {
+void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role),
+                  HeadRule head) {
   const SafetensorsFile file(path);
   const std::vector<Slot> slots = slots_of(session, wanted);
-  check_tensors(file, path, slots);
+  check_tensors(file, path, slots, head);
   std::vector<float> values;
   for (const Slot& slot : slots) {
+    if (file.find(slot.name) == nullptr) continue;
     const SafetensorsEntry& entry = file.at(slot.name);
     values.resize(static_cast<size_t>(slot.type.elements()));
     std::memcpy(values.data(), entry.data.data(), entry.data.size());
@@ -99,7 +107,7 @@ void load_tensors(Session& session, const std::filesystem::path& path, bool (*wa
 }
 
 void load_weights(Session& session, const std::filesystem::path& path) {
-  load_tensors(session, path, is_weight);
+  load_tensors(session, path, is_weight, HeadRule::optional);
 }
 
 void save_weights(const Session& session, const std::filesystem::path& path,

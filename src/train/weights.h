@@ -1,4 +1,4 @@
-// Model state in and out of safetensors files, under torchvision's names.
+// Model state in and out of safetensors files, under torchvision's or InsightFace's names.
 #pragma once
 
 #include <filesystem>
@@ -33,16 +33,22 @@ SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
                                          const StateSnapshot& snapshot, bool (*wanted)(Role),
                                          const std::map<std::string, std::string>& metadata);
 
+// Whether the classifier of a face network (tensors "head.…") may be missing from the file, and
+// may be in it without being in the model.
+enum class HeadRule : uint8_t { needed, optional };
+
 // Checks that the file holds exactly these slots, in f32 with the same shapes; torchvision's
 // `num_batches_tracked` counters are passed over. Throws InputError with one sentence that
 // names the first tensor at fault and how many there are.
 void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
-                   std::span<const Slot> slots);
+                   std::span<const Slot> slots, HeadRule head = HeadRule::needed);
 
-// Checks, then writes into the session; nothing is changed if the check fails.
-void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role));
+// Checks, then writes into the session; nothing is changed if the check fails. A head that the
+// file lacks keeps its values.
+void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role),
+                  HeadRule head = HeadRule::needed);
 
-// Parameters and buffers.
+// Parameters and buffers; the head is optional.
 void load_weights(Session& session, const std::filesystem::path& path);
 void save_weights(const Session& session, const std::filesystem::path& path,
                   const std::string& model);

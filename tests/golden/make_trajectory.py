@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Trains a torchvision model for a few SGD steps and writes all that is needed to do the same.
+"""Trains a torchvision model or a face network for a few SGD steps and writes all that is needed to do the same.
 
 Dropout is off. Normalisation layers and biases start from random values, not from ones and zeros,
 so that mixed-up names show; residual branches start small, which keeps gradients tame. The
@@ -16,10 +16,11 @@ import torch
 import torchvision
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
+import face_models
 import safetensors_file
 
 MODELS = ["alexnet", "vgg16", "vgg16_bn",
-          "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
+          "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", *face_models.NAMES]
 
 # Learning rate and weight decay. With batch norm and small batches, float32 gradients can be
 # percents away from float64's (perhaps ReLUs whose input rounds to the other side of zero), and the
@@ -27,6 +28,7 @@ MODELS = ["alexnet", "vgg16", "vgg16_bn",
 PLAIN = (0.01, 0.1)
 NORMALISED = (3e-5, 1.0)
 RESIDUAL_SCALE = (0.1, 0.3)
+LARGEST_GRADIENT = 40000
 
 
 def parse_arguments():
@@ -58,22 +60,29 @@ def parse_arguments():
 
 def build(arguments):
     torch.manual_seed(arguments.seed)
-    model = getattr(torchvision.models, arguments.model)(weights=None,
-                                                         num_classes=arguments.classes)
+    if arguments.model in face_models.NAMES:
+        model = face_models.build(arguments.model, arguments.image, arguments.classes)
+    else:
+        model = getattr(torchvision.models, arguments.model)(weights=None,
+                                                             num_classes=arguments.classes)
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-        elif isinstance(module, torch.nn.BatchNorm2d):
-            torch.nn.init.uniform_(module.weight, 0.8, 1.2)
+        elif isinstance(module, (torch.nn.BatchNorm2d, torch.nn.BatchNorm1d)):
+            if module.weight.requires_grad:
+                torch.nn.init.uniform_(module.weight, 0.8, 1.2)
             torch.nn.init.normal_(module.bias, std=0.1)
             torch.nn.init.normal_(module.running_mean, std=0.1)
             torch.nn.init.uniform_(module.running_var, 0.8, 1.2)
+        elif isinstance(module, torch.nn.PReLU):
+            torch.nn.init.uniform_(module.weight, 0.1, 0.4)
         elif isinstance(module, (torch.nn.Conv2d, torch.nn.Linear)) and module.bias is not None:
             torch.nn.init.normal_(module.bias, std=0.02)
     for module in model.modules():
         if isinstance(module, (BasicBlock, Bottleneck)):
             last = module.bn3 if isinstance(module, Bottleneck) else module.bn2
             torch.nn.init.uniform_(last.weight, *RESIDUAL_SCALE)
+    face_models.small_start(model, *RESIDUAL_SCALE)
     return model
 
 
@@ -89,8 +98,9 @@ def draw_batches(arguments):
 
 
 def make_optimizer(arguments, model):
-    matrices = [weight for weight in model.parameters() if weight.dim() > 1]
-    others = [weight for weight in model.parameters() if weight.dim() <= 1]
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    matrices = [weight for weight in trained if weight.dim() > 1]
+    others = [weight for weight in trained if weight.dim() <= 1]
     decay_of_others = arguments.weight_decay if arguments.decay == "all" else 0.0
     groups = [{"params": matrices}, {"params": others, "weight_decay": decay_of_others}]
     return torch.optim.SGD(groups, lr=arguments.lr, momentum=arguments.momentum,
@@ -102,7 +112,7 @@ def train(arguments, model, batches, dtype):
     criterion = torch.nn.CrossEntropyLoss(label_smoothing=arguments.label_smoothing)
     optimizer = make_optimizer(arguments, model)
     model.train()
-    losses = []
+    losses, gradients = [], {}
     for step in range(arguments.steps):
         images = torch.from_numpy(batches[f"step{step % count}/images"]).to(dtype)
         labels = torch.from_numpy(batches[f"step{step % count}/labels"]).long()
@@ -111,7 +121,11 @@ def train(arguments, model, batches, dtype):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses
+        if step == 0:
+            gradients = {name: weight.grad.float().numpy().copy()
+                         for name, weight in model.named_parameters()
+                         if weight.requires_grad and weight.numel() <= LARGEST_GRADIENT}
+    return losses, gradients
 
 
 def main():
@@ -134,7 +148,8 @@ def main():
         logits = model.eval()(torch.from_numpy(batches["step0/images"]).to(dtype)).float().numpy()
     safetensors_file.save(path("logits.safetensors"), {"logits": logits})
 
-    losses = train(arguments, model, batches, dtype)
+    losses, gradients = train(arguments, model, batches, dtype)
+    safetensors_file.save(path("gradients.safetensors"), gradients)
     if not numpy.isfinite(losses).all():
         sys.exit(f"The losses of {arguments.model} are not finite; lower --lr.")
     settings = {name: value for name, value in vars(arguments).items() if name != "output"}

@@ -20,9 +20,9 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Lines = std::vector<std::string>;
 
-// Lines "name shape kind" of each model, as torchvision has them.
-std::map<std::string, Lines> torchvision_lines(const Lines& models) {
-  std::string command = "/usr/bin/python3 '" MILLRACE_TEST_DATA "/torchvision_parameters.py'";
+// Lines "name shape kind" of each model, as PyTorch has them.
+std::map<std::string, Lines> pytorch_lines(const Lines& models) {
+  std::string command = "/usr/bin/python3 '" MILLRACE_TEST_DATA "/torch_parameters.py'";
   for (const std::string& model : models) command += " " + model;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot run " + command);
@@ -51,7 +51,12 @@ Lines own_lines(const Graph& graph) {
   return lines;
 }
 
-Graph usual_model(const std::string& name) { return build_model(name, default_options(name)); }
+// A batch of two, as face networks normalise over the batch alone.
+Graph usual_model(const std::string& name) {
+  ModelOptions options = default_options(name);
+  options.batch = is_face_model(name) ? 2 : 1;
+  return build_model(name, options);
+}
 
 int64_t parameters_of(const Graph& graph) {
   int64_t count = 0;
@@ -71,10 +76,10 @@ const Initializer& start_of(const Graph& graph, const std::string& name) {
   return graph.tensor(graph.find_tensor(name)).initializer;
 }
 
-TEST(Models, HaveTorchvisionsParametersInItsOrder) {
+TEST(Models, HavePyTorchsParametersInItsOrder) {
   Lines names = model_names();
   std::erase(names, "fashion_cnn");
-  const auto expected = torchvision_lines(names);
+  const auto expected = pytorch_lines(names);
   ASSERT_EQ(expected.size(), names.size());
   for (const std::string& name : names) {
     EXPECT_EQ(own_lines(usual_model(name)), expected.at(name)) << name;
@@ -89,12 +94,56 @@ TEST(Models, HaveThePublishedNumbersOfParameters) {
   EXPECT_EQ(parameters_of(usual_model("resnet152")), 60192808);
 }
 
+// InsightFace's own count for its models, without a head: 24.03 M, 34.14 M, 43.59 M, 65.15 M.
+TEST(Models, FaceNetworksHaveTheirPublishedSize) {
+  const auto millions = [](const std::string& name) {
+    ModelOptions options = default_options(name);
+    options.batch = 2;
+    options.classifier = false;
+    return static_cast<double>(parameters_of(build_model(name, options))) / 1e6;
+  };
+  EXPECT_NEAR(millions("iresnet18"), 24.02, 0.01);
+  EXPECT_NEAR(millions("iresnet34"), 34.13, 0.01);
+  EXPECT_NEAR(millions("iresnet50"), 43.59, 0.01);
+  EXPECT_NEAR(millions("iresnet100"), 65.15, 0.02);
+  EXPECT_NEAR(millions("mobilefacenet"), 2.06, 0.03);
+}
+
+TEST(Models, FaceNetworksEndInAnEmbedding) {
+  const auto results = [](const Graph& graph) {
+    Lines names;
+    for (const TensorId id : graph.results()) names.push_back(graph.tensor(id).name);
+    return names;
+  };
+  for (const std::string& name : model_names()) {
+    if (!is_face_model(name)) continue;
+    ModelOptions options = default_options(name);
+    EXPECT_EQ(options.image, 112) << name;
+    options.batch = 3;
+    const Graph whole = build_model(name, options);
+    EXPECT_EQ(results(whole), (Lines{"loss", "top1", "top5", "logits", "embedding"})) << name;
+    options.classifier = false;
+    const Graph alone = build_model(name, options);
+    EXPECT_NO_THROW(alone.validate()) << name;
+    EXPECT_EQ(results(alone), Lines{"embedding"}) << name;
+    EXPECT_EQ(alone.tensor(alone.find_tensor("embedding")).type.shape, (Shape{3, 512})) << name;
+    EXPECT_EQ(alone.find_tensor("labels"), kNone) << name;
+  }
+  EXPECT_THAT([] { build_model("resnet18", {.classifier = false}); },
+              ThrowsMessage<InputError>(HasSubstr("gives no embeddings")));
+}
+
+TEST(Models, ScaleOfTheFeaturesIsNotTrained) {
+  const Graph graph = usual_model("iresnet18");
+  EXPECT_EQ(graph.tensor(graph.find_tensor("features.weight")).role, Role::buffer);
+  EXPECT_EQ(start_of(graph, "features.weight").first, 1.0f);
+  EXPECT_EQ(graph.tensor(graph.find_tensor("features.bias")).role, Role::parameter);
+}
+
 TEST(Models, HaveThePublishedArithmetic) {
-  const std::map<std::string, double> giga_multiply_adds = {{"alexnet", 0.71},
-                                                            {"vgg16", 15.47},
-                                                            {"resnet18", 1.81},
-                                                            {"resnet50", 4.09},
-                                                            {"resnet152", 11.51}};
+  const std::map<std::string, double> giga_multiply_adds = {
+      {"alexnet", 0.71},    {"vgg16", 15.47},    {"resnet18", 1.81},   {"resnet50", 4.09},
+      {"resnet152", 11.51}, {"iresnet50", 6.31}, {"iresnet100", 12.10}};
   for (const auto& [name, expected] : giga_multiply_adds) {
     const Graph graph = usual_model(name);
     double count = 0;
@@ -103,7 +152,8 @@ TEST(Models, HaveThePublishedArithmetic) {
       if (op.type != "convolution" && op.type != "linear") continue;
       Inference inference = {op, {}};
       for (size_t i = 0; i < 2; ++i) inference.inputs.push_back(graph.tensor(op.inputs[i]).type);
-      count += definition_of(op.type).arithmetic(inference) / 2e9;
+      count += definition_of(op.type).arithmetic(inference) / 2e9 /
+               static_cast<double>(inference.shape(0)[0]);
     }
     EXPECT_NEAR(count, expected, 0.01 * expected) << name;
   }

@@ -12,7 +12,8 @@ using ::testing::HasSubstr;
 class WeightsTest : public DirectoryTest {
  protected:
   // Writes f32 tensors of these names and shapes and checks them against the model's slots.
-  std::string error_for(const std::vector<std::pair<std::string, Shape>>& stored) {
+  std::string error_for(const std::vector<std::pair<std::string, Shape>>& stored,
+                        HeadRule head = HeadRule::needed, bool with_head = false) {
     StateSnapshot snapshot;
     for (const auto& [name, shape] : stored) {
       snapshot.push_back(state_tensor(name, Role::parameter, shape, 0));
@@ -20,17 +21,21 @@ class WeightsTest : public DirectoryTest {
     const auto path = directory_ / "weights.safetensors";
     write_tensors(path, snapshot, is_weight, {});
     const SafetensorsFile file(path);
-    return input_error_of([&] { check_tensors(file, path, slots()); });
+    return input_error_of([&] { check_tensors(file, path, slots(with_head), head); });
   }
 
-  static std::vector<Slot> slots() {
-    std::vector<Slot> slots(3);
+  static std::vector<Slot> slots(bool with_head) {
+    std::vector<Slot> slots(with_head ? 4 : 3);
     slots[0].name = "conv.weight";
     slots[0].type.shape = {4, 3, 3, 3};
     slots[1].name = "fc.weight";
     slots[1].type.shape = {10, 4};
     slots[2].name = "fc.bias";
     slots[2].type.shape = {10};
+    if (with_head) {
+      slots[3].name = "head.weight";
+      slots[3].type.shape = {5, 4};
+    }
     return slots;
   }
 };
@@ -66,6 +71,16 @@ TEST_F(WeightsTest, NamesATensorThatTheModelLacks) {
                                        {"fc.weight", {10, 4}},
                                        {"head.weight", {1}}});
   EXPECT_THAT(error, HasSubstr("the model has no tensor 'head.weight'."));
+}
+
+TEST_F(WeightsTest, AHeadMayBeMissingOnEitherSideButMustFit) {
+  std::vector<std::pair<std::string, Shape>> stored = {
+      {"fc.bias", {10}}, {"conv.weight", {4, 3, 3, 3}}, {"fc.weight", {10, 4}}};
+  EXPECT_EQ(error_for(stored, HeadRule::optional, true), "");
+  EXPECT_THAT(error_for(stored, HeadRule::needed, true), HasSubstr("no tensor 'head.weight'"));
+  stored.push_back({"head.weight", {6, 4}});
+  EXPECT_EQ(error_for(stored, HeadRule::optional, false), "");
+  EXPECT_THAT(error_for(stored, HeadRule::optional, true), HasSubstr("'head.weight' has shape"));
 }
 
 TEST_F(WeightsTest, WritesOnlyTheWantedRoles) {

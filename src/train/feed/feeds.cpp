@@ -28,6 +28,7 @@ TransformOptions recipe_of(const TrainJob& job, Use use) {
   const bool plain = use == Use::evaluation || name == "none";
   if (name == "auto" || name == "none") {
     name = job.options.image <= kLargestSmallImage ? "small" : "photo";
+    if (!job.model.empty() && is_face_model(job.model)) name = "face";
   }
   TransformOptions options;
   if (name == "small") {
