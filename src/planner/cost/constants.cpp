@@ -32,6 +32,7 @@ void visit_software(SoftwareConstants& s, Visit&& visit) {
   visit("collective_efficiency", s.collective_efficiency);
   visit("transfer_efficiency", s.transfer_efficiency);
   visit("overlap", s.overlap);
+  visit("stale_overlap", s.stale_overlap);
   visit("update_passes", s.update_passes);
   visit("boundary_rate", s.boundary_rate);
   visit("loader_rate", s.loader_rate);
@@ -90,6 +91,10 @@ std::vector<ConstantField> fields_of(CostConstants& constants) {
 
 CostConstants builtin_constants() {
   return parse_constants(embedded_file("costs.json"), "costs.json");
+}
+
+CostConstants unfitted_constants() {
+  return parse_constants(embedded_file("costs_start.json"), "costs_start.json");
 }
 
 CostConstants parse_constants(std::string_view text, std::string_view file) {

@@ -32,6 +32,7 @@ struct SoftwareConstants {
   double collective_efficiency = 0.7;  // share of a link's rate
   double transfer_efficiency = 0.7;
   double overlap = 0.5;           // share of an all-reduce that may run beside the backward pass
+  double stale_overlap = 0.5;     // share of the rest that bounded staleness hides
   double update_passes = 7;       // times that an update reads or writes the weights
   double boundary_rate = 0;       // bytes per second of a boundary between stages on one device
   double loader_rate = 400;       // images per second and core that are decoded
@@ -69,8 +70,9 @@ struct ConstantField {
 // All numbers; the pointers live as long as `constants` is not changed in shape.
 std::vector<ConstantField> fields_of(CostConstants& constants);
 
-// The constants that come with Millrace.
+// The constants that come with Millrace, and the physical guesses from which they were fitted.
 CostConstants builtin_constants();
+CostConstants unfitted_constants();
 
 // Throws InputError naming `file` and the field at fault.
 CostConstants parse_constants(std::string_view text, std::string_view file);

@@ -244,12 +244,20 @@ class StepBuilder {
       work.gradient = emit_message(stage, stage - 1, index, bytes, "gradients");
     }
     if (!reduces) return;
-    // With bounded staleness nothing waits for the sums but the update.
-    const bool apart = job_.order == PipelineOrder::stale;
-    const int rest =
-        emit_reduce(stage, index, left, apart ? lane_of(device, "collectives", true) : lane);
+    const bool stale = job_.order == PipelineOrder::stale;
+    if (stale) {  // other micro-batches go on beside part of what is left
+      const double beside = left * inputs_.software.stale_overlap;
+      left -= beside;
+      last_collective = emit_reduce(stage, index, beside, lane_of(device, "collectives", true));
+      follow(last_collective, work.last_backward);
+    }
+    const int rest = emit_reduce(stage, index, left, lane);
     follow(rest, work.last_backward);
-    follow(rest, last_collective);
+    if (stale) {
+      item(rest).links.clear();  // its turn on the links is counted with the other part
+    } else {
+      follow(rest, last_collective);
+    }
     collectives_[{stage, index / job_.micro_batches}] = {rest, last_collective};
   }
 

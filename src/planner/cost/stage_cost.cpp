@@ -101,7 +101,7 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
     }
   }
   const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
-  cost.update = bytes_of_updates(parameters, software) / memory_rate * slowness;
+  cost.update = bytes_of_updates(parameters, software) / memory_rate;
   if (planned.end < static_cast<int>(network.layers.size())) {
     cost.boundary_bytes = network.layers[planned.end - 1].cut.at(cost.samples) * replicas *
                           static_cast<double>(size_of(job.precision));

@@ -11,7 +11,8 @@ constexpr double kTolerance = 0.03;  // an error of a row's time that counts as 
 constexpr double kMemoryTolerance = 0.08;
 constexpr double kMebibyte = 1024.0 * 1024.0;
 constexpr double kStep = 1e-3;  // of a logarithm, for derivatives
-constexpr int kIterations = 30;
+constexpr int kIterations = 60;
+constexpr double kEnough = 1e-5;  // stop when a step gains no more than this
 
 using Vector = std::vector<double>;
 
@@ -43,6 +44,7 @@ class Fit {
     double damping = 1;
     for (int i = 0; i < kIterations; ++i) {
       const std::vector<Vector> slopes = slopes_at(residuals);
+      const double before = norm(residuals);
       for (int attempt = 0; attempt < 8; ++attempt) {
         const Vector candidate = moved(slopes, residuals, damping);
         const Vector there = residuals_at(candidate);
@@ -54,6 +56,7 @@ class Fit {
         }
         damping *= 4;
       }
+      if (norm(residuals) > before * (1 - kEnough)) break;
     }
     return shifted(shift_);
   }
@@ -77,8 +80,7 @@ class Fit {
     const CostConstants constants = shifted(shift);
     const PublishedTables tables = published_tables(constants);
     Vector residuals;
-    for (const RowError& error : errors_of(tables, constants)) {
-      if (!tables.rows[error.row].fitted) continue;
+    for (const RowError& error : errors_of(tables, constants, Rows::fitted)) {
       residuals.push_back(std::log(error.predicted_seconds / error.published_seconds) / kTolerance);
       const std::vector<double>& published = tables.rows[error.row].memory_mib;
       for (size_t stage = 0; stage < published.size(); ++stage) {
@@ -130,6 +132,10 @@ class Fit {
   Vector shift_;  // of the logarithm of each free constant
 };
 
+bool belongs(const PublishedRow& row, Rows which) {
+  return which == Rows::all || row.fitted == (which == Rows::fitted);
+}
+
 }  // namespace
 
 std::vector<FreeConstant> free_constants() {
@@ -154,16 +160,18 @@ std::vector<FreeConstant> free_constants() {
           {"oneflow.reading_bytes", 0.5},
           {"pipedream.activation_factor", 0.5},
           {"pipedream.workspace_factor", 0.7},
+          {"pipedream.context_bytes", 0.5},
           {"insightface.activation_factor", 0.5},
-          {"insightface.head_logit_copies", 0.5},
-          {"insightface.head_weight_copies", 0.5}};
+          {"insightface.head_logit_copies", 0.1},
+          {"insightface.head_weight_copies", 0.1}};
 }
 
-std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstants& constants) {
+std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstants& constants,
+                                Rows which) {
   std::vector<RowError> errors;
   for (size_t i = 0; i < tables.rows.size(); ++i) {
     const PublishedRow& row = tables.rows[i];
-    if (!row.seconds_per_step) continue;
+    if (!row.seconds_per_step || !belongs(row, which)) continue;
     const Cluster cluster = find_cluster(row.cluster, "cluster");
     const Prediction prediction = predict(tables.network(row), row.job, cluster, constants,
                                           constants.system(row.system, "system"));
@@ -177,10 +185,7 @@ FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>
                       Rows which) {
   std::vector<double> sizes;
   for (const RowError& error : errors) {
-    const bool fitted = tables.rows[error.row].fitted;
-    if (which == Rows::all || fitted == (which == Rows::fitted)) {
-      sizes.push_back(std::abs(error.relative()));
-    }
+    if (belongs(tables.rows[error.row], which)) sizes.push_back(std::abs(error.relative()));
   }
   if (sizes.empty()) return {};
   std::sort(sizes.begin(), sizes.end());
@@ -190,6 +195,14 @@ FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>
   return {median, sizes.back(), sizes.size()};
 }
 
-CostConstants fit_constants(const CostConstants& start) { return Fit(start).run(); }
+CostConstants fit_constants(const CostConstants& start) {
+  CostConstants constants = Fit(start).run();
+  const PublishedTables tables = published_tables(constants);
+  const FitQuality unseen =
+      quality_of(tables, errors_of(tables, constants, Rows::unseen), Rows::unseen);
+  constants.median_error = unseen.median;
+  constants.worst_error = unseen.worst;
+  return constants;
+}
 
 }  // namespace millrace

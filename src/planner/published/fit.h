@@ -33,11 +33,12 @@ struct FitQuality {
   size_t rows = 0;
 };
 
-// Errors of all rows with a published time.
-std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstants& constants);
-
-// Of all rows, or only of those that the fit has (not) seen.
+// All rows with a published time, or only those that the fit has (not) seen.
 enum class Rows : uint8_t { all, fitted, unseen };
+
+std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstants& constants,
+                                Rows which = Rows::all);
+
 FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
                       Rows which);
 

@@ -40,9 +40,10 @@ StageTimes::StageTimes(const NetworkWork& network, const PlannedJob& job, const 
     parameters_.push_back(parameters_.back() + layer.parameters);
   }
   const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
-  update_per_parameter_ = 4 * software.update_passes / memory_rate * slowness;
+  update_per_parameter_ = 4 * software.update_passes / memory_rate;
   bytes_per_parameter_ = job.precision != DataType::f32 && software.half_gradients ? 2 : 4;
-  exposed_ = job.order == PipelineOrder::stale ? 0 : 1 - software.overlap;
+  exposed_ = 1 - software.overlap;
+  if (job.order == PipelineOrder::stale) exposed_ *= 1 - software.stale_overlap;
   collective_efficiency_ = software.collective_efficiency;
 }
 
