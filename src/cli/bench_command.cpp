@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "bench/single.h"
 #include "bench/step_server.h"
+#include "cli/bench_published.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 
@@ -85,6 +86,8 @@ void add_bench_command(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   suite->add_option("--json", single->json, "Write the table to this file as JSON");
   suite->callback([&chosen, single] { chosen = [single] { return run(*single); }; });
+
+  add_published_suite(*bench, chosen);
 
   auto steps = std::make_shared<JobFlags>();
   CLI::App* server = bench->add_subcommand(

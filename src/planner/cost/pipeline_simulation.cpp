@@ -10,6 +10,8 @@ namespace {
 
 enum class Piece : uint8_t { forward, backward, update };
 
+constexpr int kSteps = 12;  // besides those in which the pipeline fills and drains
+
 // What a lane does next; `index` is a micro-batch, or a step for updates.
 struct Entry {
   Piece piece;
@@ -57,6 +59,7 @@ class StepBuilder {
     result_.input.devices = inputs.cluster.devices();
     result_.input.links = inputs.fabric.links();
     for (int stage = 0; stage < stages_; ++stage) {
+      rings_.push_back(inputs.fabric.ring(job_.stages[stage].devices));
       costs_.push_back(stage_cost(inputs.network, job_, stage, inputs.cluster, inputs.constants,
                                   inputs.software));
     }
@@ -71,7 +74,7 @@ class StepBuilder {
       }
     }
     const int warm_up = in_flight(job_, 0);
-    steps_ = most_replicas * (4 + 2 * (warm_up / std::max(1, job_.micro_batches) + 1));
+    steps_ = most_replicas * (kSteps + 2 * (warm_up / std::max(1, job_.micro_batches) + 1));
     result_.period_ = most_replicas;
     work_.assign(stages_, std::vector<Work>(static_cast<size_t>(steps_ * job_.micro_batches)));
     updates_.assign(stages_, std::vector<std::vector<int>>(steps_));
@@ -232,6 +235,7 @@ class StepBuilder {
     for (const BackwardPart& part : parts) {
       const int id = add(fmt::format("B{}.{}", stage, index), "backward", lane, part.seconds);
       if (work.first_backward < 0) work.first_backward = id;
+      follow(id, work.last_backward);
       work.last_backward = id;
       if (!reduces) continue;
       const double beside = part.gradient_bytes * inputs_.software.overlap;
@@ -264,8 +268,8 @@ class StepBuilder {
   int emit_reduce(int stage, int index, double bytes, int lane) {
     const int id = add(fmt::format("sum of gradients {}.{}", stage, index), "collective", lane, 0);
     if (bytes <= 0) return id;
-    route_all_reduce(item(id), inputs_.fabric.ring(job_.stages[stage].devices), replicas(stage),
-                     bytes, inputs_.software.collective_efficiency);
+    route_all_reduce(item(id), rings_[stage], replicas(stage), bytes,
+                     inputs_.software.collective_efficiency);
     return id;
   }
 
@@ -274,7 +278,7 @@ class StepBuilder {
     if (job_.head.parallel == PlannedHead::Parallel::none) return;
     const std::vector<int>& devices = job_.stages.back().devices;
     const int members = static_cast<int>(devices.size());
-    const Route ring = inputs_.fabric.ring(devices);
+    const Route ring = rings_.back();
     const double efficiency = inputs_.software.collective_efficiency;
     const auto gather = [&](const char* name) {
       const int id = add(name, "collective", lane, 0);
@@ -334,7 +338,7 @@ class StepBuilder {
   // One sum of gradients for each round of the replicas, before their updates.
   void connect_rounds(int stage) {
     const int rows = replicas(stage);
-    const Route ring = inputs_.fabric.ring(job_.stages[stage].devices);
+    const Route ring = rings_[stage];
     for (int round = 0; round * rows < steps_; ++round) {
       const int sum = add(fmt::format("sum of gradients {}.{}", stage, round), "collective", -1, 0);
       if (rows > 1) {
@@ -353,6 +357,7 @@ class StepBuilder {
   const int stages_;
   int steps_ = 0;
   std::vector<StageCost> costs_;
+  std::vector<Route> rings_;  // of each stage
   HeadCost head_;
   std::map<std::pair<int, std::string>, int> lanes_;
   std::vector<std::vector<Work>> work_;                 // [stage][micro-batch]
@@ -369,8 +374,10 @@ double StepSimulation::pace(const SimulationResult& result) const {
   };
   const int steps = static_cast<int>(step_ends.size());
   const int last = steps - 1 - steps / 4;
-  int span = std::max(1, (last - steps / 4) / period_) * period_;
-  span = std::min(span, last);
+  // Lanes that run what is ready may fall into a rhythm of a few steps.
+  const int rhythm = 4 * period_;
+  const int room = last - steps / 4;
+  const int span = room >= rhythm ? room / rhythm * rhythm : std::min(last, period_);
   return span < 1 ? end_of(0) : (end_of(last) - end_of(last - span)) / span;
 }
 

@@ -88,10 +88,10 @@ std::vector<int> cut_by_cost(const NetworkWork& network, const PlannedJob& job,
     std::vector<double> next(best.size(), kNever);
     std::vector<int> begin_of(best.size(), 0);
     for (int end = stage + 1; end <= layers; ++end) {
-      for (int begin = stage; begin < end; ++begin) {
-        if (best[begin] >= next[end]) continue;
-        const double slowest = std::max(
-            best[begin], times.seconds(begin, end, static_cast<int>(devices.size()), rate));
+      for (int begin = end - 1; begin >= stage; --begin) {
+        const double own = times.seconds(begin, end, static_cast<int>(devices.size()), rate);
+        if (own >= next[end]) break;  // and longer stages are slower still
+        const double slowest = std::max(best[begin], own);
         if (slowest < next[end]) {
           next[end] = slowest;
           begin_of[end] = begin;
