@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "planner/cost/boundary.h"
+
 namespace millrace {
 namespace {
 
@@ -188,19 +190,16 @@ class StepBuilder {
       return add(fmt::format("{} {}", name, index), "transfer", compute_lane(source), seconds);
     }
     const int id = add(fmt::format("{} {}", name, index), "transfer", -1, 0);
-    Route route = inputs_.fabric.between(source, target);
-    double share = bytes;
-    if (!job_.round_robin) {
-      share = bytes / std::min(replicas(from), replicas(to));
-      for (const int peer : {job_.stages[from].devices.front(), job_.stages[from].devices.back()}) {
-        for (const int other : {job_.stages[to].devices.front(), job_.stages[to].devices.back()}) {
-          if (peer != other) {
-            route.rate = std::min(route.rate, inputs_.fabric.between(peer, other).rate);
-          }
-        }
-      }
+    const Route route = inputs_.fabric.between(source, target);
+    if (job_.round_robin) {
+      route_message(item(id), route, bytes, inputs_.software.transfer_efficiency);
+      return id;
     }
-    route_message(item(id), route, share, inputs_.software.transfer_efficiency);
+    const double share = bytes / std::min(replicas(from), replicas(to));
+    route_message(item(id), route, share, 1);
+    item(id).rate =
+        share / boundary_seconds(job_.stages[from], job_.stages[to], bytes, inputs_.cluster,
+                                 inputs_.fabric, inputs_.software.transfer_efficiency);
     return id;
   }
 

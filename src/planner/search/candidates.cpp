@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/cost/boundary.h"
 #include "planner/search/cuts.h"
 
 namespace millrace {
@@ -57,17 +58,24 @@ std::vector<PlannedHead::Parallel> heads_for(const SearchRequest& request, size_
 }
 
 // Seconds per step: the slowest stage sets the pace, a flushed pipeline also fills and drains.
-double estimate(const PlannedJob& job, const StageTimes& times, const Fabric& fabric,
-                const SoftwareConstants& software) {
+double estimate(const NetworkWork& network, const PlannedJob& job, const StageTimes& times,
+                const Cluster& cluster, const Fabric& fabric, const SoftwareConstants& software) {
   const int stages = static_cast<int>(job.stages.size());
   double slowest = 0, rest = 0;
-  for (const PlannedStage& stage : job.stages) {
+  for (size_t i = 0; i < job.stages.size(); ++i) {
+    const PlannedStage& stage = job.stages[i];
     const int replicas = static_cast<int>(stage.devices.size());
     const double compute =
         times.compute(stage.begin, stage.end, replicas) * (job.recompute ? 4.0 / 3 : 1.0);
     const double rate = replicas > 1 ? fabric.ring(stage.devices).rate : 1.0;
     const double whole = times.seconds(stage.begin, stage.end, replicas, rate);
     slowest = std::max(slowest, compute);
+    if (i + 1 < job.stages.size()) {
+      const double bytes = network.layers[stage.end - 1].cut.at(job.samples_per_step()) /
+                           job.micro_batches * static_cast<double>(size_of(job.precision));
+      slowest = std::max(slowest, boundary_seconds(stage, job.stages[i + 1], bytes, cluster, fabric,
+                                                   software.transfer_efficiency));
+    }
     rest = std::max(rest, whole - times.compute(stage.begin, stage.end, replicas));
   }
   const bool flushed = job.order == PipelineOrder::flush || job.order == PipelineOrder::gpipe;
@@ -122,7 +130,8 @@ std::vector<Candidate> candidates(const NetworkWork& network, const SearchReques
             if (request.recompute && *request.recompute != recompute) continue;
             job.recompute = recompute;
             const double head = head_cost(job, cluster, constants, software).compute;
-            result.push_back({job, estimate(job, times, fabric, software) + head});
+            result.push_back(
+                {job, estimate(network, job, times, cluster, fabric, software) + head});
           }
         }
       }
