@@ -123,14 +123,14 @@ class ClusterPlanner {
     const std::string usual = flags_.system == "pipedream" ? "1f1b"
                               : flags_.system == "oneflow" ? "ssp"
                                                            : "1f1b-flush";
-    job.order = job.stages.size() > 1 ? order_of(command_, usual) : PipelineOrder::flush;
+    job.order = order_of(command_, usual);
+    if (job.stages.size() == 1) job.order = PipelineOrder::flush;
     job.fixed_order = choose("--static-scheduling", text_of(command_, "--static-scheduling", "on"),
                              {"off", "on"}) == 1;
     const bool turns = inputs_.software.round_robin && job.order == PipelineOrder::one_by_one;
-    job.round_robin =
-        job.stages.size() > 1 &&
-        choose("--replicas", text_of(command_, "--replicas", turns ? "roundrobin" : "split"),
-               {"split", "roundrobin"}) == 1;
+    const std::string replicas = text_of(command_, "--replicas", turns ? "roundrobin" : "split");
+    job.round_robin = choose("--replicas", replicas, {"split", "roundrobin"}) == 1;
+    check_combination(job);
     job.recompute = job_.recompute == RecomputePolicy::all;
     cut(job);
     return job;
@@ -158,6 +158,19 @@ class ClusterPlanner {
   const PlanInputs& inputs() const { return inputs_; }
 
  private:
+  static void check_combination(PlannedJob& job) {
+    if (job.stages.size() == 1) {
+      job.round_robin = false;
+      return;
+    }
+    if (job.round_robin && (job.order != PipelineOrder::one_by_one || job.micro_batches > 1)) {
+      fail_input("--replicas roundrobin goes with --schedule 1f1b and one micro-batch.");
+    }
+    if (job.head.parallel != PlannedHead::Parallel::none) {
+      fail_input("--head-parallel goes with one stage; leave out --placement.");
+    }
+  }
+
   void set_head() {
     const std::string parallel = text_of(command_, "--head-parallel");
     if (parallel.empty()) return;
