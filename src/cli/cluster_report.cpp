@@ -110,7 +110,8 @@ Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs) {
   const auto describe_all = [&](const std::vector<SearchResult>& results) {
     Json list = Json::array();
     for (const SearchResult& result : results) {
-      list.push_back({{"shape", describe_shape(result.job)},
+      const char* origin = result.pipedream ? ", divided as PipeDream would" : "";
+      list.push_back({{"shape", describe_shape(result.job) + origin},
                       {"fits", result.fits},
                       {"predicted_seconds_per_step", result.seconds_per_step},
                       {"predicted_samples_per_second", result.samples_per_second},

@@ -33,6 +33,7 @@ constexpr SharedFlag kShared[] = {
     {"--microbatches", "Pieces of a device's batch that go through the stages [1]"},
     {"--replicas", "Devices of one stage: split (each batch) or roundrobin (take turns)"},
     {"--precision", "fp32, fp16 or bf16 [fp32]"},
+    {"--head", "Loss of a classifier of many classes: softmax, arcface or cosface [softmax]"},
     {"--head-parallel", "A classifier of many classes: dp, mp or pfc (sampled)"},
     {"--sample-rate", "Share of the classes that pfc computes [0.1]"}};
 
@@ -172,7 +173,8 @@ class ClusterPlanner {
   }
 
   void set_head() {
-    const std::string parallel = text_of(command_, "--head-parallel");
+    const bool plain = text_of(command_, "--head", "softmax") == "softmax";
+    const std::string parallel = text_of(command_, "--head-parallel", plain ? "" : "dp");
     if (parallel.empty()) return;
     using Parallel = PlannedHead::Parallel;
     constexpr Parallel kParallels[] = {Parallel::data, Parallel::model, Parallel::sampled};

@@ -9,6 +9,7 @@
 #include "made_up.h"
 #include "planner/search/candidates.h"
 #include "planner/search/cuts.h"
+#include "planner/search/pipedream_division.h"
 
 namespace millrace {
 namespace {
@@ -116,6 +117,32 @@ TEST(SearchTest, ChoosesWithinTwoPercentOfBruteForce) {
       EXPECT_LE(outcome.plans.front().seconds_per_step, best.seconds * 1.02) << round;
     } else {
       EXPECT_THAT(outcome.others.front().verdict, HasSubstr("does not fit"));
+    }
+  }
+}
+
+TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
+  const CostConstants constants = builtin_constants();
+  const SoftwareConstants& software = constants.system("millrace", "--as");
+  for (const char* model : {"alexnet", "vgg16", "resnet18"}) {
+    for (const int devices : {2, 4, 7, 8}) {
+      const Cluster cluster = find_cluster("titanv-8", "--cluster");
+      const NetworkWork network = work_of(model, default_options(model));
+      SearchRequest request;
+      request.devices = devices;
+      request.global_batch = 16.0 * devices;
+      PlannedJob job;
+      job.batch = 16;
+      job.order = PipelineOrder::stale;
+      job.stages = pipedream_division(network, job, devices, cluster, constants, software);
+      ASSERT_FALSE(job.stages.empty());
+      EXPECT_EQ(job.devices(), devices);
+      EXPECT_EQ(job.stages.back().end, static_cast<int>(network.layers.size()));
+      const Prediction theirs = predict(network, job, cluster, constants, software);
+      const SearchOutcome ours = search_plans(network, request, cluster, constants, software);
+      ASSERT_FALSE(ours.plans.empty());
+      EXPECT_LE(ours.plans.front().seconds_per_step, theirs.seconds_per_step * (1 + 1e-9))
+          << model << " on " << devices;
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "planner/cost/boundary.h"
 #include "planner/search/cuts.h"
+#include "planner/search/pipedream_division.h"
 
 namespace millrace {
 namespace {
@@ -104,40 +105,84 @@ std::vector<std::vector<int>> device_shares(int devices, int layers) {
   return {shares.begin(), shares.end()};
 }
 
-std::vector<Candidate> candidates(const NetworkWork& network, const SearchRequest& request,
-                                  const Cluster& cluster, const CostConstants& constants,
-                                  const SoftwareConstants& software) {
-  const Fabric fabric(cluster);
-  std::vector<Candidate> result;
-  const int layers = static_cast<int>(network.layers.size());
-  for (const std::vector<int>& shares : device_shares(request.devices, layers)) {
+namespace {
+
+class Enumeration {
+ public:
+  Enumeration(const NetworkWork& network, const SearchRequest& request, const Cluster& cluster,
+              const CostConstants& constants, const SoftwareConstants& software)
+      : network_(network),
+        request_(request),
+        cluster_(cluster),
+        constants_(constants),
+        software_(software),
+        fabric_(cluster) {}
+
+  std::vector<Candidate> run() {
     PlannedJob job;
-    job.batch = request.global_batch / request.devices;
-    job.precision = request.precision;
-    job.real_data = request.real_data;
-    job.optimizer_states = request.optimizer_states;
-    job.head = request.head;
-    job.stages = place(shares);
-    for (const PipelineOrder order : orders_for(request, shares.size())) {
+    job.batch = request_.global_batch / request_.devices;
+    job.precision = request_.precision;
+    job.real_data = request_.real_data;
+    job.optimizer_states = request_.optimizer_states;
+    job.head = request_.head;
+    const int layers = static_cast<int>(network_.layers.size());
+    for (const std::vector<int>& shares : device_shares(request_.devices, layers)) {
+      job.stages = place(shares);
+      add_shape(job, false);
+    }
+    job.stages =
+        pipedream_division(network_, job, request_.devices, cluster_, constants_, software_);
+    if (job.stages.size() > 1) add_shape(job, true);
+    return std::move(result_);
+  }
+
+ private:
+  // All orders and micro-batches of these stages; `divided` ones keep their cuts.
+  void add_shape(PlannedJob job, bool divided) {
+    std::vector<int> shares;
+    for (const PlannedStage& stage : job.stages) {
+      shares.push_back(static_cast<int>(stage.devices.size()));
+    }
+    for (const PipelineOrder order : orders_for(request_, shares.size())) {
       job.order = order;
-      for (const int count : micro_batches_for(request, shares, order)) {
+      for (const int count : micro_batches_for(request_, shares, order)) {
         job.micro_batches = count;
-        set_cuts(job, cut_by_cost(network, job, cluster, constants, software));
-        const StageTimes times(network, job, cluster, constants, software);
-        for (const PlannedHead::Parallel parallel : heads_for(request, shares.size())) {
-          job.head.parallel = parallel;
-          for (const bool recompute : {false, true}) {
-            if (request.recompute && *request.recompute != recompute) continue;
-            job.recompute = recompute;
-            const double head = head_cost(job, cluster, constants, software).compute;
-            result.push_back(
-                {job, estimate(network, job, times, cluster, fabric, software) + head});
-          }
-        }
+        job.recompute = false;
+        if (!divided) set_cuts(job, cut_by_cost(network_, job, cluster_, constants_, software_));
+        add_variants(job, divided);
       }
     }
   }
-  return result;
+
+  void add_variants(PlannedJob job, bool divided) {
+    const StageTimes times(network_, job, cluster_, constants_, software_);
+    for (const PlannedHead::Parallel parallel : heads_for(request_, job.stages.size())) {
+      job.head.parallel = parallel;
+      for (const bool recompute : {false, true}) {
+        if (request_.recompute && *request_.recompute != recompute) continue;
+        job.recompute = recompute;
+        const double head = head_cost(job, cluster_, constants_, software_).compute;
+        const double seconds = estimate(network_, job, times, cluster_, fabric_, software_);
+        result_.push_back({job, seconds + head, divided});
+      }
+    }
+  }
+
+  const NetworkWork& network_;
+  const SearchRequest& request_;
+  const Cluster& cluster_;
+  const CostConstants& constants_;
+  const SoftwareConstants& software_;
+  const Fabric fabric_;
+  std::vector<Candidate> result_;
+};
+
+}  // namespace
+
+std::vector<Candidate> candidates(const NetworkWork& network, const SearchRequest& request,
+                                  const Cluster& cluster, const CostConstants& constants,
+                                  const SoftwareConstants& software) {
+  return Enumeration(network, request, cluster, constants, software).run();
 }
 
 }  // namespace millrace

@@ -9,7 +9,8 @@ namespace millrace {
 
 struct Candidate {
   PlannedJob job;
-  double estimate = 0;  // seconds per step by formula, before simulation
+  double estimate = 0;     // seconds per step by formula, before simulation
+  bool pipedream = false;  // divided as PipeDream would
 };
 
 // Every shape with its best cuts. Stages get neighbouring devices, so that a stage stays within a

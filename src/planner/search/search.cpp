@@ -107,9 +107,11 @@ class Search {
   void simulate_best(const std::vector<Scored>& fitting) {
     std::map<std::string, size_t> seen;
     std::vector<std::pair<SearchResult, Prediction>> simulated;
-    for (size_t i = 0; i < fitting.size() && simulated.size() < kSimulated + kShown; ++i) {
+    for (size_t i = 0; i < fitting.size(); ++i) {
       const size_t before = seen[kind_of(fitting[i].candidate.job)]++;
-      if (i >= kSimulated && before > 0) continue;
+      const bool promising =
+          i < kSimulated || (before == 0 && simulated.size() < kSimulated + kShown);
+      if (!promising && !fitting[i].candidate.pipedream) continue;
       simulated.push_back(simulated_result(fitting[i]));
     }
     std::stable_sort(simulated.begin(), simulated.end(), [](const auto& a, const auto& b) {
@@ -136,6 +138,7 @@ class Search {
     result.samples_per_second = prediction.samples_per_second;
     result.bubble = prediction.bubble;
     result.memory = scored.memory;
+    result.pipedream = scored.candidate.pipedream;
     prediction.simulation = {};
     prediction.result = {};
     return {std::move(result), std::move(prediction)};
@@ -152,6 +155,7 @@ class Search {
       result.samples_per_second = request_.global_batch / scored.estimate;
       result.memory = scored.memory;
       result.fits = false;
+      result.pipedream = scored.candidate.pipedream;
       result.verdict =
           fmt::format("does not fit: stage {} needs {}, a device has {}.", scored.fullest,
                       format_bytes(static_cast<uint64_t>(scored.memory)),

@@ -32,6 +32,7 @@ struct SearchResult {
   double bubble = 0;
   double memory = 0;  // of the fullest device
   bool fits = true;
+  bool pipedream = false;  // divided as PipeDream would
   std::string verdict;
 };
 
@@ -42,7 +43,8 @@ struct SearchOutcome {
 };
 
 // Tries numbers of stages, uneven shares of devices, schedules, micro-batches, recomputation and
-// divisions of the head; cuts each by cost, ranks by formula, simulates the most promising. Throws
+// divisions of the head; cuts each by cost, ranks by formula, simulates the most promising, and
+// every schedule of PipeDream's division, so that the result is never worse than that. Throws
 // InputError if the request makes no sense (more devices than there are, an empty batch).
 SearchOutcome search_plans(const NetworkWork& network, const SearchRequest& request,
                            const Cluster& cluster, const CostConstants& constants,
