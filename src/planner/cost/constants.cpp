@@ -107,7 +107,9 @@ CostConstants parse_constants(std::string_view text, std::string_view file) {
   visit_operators(constants.operators, [&](const char* name, double& value) {
     value = number(json["operators"], name, file);
   });
-  for (const auto& [name, object] : json["software"].items()) {
+  for (const auto& item : json["software"].items()) {
+    const std::string& name = item.key();
+    const Json& object = item.value();
     if (!object.is_object()) fail_input("'{}': software '{}' must be an object.", file, name);
     SoftwareConstants software;
     software.name = name;
