@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(library_objects)
-foreach(layer base graph models passes kernels compile runtime data train)
+foreach(layer base graph models passes parallel kernels compile comm runtime data train)
   list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
 endforeach()
 add_library(millrace_library STATIC ${library_objects})
@@ -14,13 +14,14 @@ target_compile_features(millrace_library INTERFACE cxx_std_20)
 target_include_directories(millrace_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(millrace_library
   PUBLIC fmt::fmt
-  PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl JPEG::JPEG PNG::PNG ZLIB::ZLIB)
+  PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl Hwloc::hwloc JPEG::JPEG PNG::PNG ZLIB::ZLIB
+          ${millrace_mpi_library})
 
 # Installed headers include each other as "millrace/graph/graph.h", so that the names of the
 # layers do not meet those of the project that uses them.
 set(public_headers
   millrace.h
-  base/error.h
+  base/error.h base/rows.h
   compile/memory_breakdown.h
   graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/types.h
   kernels/convolution_algorithm.h
@@ -47,4 +48,5 @@ write_basic_package_version_file(MillraceConfigVersion.cmake COMPATIBILITY SameM
 install(FILES ${PROJECT_BINARY_DIR}/MillraceConfig.cmake
               ${PROJECT_BINARY_DIR}/MillraceConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindDnnl.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindHwloc.cmake
         DESTINATION ${package_directory})

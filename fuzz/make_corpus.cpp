@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "data/formats/face_pairs.h"
 #include "data/formats/ofrecord.h"
 #include "data/formats/recordio.h"
 #include "data/image/jpeg.h"
@@ -112,6 +113,26 @@ void make_clusters(const std::filesystem::path& directory) {
   }
 }
 
+void make_face_pairs(const std::filesystem::path& directory) {
+  const std::string image = "an image";
+  FacePairs pairs;
+  for (int i = 0; i < 4; ++i) {
+    pairs.images.insert(pairs.images.end(), 2, std::as_bytes(std::span(image)));
+    pairs.same.push_back(i % 2 == 0);
+    const std::string bytes = encode_face_pairs(pairs);
+    save(directory / "face_pairs" / fmt::format("own-{}", i), std::as_bytes(std::span(bytes)));
+  }
+  // As Python writes them: with the memo, in one piece each, and as text.
+  using namespace std::string_view_literals;
+  for (const std::string_view text :
+       {"\x80\x02]q\x00(U\x01xq\x01U\x02yzq\x02e]q\x03\x88\x61\x86q\x04."sv,
+        "\x80\x05\x95\x20\0\0\0\0\0\0\0]\x94(C\x01x\x94h\x01\x65]\x94\x89\x61\x86\x94."sv,
+        "((T\x01\0\0\0xp0\ng0\nl(I1\nlt."sv}) {
+    save(directory / "face_pairs" / fmt::format("python-{}", text.size()),
+         std::as_bytes(std::span(text)));
+  }
+}
+
 }  // namespace
 }  // namespace millrace
 
@@ -126,6 +147,7 @@ int main(int argc, char** argv) {
     millrace::make_idx(argv[1]);
     millrace::make_safetensors(argv[1]);
     millrace::make_clusters(argv[1]);
+    millrace::make_face_pairs(argv[1]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;

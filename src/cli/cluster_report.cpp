@@ -24,53 +24,37 @@ Json describe_memory(const StageMemory& memory) {
           {"context", whole(memory.context)}};
 }
 
-std::string_view head_name(PlannedHead::Parallel parallel) {
-  switch (parallel) {
-    case PlannedHead::Parallel::data:
-      return "dp";
-    case PlannedHead::Parallel::model:
-      return "mp";
-    case PlannedHead::Parallel::sampled:
-      return "pfc";
-    case PlannedHead::Parallel::none:
-      break;
+// Flags of `train` that belong to the plan but are not part of it.
+Json describe_flags(const PlannedJob& job) {
+  Json flags = {{"--batch", job.batch}, {"--precision", precision_name(job.precision)}};
+  flags["--recompute"] = job.recompute ? "all" : "none";
+  constexpr const char* kHeads[] = {"none", "dp", "mp", "pfc"};
+  if (job.head.parallel != PlannedHead::Parallel::none) {
+    flags["--head-parallel"] = kHeads[static_cast<size_t>(job.head.parallel)];
+    flags["--classes"] = job.head.classes;
   }
-  return "none";
+  if (job.head.parallel == PlannedHead::Parallel::sampled) {
+    flags["--sample-rate"] = job.head.sample_rate;
+  }
+  return flags;
 }
 
 Json describe_plan(const PlannedJob& job, const PlanInputs& inputs) {
-  Json plan = {{"model", inputs.network.model},
-               {"devices", job.devices()},
-               {"batch", job.batch},
-               {"precision", precision_name(job.precision)},
-               {"placement", format_stages(job.stages, inputs.cluster.devices_per_machine)}};
-  plan["schedule"] =
-      job.stages.size() == 1 ? std::string("single") : std::string(name_of(job.order));
-  plan["static_scheduling"] = job.fixed_order ? "on" : "off";
-  plan["microbatches"] = job.micro_batches;
-  plan["replicas"] = job.round_robin ? "roundrobin" : "split";
-  plan["recompute"] = job.recompute ? "all" : "none";
-  if (job.head.parallel != PlannedHead::Parallel::none) {
-    plan["head_parallel"] = head_name(job.head.parallel);
-    plan["classes"] = job.head.classes;
-    if (job.head.parallel == PlannedHead::Parallel::sampled) {
-      plan["sample_rate"] = job.head.sample_rate;
-    }
-  }
-  plan["stages"] = Json::array();
-  plan["cut_after"] = Json::array();
+  return to_json(plan_of(inputs.network, job, inputs.cluster.devices_per_machine));
+}
+
+Json describe_stages(const PlannedJob& job, const PlanInputs& inputs) {
+  Json stages = Json::array();
   for (size_t i = 0; i < job.stages.size(); ++i) {
     const PlannedStage& stage = job.stages[i];
-    const std::string& last = inputs.network.layers.at(stage.end - 1).name;
-    plan["stages"].push_back(
-        {{"stage", i},
-         {"devices", format_stages({stage}, inputs.cluster.devices_per_machine)},
-         {"first", inputs.network.layers.at(stage.begin).name},
-         {"last", last},
-         {"operators", stage.end - stage.begin}});
-    if (i + 1 < job.stages.size()) plan["cut_after"].push_back(last);
+    const std::string devices = format_stages({stage}, inputs.cluster.devices_per_machine);
+    stages.push_back({{"stage", i},
+                      {"devices", devices},
+                      {"first", inputs.network.layers.at(stage.begin).name},
+                      {"last", inputs.network.layers.at(stage.end - 1).name},
+                      {"operators", stage.end - stage.begin}});
   }
-  return plan;
+  return stages;
 }
 
 }  // namespace
@@ -102,6 +86,8 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
   json["fits"] = prediction.fits;
   json["device_memory_bytes"] = whole(inputs.cluster.device.memory_bytes);
   if (!prediction.fits) json["reason"] = prediction.reason;
+  json["stages"] = describe_stages(job, inputs);
+  json["flags"] = describe_flags(job);
   json["plan"] = describe_plan(job, inputs);
   return json;
 }
@@ -118,6 +104,7 @@ Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs) {
                       {"predicted_epoch_seconds", kImagesOfEpoch / result.samples_per_second},
                       {"peak_bytes", whole(result.memory)},
                       {"verdict", result.verdict},
+                      {"flags", describe_flags(result.job)},
                       {"plan", describe_plan(result.job, inputs)}});
     }
     return list;
@@ -152,7 +139,7 @@ std::string format_prediction(const Json& described) {
       "{} on {}, as {}, global batch {:.0f}, {}\n\n", described["model"].get<std::string>(),
       described["cluster"].get<std::string>(), described["system"].get<std::string>(),
       described["global_batch"].get<double>(), described["precision"].get<std::string>());
-  for (const Json& stage : plan["stages"]) {
+  for (const Json& stage : described["stages"]) {
     for (const Json& device : described["devices"]) {
       if (device["stage"] != stage["stage"]) continue;
       text += fmt::format("  stage {} on {}: {} to {}, {} a device\n", stage["stage"].get<int>(),
@@ -169,7 +156,7 @@ std::string format_prediction(const Json& described) {
       described["predicted_epoch_seconds"].get<double>(),
       described["error_estimate"]["median"].get<double>() * 100,
       described["error_estimate"]["worst"].get<double>() * 100);
-  if (plan["stages"].size() > 1) {
+  if (described["stages"].size() > 1) {
     text += fmt::format("Schedule {}, {} micro-batches; devices idle {:.0f} % of the time.\n",
                         plan["schedule"].get<std::string>(), plan["microbatches"].get<int>(),
                         described["bubble"].get<double>() * 100);

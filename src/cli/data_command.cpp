@@ -17,6 +17,7 @@ raw:FILE.
 
 Examples:
     millrace data synth ofrecord:cats --count 5000 --classes 100
+    millrace data synth recordio:faces.rec --faces --identities 100 --images 20
     millrace data convert folder:photos recordio:photos.rec
     millrace data inspect idx:/usr/share/datasets/fashion-mnist
     millrace data verify ofrecord:cats --classes 100)";
@@ -28,6 +29,9 @@ struct DataFlags {
   std::string part_size = "256MiB";
   int64_t classes = 0;
   SynthOptions synth;
+  bool faces = false;
+  FaceSynthOptions people;
+  std::string verification;
   bool json = false;
 
   Split chosen_split() const {
@@ -45,8 +49,27 @@ void require_data(const std::string& value) {
   if (value.empty()) fail_input("The data set is missing; write FORMAT:PATH, see --help.");
 }
 
+int run_synth_faces(const DataFlags& flags) {
+  FaceSynthOptions options = flags.people;
+  options.quality = flags.synth.quality;
+  options.seed = flags.synth.seed;
+  const Json facts = synth_faces(flags.to, options, flags.writer(), flags.verification);
+  if (flags.json) {
+    fmt::print("{}\n", facts.dump(2));
+    return kExitSuccess;
+  }
+  fmt::print("{} images of {} people in {}\n", facts["records"].get<uint64_t>(),
+             facts["classes"].get<int64_t>(), flags.to);
+  if (facts.contains("pairs")) {
+    fmt::print("{} pairs for verification in {}\n", facts["pairs"].get<int64_t>(),
+               facts["verification"].get<std::string>());
+  }
+  return kExitSuccess;
+}
+
 int run_synth(const DataFlags& flags) {
   require_data(flags.to);
+  if (flags.faces) return run_synth_faces(flags);
   const Json facts = synth_data(flags.to, flags.synth, flags.writer());
   if (flags.json) {
     fmt::print("{}\n", facts.dump(2));
@@ -103,6 +126,26 @@ void add_part_size(CLI::App& tool, DataFlags& flags) {
       ->capture_default_str();
 }
 
+void add_face_flags(CLI::App& synth, DataFlags& flags) {
+  synth
+      .add_flag("--faces", flags.faces,
+                "Make synthetic people instead, laid out as InsightFace's sets in RecordIO, and "
+                "pairs for verification; of the flags above, --seed and --quality apply")
+      ->group("Faces");
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    synth.add_option(name, value, help)->group("Faces")->capture_default_str();
+  };
+  add("--identities", flags.people.identities, "How many people");
+  add("--images", flags.people.images, "Of each of them");
+  add("--size", flags.people.size, "Height and width in pixels");
+  add("--pairs", flags.people.pairs, "Pairs for verification, half of one person; 0 writes none");
+  add("--verification", flags.verification, "File of the pairs [pairs.bin beside the data]");
+  synth
+      .add_flag("--new-people", flags.people.new_people,
+                "Pairs show people who are not in the data, not new images of those who are")
+      ->group("Faces");
+}
+
 }  // namespace
 
 void add_data_command(CLI::App& program, Action& chosen) {
@@ -131,6 +174,7 @@ void add_data_command(CLI::App& program, Action& chosen) {
   add("--quality", flags->synth.quality, "Of the JPEGs, 1 to 100");
   add("--seed", flags->synth.seed, "Sets of different seeds can train and test");
   add_part_size(*synth, *flags);
+  add_face_flags(*synth, *flags);
 
   CLI::App* convert =
       add_tool(*data, "convert", "Write a set in another format", chosen, flags, run_convert);

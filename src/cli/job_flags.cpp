@@ -57,6 +57,10 @@ void add_device_flags(CLI::App& command, JobFlags& flags) {
   };
   add("--threads-per-device", flags.threads, "Threads that compute; 0 takes every core")
       ->capture_default_str();
+  command
+      .add_flag("--oversubscribe", flags.oversubscribe,
+                "Let threads share cores where there are too few, which is refused otherwise")
+      ->group("Device and memory");
   add("--device-memory", flags.device_memory,
       "Refuse a job that needs more, before it starts: 12066MiB, 16GiB ... [no limit]");
   add("--conv-algo", flags.convolution,
@@ -137,6 +141,12 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
       .add_option("--dump-passes", flags.dump_passes,
                   "Write the graph after each compiler pass into this directory")
       ->group("Device and memory");
+  command
+      .add_flag(
+          "--check-finite", flags.check_finite,
+          "Look at everything that a step computes, not at the loss alone, and name the first "
+          "tensor with a value that is not finite")
+      ->group("Device and memory");
 }
 
 TrainJob to_job(const JobFlags& flags) {
@@ -164,6 +174,7 @@ TrainJob to_job(const JobFlags& flags) {
   job.epochs = flags.epochs;
   job.seed = flags.seed;
   job.threads = flags.threads;
+  job.oversubscribe = flags.oversubscribe;
   if (!flags.device_memory.empty()) {
     job.device_memory = static_cast<int64_t>(parse_bytes(flags.device_memory, "--device-memory"));
     if (job.device_memory == 0) fail_input("--device-memory must be above 0.");
@@ -177,6 +188,7 @@ TrainJob to_job(const JobFlags& flags) {
   job.convolution =
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
   job.dump_passes = flags.dump_passes;
+  job.check_finite = flags.check_finite;
 
   using Optimizer = OptimizerSettings::Kind;
   constexpr Optimizer kOptimizers[] = {Optimizer::sgd, Optimizer::adamw, Optimizer::lars};

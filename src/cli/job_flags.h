@@ -29,10 +29,12 @@ struct JobFlags {
   uint64_t seed = 0;
 
   int threads = 0;
+  bool oversubscribe = false;
   std::string device_memory;
   std::string recompute = "auto";
   std::string convolution = "auto";
   std::string dump_passes;
+  bool check_finite = false;
 
   std::string optimizer = "sgd";
   std::optional<double> learning_rate, weight_decay, adam_epsilon;

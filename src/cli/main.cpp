@@ -89,6 +89,7 @@ int run(int count, char** arguments) {
   add_data_command(program, chosen);
   add_ckpt_command(program, chosen);
   add_bench_command(program, chosen);
+  add_report_command(program, chosen);
   allow_extras_everywhere(&program);
   try {
     program.parse(count, arguments);

@@ -114,8 +114,8 @@ class ClusterPlanner {
       for (int device = 0; device < devices_; ++device) stage.devices.push_back(device);
       job.stages = {stage};
     } else {
-      for (auto& devices : parse_stages(placement, inputs_.cluster.machines,
-                                        inputs_.cluster.devices_per_machine, "--placement")) {
+      for (auto& devices : stages_on(placement, inputs_.cluster.machines,
+                                     inputs_.cluster.devices_per_machine, "--placement")) {
         job.stages.push_back({std::move(devices), 0, layers});
       }
     }

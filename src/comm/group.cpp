@@ -1,5 +1,7 @@
 #include "comm/group.h"
 
+#include <fmt/format.h>
+
 #include <mutex>
 #include <utility>
 
@@ -13,10 +15,6 @@ const char* operation_name(Operation operation) {
   constexpr std::array<const char*, kOperations> kNames = {
       "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "receive"};
   return kNames[static_cast<size_t>(operation)];
-}
-
-int64_t part_begin(int64_t count, int part, int parts) {
-  return count / parts * part + count % parts * part / parts;
 }
 
 const OperationStatistics& GroupStatistics::of(Operation operation) const {
@@ -58,12 +56,12 @@ std::string Group::name(int member) const { return state_->transport->name(membe
 
 int64_t Group::buffer_bytes() const { return state_->transport->buffer_bytes(); }
 
-int64_t Group::part_begin(int64_t count, int member) const {
-  return millrace::part_begin(count, member, size());
+int64_t Group::part_begin(int64_t count, int member, int64_t block) const {
+  return millrace::part_begin(count / block, member, size()) * block;
 }
 
-int64_t Group::part_size(int64_t count, int member) const {
-  return part_begin(count, member + 1) - part_begin(count, member);
+int64_t Group::part_size(int64_t count, int member, int64_t block) const {
+  return part_begin(count, member + 1, block) - part_begin(count, member, block);
 }
 
 void Group::all_reduce(void* data, int64_t count, ElementType type) {
@@ -74,17 +72,24 @@ void Group::all_reduce(void* data, int64_t count, ElementType type) {
 }
 
 void Group::reduce_scatter(const void* whole, void* part, int64_t count, int64_t part_count,
-                           ElementType type) {
-  check_part(Operation::kReduceScatter, count, part_count);
-  const double seconds = state_->transport->reduce_scatter(whole, part, count, type);
+                           int64_t block, ElementType type) {
+  check_part(Operation::kReduceScatter, count, part_count, block);
+  const double seconds = state_->transport->reduce_scatter(whole, part, count, block, type);
   state_->record(Operation::kReduceScatter, (count - part_count) * element_bytes(type), seconds);
 }
 
 void Group::all_gather(const void* part, void* whole, int64_t part_count, int64_t count,
                        int64_t item_bytes) {
-  check_part(Operation::kAllGather, count, part_count);
+  check_part(Operation::kAllGather, count, part_count, 1);
   const double seconds = state_->transport->all_gather(part, whole, count, item_bytes);
   state_->record(Operation::kAllGather, part_count * item_bytes * (size() - 1), seconds);
+}
+
+void Group::all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
+                       int64_t block_bytes) {
+  check_part(Operation::kAllGather, count_of(whole), count_of(part), block_bytes);
+  all_gather(part.data(), whole.data(), count_of(part) / block_bytes, count_of(whole) / block_bytes,
+             block_bytes);
 }
 
 void Group::broadcast(void* data, int64_t bytes, int root) {
@@ -105,7 +110,11 @@ void Group::receive(int from, void* data, int64_t bytes, int tag) {
   state_->record(Operation::kReceive, 0, state_->transport->receive(from, data, bytes, tag));
 }
 
-void Group::fail(const std::string& reason) noexcept { state_->transport->fail(reason); }
+void Group::fail(const std::string& reason) noexcept {
+  state_->transport->stop(fmt::format("{} failed: {}", name(rank()), reason));
+}
+
+void Group::stop(const std::string& sentence) noexcept { state_->transport->stop(sentence); }
 
 void Group::set_deadline(double seconds) { state_->transport->set_deadline(seconds); }
 
@@ -114,10 +123,15 @@ GroupStatistics Group::statistics() const {
   return state_->statistics;
 }
 
-void Group::check_part(Operation operation, int64_t count, int64_t part_count) const {
-  if (part_count == part_size(count, rank())) return;
+void Group::check_part(Operation operation, int64_t count, int64_t part_count,
+                       int64_t block) const {
+  if (block < 1 || count % block != 0) {
+    fail_job("{} gives {} {} elements, which are not whole blocks of {}.", name(rank()),
+             operation_name(operation), count, block);
+  }
+  if (part_count == part_size(count, rank(), block)) return;
   fail_job("{} gives {} a part of {} elements, but its part of {} is {}.", name(rank()),
-           operation_name(operation), part_count, count, part_size(count, rank()));
+           operation_name(operation), part_count, count, part_size(count, rank(), block));
 }
 
 void Group::check_peer(Operation operation, int member) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,8 +36,10 @@ struct GroupStatistics {
 //
 // Point to point: `send` may wait for its `receive`, messages between two members with one tag
 // arrive in order, and both ends give the same number of bytes. Tags run from 0 to kLargestTag.
+// Any number of threads of a member may send and receive at the same time, also beside a
+// collective, as long as each (other member, direction, tag) is used by one thread at a time.
 //
-// When a member calls `fail`, pending and later calls of all others throw JobError with its name
+// When a member calls `fail`, pending and later calls of all members throw JobError with its name
 // and the reason. A group that has failed stays so.
 class Group {
  public:
@@ -52,9 +55,10 @@ class Group {
   // Memory that this member's end of the group holds for transfers.
   int64_t buffer_bytes() const;
 
-  // The part of `count` elements that a member holds after reduce_scatter and before all_gather.
-  int64_t part_begin(int64_t count, int member) const;
-  int64_t part_size(int64_t count, int member) const;
+  // The part of `count` elements that a member holds after reduce_scatter and before all_gather,
+  // in whole blocks of `block` elements.
+  int64_t part_begin(int64_t count, int member, int64_t block = 1) const;
+  int64_t part_size(int64_t count, int member, int64_t block = 1) const;
 
   // Replaces data by the sum over all members.
   template <typename T>
@@ -63,10 +67,12 @@ class Group {
   }
 
   // Sums `whole` over the members and leaves this member's part of it in `part`, which may be the
-  // same part of `whole`; the rest of `whole` keeps its values.
+  // same part of `whole`; the rest of `whole` keeps its values. Parts are whole blocks: the count
+  // is a multiple of `block`.
   template <typename T>
-  void reduce_scatter(std::span<const T> whole, std::span<T> part) {
-    reduce_scatter(whole.data(), part.data(), count_of(whole), count_of(part), element_type<T>());
+  void reduce_scatter(std::span<const T> whole, std::span<T> part, int64_t block = 1) {
+    reduce_scatter(whole.data(), part.data(), count_of(whole), count_of(part), block,
+                   element_type<T>());
   }
 
   // Collects every member's part into `whole` on all of them; `part` may be its place in `whole`.
@@ -75,6 +81,9 @@ class Group {
     static_assert(std::is_trivially_copyable_v<T>);
     all_gather(part.data(), whole.data(), count_of(part), count_of(whole), sizeof(T));
   }
+
+  // The same for blocks of `block_bytes` bytes of any type.
+  void all_gather(std::span<const std::byte> part, std::span<std::byte> whole, int64_t block_bytes);
 
   // Copies the root's data to all members.
   template <typename T>
@@ -100,6 +109,9 @@ class Group {
 
   // Tells all members that this one cannot go on. Never throws or waits; from any thread.
   void fail(const std::string& reason) noexcept;
+
+  // Ends the group with this very sentence, for a failure that is not this member's own.
+  void stop(const std::string& sentence) noexcept;
 
   // How long this member's calls wait before the group fails, naming who is missing; 0: no limit.
   void set_deadline(double seconds);
@@ -128,13 +140,13 @@ class Group {
 
   void all_reduce(void* data, int64_t count, ElementType type);
   void reduce_scatter(const void* whole, void* part, int64_t count, int64_t part_count,
-                      ElementType type);
+                      int64_t block, ElementType type);
   void all_gather(const void* part, void* whole, int64_t part_count, int64_t count,
                   int64_t item_bytes);
   void broadcast(void* data, int64_t bytes, int root);
   void send(int to, const void* data, int64_t bytes, int tag);
   void receive(int from, void* data, int64_t bytes, int tag);
-  void check_part(Operation operation, int64_t count, int64_t part_count) const;
+  void check_part(Operation operation, int64_t count, int64_t part_count, int64_t block) const;
   void check_peer(Operation operation, int member) const;
   void check_message(Operation operation, int member, int tag) const;
 

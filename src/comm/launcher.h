@@ -3,7 +3,27 @@
 
 namespace millrace {
 
-// The number of processes that mpirun or mpiexec started for this job; 1 without a launcher.
+// Whether the launcher bound this process to some of its host's cores.
+enum class Binding : unsigned char {
+  none,
+  by_default,  // nobody asked for it: Open MPI binds each of two ranks to a single core
+  as_asked,
+};
+
+// One process among those that mpirun or mpiexec started for a job, and its place among those on
+// the same host. Without a launcher, or where it does not say, a process is alone.
+struct LaunchPlace {
+  int rank = 0;
+  int ranks = 1;
+  int local_rank = 0;
+  int local_ranks = 1;
+  Binding binding = Binding::none;
+};
+
+// Understands Open MPI and MPICH. Values that make no sense count as not said.
+LaunchPlace launch_place();
+
+// The number of processes of this job; 1 without a launcher.
 int launched_ranks();
 
 }  // namespace millrace

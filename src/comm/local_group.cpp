@@ -5,7 +5,6 @@
 #include <atomic>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
@@ -30,23 +29,27 @@ class LocalTransport final : public Transport {
   int64_t buffer_bytes() const override { return 0; }
 
   double all_reduce(void* data, int64_t count, ElementType type) override {
-    const LocalCall call = {Operation::kAllReduce, count, static_cast<int64_t>(type), data, data};
+    const LocalCall call = {
+        Operation::kAllReduce, count, static_cast<int64_t>(type), 1, data, data};
     return together(call, [&] {
+      const int64_t begin = part_begin(count, rank_, size()) * element_bytes(type);
       for (int member = 0; member < size(); ++member) {
-        targets_[static_cast<size_t>(member)] = own_part(hub_->call(member).output, count, type);
+        targets_[static_cast<size_t>(member)] =
+            static_cast<char*>(hub_->call(member).output) + begin;
       }
-      sum_own_part(targets_, count, type);
+      sum_own_part(targets_, count, 1, type);
     });
   }
 
-  double reduce_scatter(const void* whole, void* part, int64_t count, ElementType type) override {
-    const LocalCall call = {Operation::kReduceScatter, count, static_cast<int64_t>(type), whole,
-                            part};
-    return together(call, [&] { sum_own_part(std::span(&part, 1), count, type); });
+  double reduce_scatter(const void* whole, void* part, int64_t count, int64_t block,
+                        ElementType type) override {
+    const LocalCall call = {
+        Operation::kReduceScatter, count, static_cast<int64_t>(type), block, whole, part};
+    return together(call, [&] { sum_own_part(std::span(&part, 1), count, block, type); });
   }
 
   double all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) override {
-    const LocalCall call = {Operation::kAllGather, count, item_bytes, part, whole};
+    const LocalCall call = {Operation::kAllGather, count, item_bytes, 1, part, whole};
     return together(call, [&] {
       for (int member = 0; member < size(); ++member) {
         const int64_t begin = part_begin(count, member, size());
@@ -58,7 +61,7 @@ class LocalTransport final : public Transport {
   }
 
   double broadcast(void* data, int64_t bytes, int root) override {
-    return together({Operation::kBroadcast, bytes, root, data, data},
+    return together({Operation::kBroadcast, bytes, root, 1, data, data},
                     [&] { parallel_copy(data, hub_->call(root).input, bytes); });
   }
 
@@ -72,7 +75,7 @@ class LocalTransport final : public Transport {
     return hub_->receive(from, rank_, data, bytes, tag, deadline_);
   }
 
-  void fail(const std::string& reason) override { hub_->fail(rank_, reason); }
+  void stop(const std::string& sentence) override { hub_->stop(sentence); }
   void set_deadline(double seconds) override { deadline_ = seconds; }
 
  private:
@@ -83,19 +86,15 @@ class LocalTransport final : public Transport {
     return waited + hub_->leave();
   }
 
-  template <typename Bytes>
-  Bytes* own_part(Bytes* whole, int64_t count, ElementType type) const {
-    using Byte = std::conditional_t<std::is_const_v<Bytes>, const char, char>;
-    return static_cast<Byte*>(whole) + part_begin(count, rank_, size()) * element_bytes(type);
-  }
-
-  void sum_own_part(std::span<void* const> targets, int64_t count, ElementType type) {
+  void sum_own_part(std::span<void* const> targets, int64_t count, int64_t block,
+                    ElementType type) {
+    const int64_t begin = part_begin(count / block, rank_, size()) * block;
+    const int64_t end = part_begin(count / block, rank_ + 1, size()) * block;
     for (int member = 0; member < size(); ++member) {
-      sources_[static_cast<size_t>(member)] = own_part(hub_->call(member).input, count, type);
+      sources_[static_cast<size_t>(member)] =
+          static_cast<const char*>(hub_->call(member).input) + begin * element_bytes(type);
     }
-    const int64_t elements =
-        part_begin(count, rank_ + 1, size()) - part_begin(count, rank_, size());
-    ordered_sum(sources_, targets, elements, type);
+    ordered_sum(sources_, targets, end - begin, type);
   }
 
   const std::shared_ptr<LocalHub> hub_;

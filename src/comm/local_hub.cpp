@@ -14,6 +14,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+std::string describe(const LocalCall& call) {
+  return fmt::format("{} of {} (kind {}, block {})", operation_name(call.operation), call.count,
+                     call.kind, call.block);
+}
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -44,14 +49,12 @@ double LocalHub::enter(int member, const LocalCall& call, double deadline) {
   for (int other = 0; other < size(); ++other) {
     const LocalCall& theirs = this->call(other);
     const LocalCall& first = calls_[0];
-    if (std::tie(theirs.operation, theirs.count, theirs.kind) ==
-        std::tie(first.operation, first.count, first.kind)) {
+    if (std::tie(theirs.operation, theirs.count, theirs.kind, theirs.block) ==
+        std::tie(first.operation, first.count, first.kind, first.block)) {
       continue;
     }
-    set_failure(fmt::format("{} calls {} of {} (kind {}) while {} calls {} of {} (kind {}).",
-                            name(other), operation_name(theirs.operation), theirs.count,
-                            theirs.kind, name(0), operation_name(first.operation), first.count,
-                            first.kind));
+    set_failure(fmt::format("{} calls {} while {} calls {}.", name(other), describe(theirs),
+                            name(0), describe(first)));
     throw_if_failed();
   }
   arrived_ = 0;
@@ -124,9 +127,9 @@ double LocalHub::receive(int from, int to, void* data, int64_t bytes, int tag, d
   return waited;
 }
 
-void LocalHub::fail(int member, const std::string& reason) {
+void LocalHub::stop(const std::string& sentence) {
   const Lock lock(mutex_);
-  set_failure(fmt::format("{} failed: {}", name(member), reason));
+  set_failure(sentence);
 }
 
 bool LocalHub::wait(Lock& lock, double deadline, const std::function<bool()>& ready) {

@@ -19,7 +19,8 @@ namespace millrace {
 struct LocalCall {
   Operation operation = Operation::kBarrier;
   int64_t count = 0;
-  int64_t kind = 0;  // element type, item size or root
+  int64_t kind = 0;   // element type, item size or root
+  int64_t block = 1;  // parts are whole blocks of this many elements
   const void* input = nullptr;
   void* output = nullptr;
 };
@@ -42,7 +43,7 @@ class LocalHub {
   double send(int from, int to, const void* data, int64_t bytes, int tag, double deadline);
   double receive(int from, int to, void* data, int64_t bytes, int tag, double deadline);
 
-  void fail(int member, const std::string& reason);
+  void stop(const std::string& sentence);
 
  private:
   enum class Progress { kOffered, kTaken, kDone };

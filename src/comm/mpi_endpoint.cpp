@@ -20,8 +20,9 @@ constexpr int kPollsBetweenListening = 32;
 constexpr int64_t kLargestPiece = int64_t{1} << 30;
 constexpr size_t kLongestSentence = 1000;
 constexpr auto kEagerWait = std::chrono::microseconds(300);
-constexpr auto kNap = std::chrono::microseconds(50);
-constexpr auto kLongestCancel = std::chrono::milliseconds(200);
+constexpr auto kShortestNap = std::chrono::microseconds(50);
+constexpr auto kLongestNap = std::chrono::microseconds(500);
+constexpr int kIdlePerNap = 100;
 constexpr auto kFarewell = std::chrono::seconds(1);
 
 double seconds_since(Clock::time_point start) {
@@ -54,28 +55,43 @@ void MpiTransfers::clear() {
   expected.clear();
 }
 
-// A cancelled receive is waited for, since its buffer may be written until it ends; one that will
-// not end is left to the end of the job.
-void MpiTransfers::abandon() {
-  const Clock::time_point start = Clock::now();
+// Receives write into their buffers and sends may be read by the other process until they end, so
+// both are waited for; what will not end is left to the end of the job.
+void MpiTransfers::abandon(Clock::time_point patience) {
   for (size_t i = 0; i < requests.size(); ++i) {
-    if (requests[i] == MPI_REQUEST_NULL) continue;
+    if (requests[i] != MPI_REQUEST_NULL && expected[i] >= 0) MPI_Cancel(&requests[i]);
+  }
+  for (MPI_Request& request : requests) {
+    if (request == MPI_REQUEST_NULL) continue;
     int done = 0;
-    if (expected[i] >= 0) {
-      MPI_Cancel(&requests[i]);
-      while (!done && Clock::now() - start < kLongestCancel) {
-        MPI_Test(&requests[i], &done, MPI_STATUS_IGNORE);
-      }
-    }
-    if (!done) MPI_Request_free(&requests[i]);
+    do {
+      MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    } while (!done && Clock::now() < patience);
+    if (!done) MPI_Request_free(&request);
   }
   clear();
 }
 
-MpiEndpoint::MpiEndpoint(MPI_Comm communicator, std::vector<std::string> names)
-    : communicator_(communicator), names_(std::move(names)) {
+MpiEndpoint::MpiEndpoint(MPI_Comm communicator, std::vector<std::string> names,
+                         std::vector<int> ranks)
+    : communicator_(communicator), names_(std::move(names)), ranks_(std::move(ranks)) {
   MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
-  MPI_Comm_rank(communicator_, &rank_);
+  MPI_Comm_rank(communicator_, &process_);
+  MPI_Comm_size(communicator_, &processes_);
+  std::vector<int> members_of(static_cast<size_t>(processes_), 0);
+  for (const int rank : ranks_) {
+    lanes_.push_back(members_of[static_cast<size_t>(rank)]++);
+    lane_count_ = std::max(lane_count_, lanes_.back() + 1);
+  }
+  int* largest = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(communicator_, MPI_TAG_UB, &largest, &found);
+  const int64_t needed = int64_t{lane_count_} * lane_count_ * kLargestTag;
+  if (found && needed > *largest) {
+    MPI_Comm_free(&communicator_);
+    fail_input("This MPI has too few tags for {} devices in one process; use more processes.",
+               lane_count_);
+  }
 }
 
 // Freeing a communicator takes all members; after a failure nobody can count on them.
@@ -88,8 +104,14 @@ MpiEndpoint::~MpiEndpoint() {
   int done = 0;
   while (!done && Clock::now() - start < kFarewell) {
     MPI_Testall(static_cast<int>(farewells_.size()), farewells_.data(), &done, MPI_STATUSES_IGNORE);
-    if (!done) std::this_thread::sleep_for(kNap);
+    if (!done) std::this_thread::sleep_for(kShortestNap);
   }
+}
+
+int MpiEndpoint::tag_between(int from, int to, int tag) const {
+  const int pair =
+      lanes_[static_cast<size_t>(from)] * lane_count_ + lanes_[static_cast<size_t>(to)];
+  return pair * kLargestTag + tag;
 }
 
 void MpiEndpoint::check() {
@@ -101,11 +123,13 @@ void MpiEndpoint::check() {
 
 void MpiEndpoint::start_send(MpiTransfers& transfers, int to, const void* data, int64_t bytes,
                              int tag) {
+  const int rank = ranks_[static_cast<size_t>(to)];
+  tag = tag_between(transfers.member, to, tag);
   for_each_piece(bytes, [&](int64_t offset, int length) {
     MPI_Request request = MPI_REQUEST_NULL;
-    expect_success(MPI_Isend(static_cast<const char*>(data) + offset, length, MPI_BYTE, to, tag,
+    expect_success(MPI_Isend(static_cast<const char*>(data) + offset, length, MPI_BYTE, rank, tag,
                              communicator_, &request),
-                   "send");
+                   transfers.member, "send");
     transfers.requests.push_back(request);
     transfers.peers.push_back(to);
     transfers.expected.push_back(-1);
@@ -114,18 +138,20 @@ void MpiEndpoint::start_send(MpiTransfers& transfers, int to, const void* data, 
 
 void MpiEndpoint::start_receive(MpiTransfers& transfers, int from, void* data, int64_t bytes,
                                 int tag) {
+  const int rank = ranks_[static_cast<size_t>(from)];
+  tag = tag_between(from, transfers.member, tag);
   for_each_piece(bytes, [&](int64_t offset, int length) {
     MPI_Request request = MPI_REQUEST_NULL;
-    expect_success(MPI_Irecv(static_cast<char*>(data) + offset, length, MPI_BYTE, from, tag,
+    expect_success(MPI_Irecv(static_cast<char*>(data) + offset, length, MPI_BYTE, rank, tag,
                              communicator_, &request),
-                   "receive");
+                   transfers.member, "receive");
     transfers.requests.push_back(request);
     transfers.peers.push_back(from);
     transfers.expected.push_back(length);
   });
 }
 
-double MpiEndpoint::finish(MpiTransfers& transfers, Operation operation) {
+double MpiEndpoint::finish(MpiTransfers& transfers, Operation operation, double deadline) {
   const Clock::time_point start = Clock::now();
   Clock::time_point last_progress = start;
   int unfinished = static_cast<int>(transfers.requests.size());
@@ -138,7 +164,6 @@ double MpiEndpoint::finish(MpiTransfers& transfers, Operation operation) {
     }
     if (poll % kPollsBetweenListening == 0) check();
     const auto idle = Clock::now() - last_progress;
-    const double deadline = deadline_;
     if (deadline > 0 && std::chrono::duration<double>(idle).count() > deadline) {
       fail_all(fmt::format("{} did not join {} within {} seconds.", unfinished_peers(transfers),
                            operation_name(operation), deadline));
@@ -146,7 +171,8 @@ double MpiEndpoint::finish(MpiTransfers& transfers, Operation operation) {
     if (idle < kEagerWait) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(
+          std::clamp<Clock::duration>(idle / kIdlePerNap, kShortestNap, kLongestNap));
     }
   }
   transfers.clear();
@@ -163,10 +189,13 @@ int MpiEndpoint::test(MpiTransfers& transfers, Operation operation) {
     int done = 0;
     const int code = MPI_Testsome(std::min(kAtOnce, count - begin), &transfers.requests[begin],
                                   &done, indices.data(), statuses.data());
-    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) expect_success(code, "transfer");
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
+      expect_success(code, transfers.member, "transfer");
     if (done == MPI_UNDEFINED) continue;
     for (int i = 0; i < done; ++i) {
-      if (code == MPI_ERR_IN_STATUS) expect_success(statuses[i].MPI_ERROR, "transfer");
+      if (code == MPI_ERR_IN_STATUS) {
+        expect_success(statuses[i].MPI_ERROR, transfers.member, "transfer");
+      }
       check_received(transfers, begin + indices[i], statuses[i], operation);
     }
     finished += done;
@@ -183,11 +212,7 @@ void MpiEndpoint::check_received(const MpiTransfers& transfers, int index, const
   if (received == expected) return;
   fail_all(fmt::format("{} sends {} bytes in {} while {} receives {}.",
                        name(transfers.peers[static_cast<size_t>(index)]), received,
-                       operation_name(operation), name(rank_), expected));
-}
-
-void MpiEndpoint::fail(const std::string& reason) {
-  set_failure(fmt::format("{} failed: {}", name(rank_), reason), true);
+                       operation_name(operation), name(transfers.member), expected));
 }
 
 void MpiEndpoint::listen() {
@@ -196,9 +221,7 @@ void MpiEndpoint::listen() {
   MPI_Status status = {};
   // A probe may look before it lets MPI take in what has come; the next one sees it.
   for (int attempt = 0; attempt < 3 && !found; ++attempt) {
-    expect_success(
-        MPI_Improbe(MPI_ANY_SOURCE, kFailureTag, communicator_, &found, &message, &status),
-        "probe");
+    MPI_Improbe(MPI_ANY_SOURCE, kFailureTag, communicator_, &found, &message, &status);
   }
   if (!found) return;
   int length = 0;
@@ -219,18 +242,18 @@ void MpiEndpoint::set_failure(const std::string& sentence, bool tell) {
   if (failed_) return;
   failure_ = sentence.substr(0, kLongestSentence);
   failed_ = true;
-  for (int member = 0; tell && member < size(); ++member) {
-    if (member == rank_) continue;
+  for (int process = 0; tell && process < processes_; ++process) {
+    if (process == process_) continue;
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Isend(failure_.data(), static_cast<int>(failure_.size()), MPI_CHAR, member, kFailureTag,
+    MPI_Isend(failure_.data(), static_cast<int>(failure_.size()), MPI_CHAR, process, kFailureTag,
               communicator_, &request);
     farewells_.push_back(request);
   }
 }
 
-void MpiEndpoint::expect_success(int code, const char* what) {
+void MpiEndpoint::expect_success(int code, int member, const char* what) {
   if (code == MPI_SUCCESS) return;
-  fail_all(fmt::format("{} failed: MPI cannot {}: {}.", name(rank_), what, error_text(code)));
+  fail_all(fmt::format("{} failed: MPI cannot {}: {}.", name(member), what, error_text(code)));
 }
 
 std::string MpiEndpoint::unfinished_peers(const MpiTransfers& transfers) const {

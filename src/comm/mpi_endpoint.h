@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -13,55 +14,63 @@
 
 namespace millrace {
 
-// Transfers under way. Each has the member at its other end and the bytes it must bring, -1 for a
-// send.
+// Transfers of one member under way. Each has the member at its other end and the bytes it must
+// bring, -1 for a send.
 struct MpiTransfers {
-  std::vector<MPI_Request> requests;
-  std::vector<int> peers;
-  std::vector<int64_t> expected;
+  int member = 0;  // whose they are
+  std::vector<MPI_Request> requests = {};
+  std::vector<int> peers = {};
+  std::vector<int64_t> expected = {};
   void clear();
-  // Cancels what is still under way, for when the group has failed.
-  void abandon();
+  // Cancels what is still under way, for when the group has failed, and waits for it to end.
+  void abandon(std::chrono::steady_clock::time_point patience);
 };
 
-// Owns its communicator. Safe from several threads at once; each brings its own MpiTransfers.
-// Messages longer than MPI can count are cut into pieces. After a failure the caller abandons
-// its transfers, and the group is of no more use.
+// This process's end of a group; the members that live here share it. Owns its communicator, which
+// joins the processes; messages between two members carry the pair in their tag. Safe from several
+// threads at once; each brings its own MpiTransfers. Messages longer than MPI can count are cut
+// into pieces. After a failure the caller abandons its transfers, and the group is of no more use.
 class MpiEndpoint {
  public:
-  MpiEndpoint(MPI_Comm communicator, std::vector<std::string> names);
+  static constexpr int kLargestTag = 16400;
+
+  // `ranks` gives each member's rank in the communicator.
+  MpiEndpoint(MPI_Comm communicator, std::vector<std::string> names, std::vector<int> ranks);
   ~MpiEndpoint();
   MpiEndpoint(const MpiEndpoint&) = delete;
   MpiEndpoint& operator=(const MpiEndpoint&) = delete;
 
   int size() const { return static_cast<int>(names_.size()); }
-  int rank() const { return rank_; }
   const std::string& name(int member) const { return names_[static_cast<size_t>(member)]; }
 
   // Throws the group's failure, if there is one.
   void check();
+  // From or to the member whose transfers they are. Tags run from 1 to kLargestTag.
   void start_send(MpiTransfers& transfers, int to, const void* data, int64_t bytes, int tag);
   void start_receive(MpiTransfers& transfers, int from, void* data, int64_t bytes, int tag);
-  // Waits for all and clears them; returns the seconds waited.
-  double finish(MpiTransfers& transfers, Operation operation);
+  // Waits for all and clears them; returns the seconds waited. A deadline of 0 is none.
+  double finish(MpiTransfers& transfers, Operation operation, double deadline);
 
-  void fail(const std::string& reason);
-  void set_deadline(double seconds) { deadline_ = seconds; }
+  void stop(const std::string& sentence) { set_failure(sentence, true); }
 
  private:
   int test(MpiTransfers& transfers, Operation operation);
   void check_received(const MpiTransfers& transfers, int index, const MPI_Status& status,
                       Operation operation);
+  int tag_between(int from, int to, int tag) const;
   void listen();
   [[noreturn]] void fail_all(const std::string& sentence);
   void set_failure(const std::string& sentence, bool tell);
-  void expect_success(int code, const char* what);
+  void expect_success(int code, int member, const char* what);
   std::string unfinished_peers(const MpiTransfers& transfers) const;
 
   MPI_Comm communicator_;
   const std::vector<std::string> names_;
-  int rank_ = 0;
-  std::atomic<double> deadline_ = 0;
+  const std::vector<int> ranks_;
+  std::vector<int> lanes_;  // each member's number among those of its rank
+  int lane_count_ = 1;
+  int processes_ = 1;
+  int process_ = 0;
   std::atomic<bool> failed_ = false;
   std::mutex mutex_;
   std::string failure_;

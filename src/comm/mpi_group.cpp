@@ -12,27 +12,43 @@
 
 #include "base/error.h"
 #include "comm/launcher.h"
+#include "comm/local_group.h"
 #include "comm/mpi_transport.h"
 
 namespace millrace {
 namespace {
 
 constexpr auto kLongestGoodbye = std::chrono::seconds(5);
+constexpr auto kShortGoodbye = std::chrono::seconds(1);
 using HostName = std::array<char, MPI_MAX_PROCESSOR_NAME>;
 
-// "rank 1 on host b" for each member.
-std::vector<std::string> member_names(MPI_Comm communicator, const std::vector<int>& ranks) {
+// "rank 1 on host b" for each rank.
+std::vector<std::string> rank_names(int ranks) {
   HostName own = {};
   int length = 0;
   MPI_Get_processor_name(own.data(), &length);
-  std::vector<HostName> hosts(ranks.size());
+  std::vector<HostName> hosts(static_cast<size_t>(ranks));
   MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, hosts.data(), MPI_MAX_PROCESSOR_NAME,
-                MPI_CHAR, communicator);
+                MPI_CHAR, MPI_COMM_WORLD);
   std::vector<std::string> names;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    names.push_back(fmt::format("rank {} on host {}", ranks[i], hosts[i].data()));
+  for (int rank = 0; rank < ranks; ++rank) {
+    names.push_back(
+        fmt::format("rank {} on host {}", rank, hosts[static_cast<size_t>(rank)].data()));
   }
   return names;
+}
+
+// A communicator of these ranks, each named once.
+MPI_Comm communicator_of(const std::vector<int>& ranks, int label) {
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group chosen = MPI_GROUP_NULL;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &chosen);
+  MPI_Comm_create_group(MPI_COMM_WORLD, chosen, label, &communicator);
+  MPI_Group_free(&chosen);
+  MPI_Group_free(&world);
+  return communicator;
 }
 
 }  // namespace
@@ -56,7 +72,10 @@ MpiSession::MpiSession() {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
   const bool foreign = size_ == 1 && launched_ranks() > 1;
-  if (provided == MPI_THREAD_MULTIPLE && !foreign) return;
+  if (provided == MPI_THREAD_MULTIPLE && !foreign) {
+    names_ = rank_names(size_);
+    return;
+  }
   const std::string version = mpi_version();
   MPI_Finalize();
   if (foreign) {
@@ -77,25 +96,42 @@ MpiSession::~MpiSession() {
   while (!done) {
     MPI_Test(&everyone, &done, MPI_STATUS_IGNORE);
     if (done) break;
-    if (std::chrono::steady_clock::now() - start > kLongestGoodbye) MPI_Abort(MPI_COMM_WORLD, 1);
+    const auto limit = patient_ ? kLongestGoodbye : kShortGoodbye;
+    if (std::chrono::steady_clock::now() - start > limit) MPI_Abort(MPI_COMM_WORLD, 1);
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   MPI_Finalize();
 }
 
-Group mpi_group(const MpiSession& session, const std::vector<int>& ranks, int label) {
-  if (std::find(ranks.begin(), ranks.end(), session.rank()) == ranks.end()) {
+std::vector<Group> mpi_groups(const MpiSession& session, const MpiMembers& members, int label) {
+  std::vector<int> processes;  // the ranks, each once
+  std::vector<int> places;     // of each member's rank among them
+  for (const int rank : members.ranks) {
+    auto place = std::find(processes.begin(), processes.end(), rank);
+    if (place == processes.end()) place = processes.insert(place, rank);
+    places.push_back(static_cast<int>(place - processes.begin()));
+  }
+  if (std::find(processes.begin(), processes.end(), session.rank()) == processes.end()) {
     fail_job("Rank {} asks for a group that it is not in.", session.rank());
   }
-  MPI_Group world = MPI_GROUP_NULL;
-  MPI_Group chosen = MPI_GROUP_NULL;
-  MPI_Comm communicator = MPI_COMM_NULL;
-  MPI_Comm_group(MPI_COMM_WORLD, &world);
-  MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &chosen);
-  MPI_Comm_create_group(MPI_COMM_WORLD, chosen, label, &communicator);
-  MPI_Group_free(&chosen);
-  MPI_Group_free(&world);
-  return Group(std::make_unique<MpiTransport>(communicator, member_names(communicator, ranks)));
+  if (processes.size() == 1) {
+    return make_local_groups(static_cast<int>(members.ranks.size()), members.names);
+  }
+  const auto endpoint = std::make_shared<MpiEndpoint>(communicator_of(processes, label),
+                                                      members.names, std::move(places));
+  std::vector<Group> groups;
+  for (size_t member = 0; member < members.ranks.size(); ++member) {
+    if (members.ranks[member] != session.rank()) continue;
+    groups.emplace_back(
+        std::make_unique<MpiTransport>(endpoint, static_cast<int>(member), members.sums));
+  }
+  return groups;
+}
+
+Group mpi_group(const MpiSession& session, const std::vector<int>& ranks, int label) {
+  MpiMembers members = {ranks, {}};
+  for (const int rank : ranks) members.names.push_back(session.name(rank));
+  return mpi_groups(session, members, label)[0];
 }
 
 Group mpi_world(const MpiSession& session) {

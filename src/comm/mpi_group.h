@@ -4,6 +4,7 @@
 // that a launcher started beside others is refused.
 #pragma once
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -27,16 +28,35 @@ class MpiSession {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  // "rank 1 on host b".
+  const std::string& name(int rank) const { return names_[static_cast<size_t>(rank)]; }
+
+  // For a job that has failed and said so: the session then waits for the others only a moment.
+  // From any thread.
+  void expect_no_answer() { patient_ = false; }
 
  private:
   int rank_ = 0;
   int size_ = 1;
+  std::vector<std::string> names_;
+  std::atomic<bool> patient_ = true;
 };
 
 // A group of the given ranks of the job in this order, the caller's among them; all of them call
 // it with the same ranks and the same label, and calls at the same time have different labels.
 // Any thread may use the group, and groups are independent of each other.
 Group mpi_group(const MpiSession& session, const std::vector<int>& ranks, int label = 0);
+
+// The members of a group, several of which may live in one rank.
+struct MpiMembers {
+  std::vector<int> ranks;          // of each member
+  std::vector<std::string> names;  // as messages call them
+  bool sums = true;                // without, the group takes no buffers and refuses sums
+};
+
+// One handle for each member of the calling rank, in the order of the members; called as
+// `mpi_group` is. Members of one rank may not all be in one thread: each is a thread of its own.
+std::vector<Group> mpi_groups(const MpiSession& session, const MpiMembers& members, int label = 0);
 
 // A group of all ranks.
 Group mpi_world(const MpiSession& session);

@@ -3,73 +3,92 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.h"
 #include "comm/ordered_sum.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{2} << 20;
+constexpr int64_t kChunkBytes = int64_t{512} << 10;
+constexpr auto kLongestCancel = std::chrono::milliseconds(300);
 constexpr int64_t kBroadcastPiece = int64_t{1} << 20;
 
 enum Tag : int { kTermsTag = 1, kSumsTag, kGatherTag, kBroadcastTag, kBarrierTag, kMessageTag };
 
 }  // namespace
 
-MpiTransport::MpiTransport(MPI_Comm communicator, std::vector<std::string> names)
-    : endpoint_(communicator, std::move(names)),
-      buffer_(new char[static_cast<size_t>(buffer_bytes())]),
-      sources_(static_cast<size_t>(size())) {}
+MpiTransport::MpiTransport(std::shared_ptr<MpiEndpoint> endpoint, int member, bool sums)
+    : endpoint_(std::move(endpoint)),
+      member_(member),
+      buffer_bytes_(sums ? kChunkBytes * kWindow * (endpoint_->size() - 1) : 0),
+      buffer_(new char[static_cast<size_t>(buffer_bytes_)]),
+      sources_(static_cast<size_t>(endpoint_->size())) {
+  for (MpiTransfers& transfers : exchanges_) transfers.member = member;
+  for (MpiTransfers& transfers : results_) transfers.member = member;
+  arrival_.member = transfers_.member = member;
+}
 
-int64_t MpiTransport::buffer_bytes() const { return kChunkBytes * 2 * (size() - 1); }
+double MpiTransport::finish(MpiTransfers& transfers, Operation operation) {
+  return endpoint_->finish(transfers, operation, deadline_);
+}
 
 template <typename Body>
 double MpiTransport::collective(Body&& body) {
   try {
-    endpoint_.check();
+    endpoint_->check();
     return body();
   } catch (...) {
-    for (MpiTransfers& transfers : exchanges_) transfers.abandon();
-    for (MpiTransfers& transfers : results_) transfers.abandon();
-    arrival_.abandon();
-    transfers_.abandon();
+    const auto patience = std::chrono::steady_clock::now() + kLongestCancel;
+    for (MpiTransfers& transfers : exchanges_) transfers.abandon(patience);
+    for (MpiTransfers& transfers : results_) transfers.abandon(patience);
+    arrival_.abandon(patience);
+    transfers_.abandon(patience);
     throw;
   }
 }
 
 double MpiTransport::all_reduce(void* data, int64_t count, ElementType type) {
   return collective([&] {
-    if (size() == 1) return 0.0;
+    const Terms terms = {count, 1, type};
     char* whole = static_cast<char*>(data);
-    const int64_t total = chunks(count, element_bytes(type));
-    double waited = 0;
-    if (total > 0) start_exchange(whole, count, type, 0);
-    for (int64_t index = 0; index < total; ++index) {
-      if (index + 1 < total) start_exchange(whole, count, type, index + 1);
-      waited += endpoint_.finish(exchanges_[index % 2], Operation::kAllReduce);
-      const Range own = chunk(count, element_bytes(type), rank(), index);
-      sum_chunk(whole, whole + own.begin, count, type, index);
-      start_handing_back(whole, count, type, index);
-      if (index > 0) waited += endpoint_.finish(results_[(index + 1) % 2], Operation::kAllReduce);
-    }
-    if (total > 0) waited += endpoint_.finish(results_[(total + 1) % 2], Operation::kAllReduce);
+    double waited = exchange_all(Operation::kAllReduce, whole, terms, [&](int64_t index) {
+      sum_chunk(whole, whole + chunk(terms, rank(), index).begin, terms, index);
+      MpiTransfers& results = results_[static_cast<size_t>(index % kWindow)];
+      const double seconds = finish(results, Operation::kAllReduce);
+      start_handing_back(results, whole, terms, index);
+      return seconds;
+    });
+    for (MpiTransfers& results : results_) waited += finish(results, Operation::kAllReduce);
     return waited;
   });
 }
 
-double MpiTransport::reduce_scatter(const void* whole, void* part, int64_t count,
+double MpiTransport::reduce_scatter(const void* whole, void* part, int64_t count, int64_t block,
                                     ElementType type) {
   return collective([&] {
+    const Terms terms = {count, block, type};
     const char* input = static_cast<const char*>(whole);
-    const int64_t total = chunks(count, element_bytes(type));
-    double waited = 0;
-    if (total > 0) start_exchange(input, count, type, 0);
-    for (int64_t index = 0; index < total; ++index) {
-      if (index + 1 < total) start_exchange(input, count, type, index + 1);
-      waited += endpoint_.finish(exchanges_[index % 2], Operation::kReduceScatter);
-      sum_chunk(input, static_cast<char*>(part) + index * kChunkBytes, count, type, index);
-    }
-    return waited;
+    return exchange_all(Operation::kReduceScatter, input, terms, [&](int64_t index) {
+      sum_chunk(input, static_cast<char*>(part) + index * kChunkBytes, terms, index);
+      return 0.0;
+    });
   });
+}
+
+template <typename Use>
+double MpiTransport::exchange_all(Operation operation, const char* whole, const Terms& terms,
+                                  Use&& use) {
+  const int64_t total = chunks(terms);
+  double waited = 0;
+  for (int64_t index = 0; index < std::min<int64_t>(total, kWindow); ++index) {
+    start_exchange(whole, terms, index);
+  }
+  for (int64_t index = 0; index < total; ++index) {
+    waited += finish(exchanges_[static_cast<size_t>(index % kWindow)], operation);
+    waited += use(index);
+    if (index + kWindow < total) start_exchange(whole, terms, index + kWindow);
+  }
+  return waited;
 }
 
 double MpiTransport::all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) {
@@ -81,11 +100,11 @@ double MpiTransport::all_gather(const void* part, void* whole, int64_t count, in
       const int from = (rank() + size() - step) % size();
       const int64_t begin = part_begin(count, from, size()) * item_bytes;
       const int64_t bytes = part_begin(count, from + 1, size()) * item_bytes - begin;
-      endpoint_.start_receive(transfers_, from, output + begin, bytes, kGatherTag);
-      endpoint_.start_send(transfers_, (rank() + step) % size(), part, own_size, kGatherTag);
+      endpoint_->start_receive(transfers_, from, output + begin, bytes, kGatherTag);
+      endpoint_->start_send(transfers_, (rank() + step) % size(), part, own_size, kGatherTag);
     }
     parallel_copy(output + own_begin, part, own_size);
-    return endpoint_.finish(transfers_, Operation::kAllGather);
+    return finish(transfers_, Operation::kAllGather);
   });
 }
 
@@ -101,16 +120,16 @@ double MpiTransport::broadcast(void* data, int64_t bytes, int root) {
       char* piece = static_cast<char*>(data) + begin;
       const int64_t length = std::min(kBroadcastPiece, bytes - begin);
       if (place != 0) {
-        endpoint_.start_receive(arrival_, parent, piece, length, kBroadcastTag);
-        waited += endpoint_.finish(arrival_, Operation::kBroadcast);
+        endpoint_->start_receive(arrival_, parent, piece, length, kBroadcastTag);
+        waited += finish(arrival_, Operation::kBroadcast);
       }
       for (int child = reach / 2; child > 0; child /= 2) {
         if (place + child >= size()) continue;
-        endpoint_.start_send(transfers_, (place + child + root) % size(), piece, length,
-                             kBroadcastTag);
+        endpoint_->start_send(transfers_, (place + child + root) % size(), piece, length,
+                              kBroadcastTag);
       }
     }
-    return waited + endpoint_.finish(transfers_, Operation::kBroadcast);
+    return waited + finish(transfers_, Operation::kBroadcast);
   });
 }
 
@@ -119,94 +138,105 @@ double MpiTransport::barrier() {
     double waited = 0;
     for (int distance = 1; distance < size(); distance *= 2) {
       const int from = (rank() + size() - distance) % size();
-      endpoint_.start_receive(transfers_, from, nullptr, 0, kBarrierTag);
-      endpoint_.start_send(transfers_, (rank() + distance) % size(), nullptr, 0, kBarrierTag);
-      waited += endpoint_.finish(transfers_, Operation::kBarrier);
+      endpoint_->start_receive(transfers_, from, nullptr, 0, kBarrierTag);
+      endpoint_->start_send(transfers_, (rank() + distance) % size(), nullptr, 0, kBarrierTag);
+      waited += finish(transfers_, Operation::kBarrier);
     }
     return waited;
   });
 }
 
 double MpiTransport::send(int to, const void* data, int64_t bytes, int tag) {
-  endpoint_.check();
-  MpiTransfers transfers;
-  endpoint_.start_send(transfers, to, data, bytes, kMessageTag + tag);
+  endpoint_->check();
+  MpiTransfers transfers = {.member = member_};
+  endpoint_->start_send(transfers, to, data, bytes, kMessageTag + tag);
   return finish_message(transfers, Operation::kSend);
 }
 
 double MpiTransport::receive(int from, void* data, int64_t bytes, int tag) {
-  endpoint_.check();
-  MpiTransfers transfers;
-  endpoint_.start_receive(transfers, from, data, bytes, kMessageTag + tag);
+  endpoint_->check();
+  MpiTransfers transfers = {.member = member_};
+  endpoint_->start_receive(transfers, from, data, bytes, kMessageTag + tag);
   return finish_message(transfers, Operation::kReceive);
 }
 
 double MpiTransport::finish_message(MpiTransfers& transfers, Operation operation) {
   try {
-    return endpoint_.finish(transfers, operation);
+    return finish(transfers, operation);
   } catch (...) {
-    transfers.abandon();
+    transfers.abandon(std::chrono::steady_clock::now() + kLongestCancel);
     throw;
   }
 }
 
-MpiTransport::Range MpiTransport::chunk(int64_t count, int64_t item_bytes, int member,
-                                        int64_t index) const {
-  const int64_t end = part_begin(count, member + 1, size()) * item_bytes;
-  const int64_t begin = part_begin(count, member, size()) * item_bytes + index * kChunkBytes;
-  return {begin, std::clamp<int64_t>(end - begin, 0, kChunkBytes)};
+MpiTransport::Range MpiTransport::part(const Terms& terms, int member) const {
+  const int64_t blocks = terms.count / terms.block;
+  const int64_t block_bytes = terms.block * element_bytes(terms.type);
+  const int64_t begin = part_begin(blocks, member, size()) * block_bytes;
+  return {begin, part_begin(blocks, member + 1, size()) * block_bytes - begin};
 }
 
-int64_t MpiTransport::chunks(int64_t count, int64_t item_bytes) const {
-  const int64_t largest_part = (count + size() - 1) / size() * item_bytes;
-  return (largest_part + kChunkBytes - 1) / kChunkBytes;
+MpiTransport::Range MpiTransport::chunk(const Terms& terms, int member, int64_t index) const {
+  const Range whole = part(terms, member);
+  const int64_t before = index * kChunkBytes;
+  return {whole.begin + before, std::clamp<int64_t>(whole.size - before, 0, kChunkBytes)};
+}
+
+int64_t MpiTransport::chunks(const Terms& terms) const {
+  if (size() > 1 && buffer_bytes_ == 0) {
+    fail_job("{} asks for a sum over a group that was made for messages.", name(member_));
+  }
+  int64_t largest = 0;
+  for (int member = 0; member < size(); ++member) {
+    largest = std::max(largest, part(terms, member).size);
+  }
+  return (largest + kChunkBytes - 1) / kChunkBytes;
 }
 
 char* MpiTransport::arrived(int64_t index, int member) {
   const int slot = member < rank() ? member : member - 1;
-  return buffer_.get() + (index % 2 * (size() - 1) + slot) * kChunkBytes;
+  return buffer_.get() + (index % kWindow * (size() - 1) + slot) * kChunkBytes;
 }
 
-void MpiTransport::start_exchange(const char* whole, int64_t count, ElementType type,
-                                  int64_t index) {
-  MpiTransfers& transfers = exchanges_[index % 2];
-  const Range own = chunk(count, element_bytes(type), rank(), index);
+void MpiTransport::start_exchange(const char* whole, const Terms& terms, int64_t index) {
+  MpiTransfers& transfers = exchanges_[static_cast<size_t>(index % kWindow)];
+  const Range own = chunk(terms, rank(), index);
   for (int member = 0; member < size(); ++member) {
     if (member == rank()) continue;
-    const Range theirs = chunk(count, element_bytes(type), member, index);
+    const Range theirs = chunk(terms, member, index);
     if (own.size > 0) {
-      endpoint_.start_receive(transfers, member, arrived(index, member), own.size, kTermsTag);
+      endpoint_->start_receive(transfers, member, arrived(index, member), own.size, kTermsTag);
     }
     if (theirs.size > 0) {
-      endpoint_.start_send(transfers, member, whole + theirs.begin, theirs.size, kTermsTag);
+      endpoint_->start_send(transfers, member, whole + theirs.begin, theirs.size, kTermsTag);
     }
   }
 }
 
-void MpiTransport::sum_chunk(const char* whole, char* target, int64_t count, ElementType type,
-                             int64_t index) {
-  const Range own = chunk(count, element_bytes(type), rank(), index);
+void MpiTransport::sum_chunk(const char* whole, char* target, const Terms& terms, int64_t index) {
+  const Range own = chunk(terms, rank(), index);
   if (own.size == 0) return;
   for (int member = 0; member < size(); ++member) {
     sources_[static_cast<size_t>(member)] =
         member == rank() ? whole + own.begin : arrived(index, member);
   }
   void* const only_target = target;
-  ordered_sum(sources_, std::span(&only_target, 1), own.size / element_bytes(type), type);
+  ordered_sum(sources_, std::span(&only_target, 1), own.size / element_bytes(terms.type),
+              terms.type);
 }
 
 // Receives may only be started once the terms that lay there have left.
-void MpiTransport::start_handing_back(char* whole, int64_t count, ElementType type, int64_t index) {
-  MpiTransfers& transfers = results_[index % 2];
-  const Range own = chunk(count, element_bytes(type), rank(), index);
+void MpiTransport::start_handing_back(MpiTransfers& transfers, char* whole, const Terms& terms,
+                                      int64_t index) {
+  const Range own = chunk(terms, rank(), index);
   for (int member = 0; member < size(); ++member) {
     if (member == rank()) continue;
-    const Range theirs = chunk(count, element_bytes(type), member, index);
+    const Range theirs = chunk(terms, member, index);
     if (theirs.size > 0) {
-      endpoint_.start_receive(transfers, member, whole + theirs.begin, theirs.size, kSumsTag);
+      endpoint_->start_receive(transfers, member, whole + theirs.begin, theirs.size, kSumsTag);
     }
     if (own.size > 0) {
-      endpoint_.start_send(transfers, member, whole + own.begin, own.size, kSumsTag);
+      endpoint_->start_send(transfers, member, whole + own.begin, own.size, kSumsTag);
     }
   }
 }

@@ -10,7 +10,7 @@ bool mpi_available() { return false; }
 
 std::string mpi_version() { return "none"; }
 
-MpiSession::MpiSession() {
+MpiSession::MpiSession() : names_({"rank 0"}) {
   if (launched_ranks() == 1) return;
   fail_input(
       "This build has no MPI but was started as one of {} ranks; build with "
@@ -20,9 +20,15 @@ MpiSession::MpiSession() {
 
 MpiSession::~MpiSession() {}
 
-Group mpi_group(const MpiSession&, const std::vector<int>& ranks, int) {
-  if (ranks != std::vector<int>{0}) fail_job("A job without MPI has rank 0 alone.");
-  return make_local_groups(1, {"rank 0"})[0];
+std::vector<Group> mpi_groups(const MpiSession&, const MpiMembers& members, int) {
+  for (const int rank : members.ranks) {
+    if (rank != 0) fail_job("A job without MPI has rank 0 alone, and no rank {}.", rank);
+  }
+  return make_local_groups(static_cast<int>(members.ranks.size()), members.names);
+}
+
+Group mpi_group(const MpiSession& session, const std::vector<int>& ranks, int label) {
+  return mpi_groups(session, {ranks, {session.name(0)}}, label)[0];
 }
 
 Group mpi_world(const MpiSession& session) { return mpi_group(session, {0}); }

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/parts.h"
+
 namespace millrace {
 
 // Elements that can be summed.
@@ -22,13 +24,10 @@ enum class Operation {
 inline constexpr int kOperations = 7;
 const char* operation_name(Operation operation);
 
-// Where member `part` of `parts` begins when `count` elements are divided over them; parts differ
-// by at most one element, and part_begin(count, parts, parts) is count.
-int64_t part_begin(int64_t count, int part, int parts);
-
 // One member's end of a group. Each operation returns the seconds it spent waiting for others and
 // throws JobError when the group has failed. Collectives come from one thread at a time; sends,
-// receives and `fail` may come from other threads at the same time.
+// receives and `stop` may come from any number of other threads at the same time, as long as one
+// thread at a time sends, and one receives, between two members with one tag.
 //
 // Sums are taken in the order of the members, whatever the timing. `part` may lie at its own place
 // inside the whole buffer, and nowhere else inside it.
@@ -43,14 +42,17 @@ class Transport {
   virtual int64_t buffer_bytes() const = 0;
 
   virtual double all_reduce(void* data, int64_t count, ElementType type) = 0;
-  virtual double reduce_scatter(const void* whole, void* part, int64_t count, ElementType type) = 0;
+  // Parts are whole blocks of `block` elements; the count is a multiple of it.
+  virtual double reduce_scatter(const void* whole, void* part, int64_t count, int64_t block,
+                                ElementType type) = 0;
   virtual double all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) = 0;
   virtual double broadcast(void* data, int64_t bytes, int root) = 0;
   virtual double barrier() = 0;
   virtual double send(int to, const void* data, int64_t bytes, int tag) = 0;
   virtual double receive(int from, void* data, int64_t bytes, int tag) = 0;
 
-  virtual void fail(const std::string& reason) = 0;
+  // Ends the group with this sentence, unless it has failed before.
+  virtual void stop(const std::string& sentence) = 0;
   // Zero means to wait without end.
   virtual void set_deadline(double seconds) = 0;
 };

@@ -7,6 +7,7 @@
 #include "compile/memory_plan.h"
 #include "graph/operator_definition.h"
 #include "passes/liveness.h"
+#include "passes/rewrite.h"
 
 namespace millrace {
 namespace {
@@ -14,8 +15,8 @@ namespace {
 TensorSpec spec_of(const Tensor& tensor) { return {tensor.type, tensor.layout}; }
 
 Slot slot_of(const Tensor& tensor) {
-  return {tensor.name,        tensor.type, tensor.layout,          tensor.role,
-          tensor.initializer, 0,           spec_of(tensor).bytes()};
+  return {tensor.name, tensor.type,      tensor.layout, tensor.role, tensor.initializer,
+          {},          bytes_of(tensor), tensor.slice,  tensor.part};
 }
 
 std::vector<bool> used_tensors(const Graph& graph) {
@@ -32,48 +33,99 @@ struct Buffer {
   TensorId tensor = kNone;  // kNone: the workspace of instruction `instruction`
   size_t instruction = 0;
   Role role = Role::activation;
+  ArenaRegion region = ArenaRegion::scratch;
 };
 
-// Adds up what is in use at the peak; what no buffer uses then counts as workspace.
-void break_down(Program& program, const std::vector<Buffer>& buffers, const MemoryPlan& plan) {
-  MemoryBreakdown& sums = program.breakdown;
-  for (const Slot& slot : program.state) {
-    (slot.role == Role::optimizer_state ? sums.optimizer : sums.weights) += aligned(slot.bytes);
-  }
+int64_t& line_of(MemoryBreakdown& sums, const Buffer& buffer) {
+  if (buffer.tensor == kNone) return sums.workspace;
+  if (buffer.role == Role::gradient) return sums.gradients;
+  if (buffer.role == Role::communication) return sums.communication;
+  return sums.activations;
+}
+
+// Adds up what is in use at the peak of a region, `copies` times; what no buffer uses then counts
+// as workspace.
+void break_down(MemoryBreakdown& sums, const std::vector<Buffer>& buffers, ArenaRegion region,
+                const MemoryPlan& plan, int copies) {
   int64_t in_use = 0;
   for (const Buffer& buffer : buffers) {
-    if (buffer.request.first > plan.peak_position || buffer.request.last < plan.peak_position) {
+    if (buffer.region != region || buffer.request.first > plan.peak_position ||
+        buffer.request.last < plan.peak_position) {
       continue;
     }
     const int64_t bytes = aligned(buffer.request.bytes);
     in_use += bytes;
-    if (buffer.tensor == kNone) {
-      sums.workspace += bytes;
+    line_of(sums, buffer) += copies * bytes;
+  }
+  sums.workspace += copies * (plan.bytes - in_use);
+}
+
+void break_down_state(Program& program) {
+  MemoryBreakdown& sums = program.breakdown;
+  for (const Slot& slot : program.state) {
+    const int64_t bytes = aligned(slot.bytes);
+    if (slot.role == Role::optimizer_state) {
+      sums.optimizer += bytes;
+    } else if (slot.role == Role::accumulator) {
+      sums.gradients += bytes;
     } else {
-      (buffer.role == Role::gradient ? sums.gradients : sums.activations) += bytes;
+      sums.weights += slot.role == Role::parameter ? bytes * program.memory.versions : bytes;
     }
   }
-  sums.workspace += plan.bytes - in_use;
 }
 
 class Assembler {
  public:
-  Assembler(const Graph& graph, const KernelOptions& options) : graph_(graph), options_(options) {}
+  Assembler(const Graph& graph, const KernelOptions& options, const StepShape& shape)
+      : graph_(graph), options_(options), shape_(shape) {}
 
-  Program run(const std::vector<Slot>& shared, int64_t shared_bytes) {
-    place_state(shared, shared_bytes);
+  Program run(const Program* sharing) {
+    find_phases();
+    place_state(sharing);
     make_kernels();
     place_transients();
     return std::move(program_);
   }
 
  private:
-  void place_state(const std::vector<Slot>& shared, int64_t shared_bytes) {
-    offsets_.assign(static_cast<size_t>(graph_.tensor_count()), kNone);
+  // Positions in the order where the backward and the update phase begin.
+  void find_phases() {
+    const std::vector<OperatorId>& order = graph_.order();
+    backward_ = update_ = order.size();
+    if (shape_.phasing == Phasing::whole) return;
+    for (size_t i = order.size(); i-- > 0;) {
+      const Phase phase = graph_.op(order[i]).phase;
+      if (phase != Phase::forward) backward_ = i;
+      if (phase == Phase::update && shape_.phasing == Phasing::micro_batches) update_ = i;
+    }
+    for (size_t i = 0; i < order.size(); ++i) {
+      const Phase phase = graph_.op(order[i]).phase;
+      const bool update = shape_.phasing == Phasing::micro_batches && phase == Phase::update;
+      if ((phase == Phase::forward) != (i < backward_) || update != (i >= update_)) {
+        throw std::logic_error("'" + graph_.op(order[i]).name + "' stands in another phase");
+      }
+    }
+  }
+
+  int phase_at(int position) const {
+    const auto place = static_cast<size_t>(position);
+    return place < backward_ ? 0 : place < update_ ? 1 : 2;
+  }
+
+  void place_state(const Program* sharing) {
+    addresses_.assign(static_cast<size_t>(graph_.tensor_count()), {});
+    placed_.assign(static_cast<size_t>(graph_.tensor_count()), false);
     std::map<std::string, const Slot*> known;
-    for (const Slot& slot : shared) known[slot.name] = &slot;
+    MemoryMap& memory = program_.memory;
+    memory.slots = shape_.slots;
+    memory.versions = shape_.versions;
+    if (sharing != nullptr) {
+      for (const Slot& slot : sharing->state) known[slot.name] = &slot;
+      memory = sharing->memory;
+      memory.slots = 1;
+      memory.saved = 0;
+    }
     const std::vector<bool> used = used_tensors(graph_);
-    int64_t next = 0;
     for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
       const Tensor& tensor = graph_.tensor(id);
       if (!used[static_cast<size_t>(id)] || !is_persistent(tensor.role) ||
@@ -81,20 +133,26 @@ class Assembler {
         continue;
       }
       Slot slot = slot_of(tensor);
-      if (shared.empty()) {
-        slot.offset = next;
-        next += aligned(slot.bytes);
+      if (sharing == nullptr) {
+        const bool versioned = tensor.role == Role::parameter;
+        int64_t& end = versioned ? memory.weights : memory.state;
+        slot.address = {versioned ? ArenaRegion::weights : ArenaRegion::state, end};
+        end += aligned(slot.bytes);
       } else {
         const auto found = known.find(slot.name);
         if (found == known.end() || found->second->layout != slot.layout) {
           throw std::logic_error("state slot '" + slot.name + "' differs between programs");
         }
-        slot.offset = found->second->offset;
+        slot.address = found->second->address;
       }
-      offsets_[static_cast<size_t>(id)] = slot.offset;
+      put(id, slot.address);
       program_.state.push_back(std::move(slot));
     }
-    program_.persistent_bytes = shared.empty() ? next : shared_bytes;
+  }
+
+  void put(TensorId id, const Address& address) {
+    addresses_[static_cast<size_t>(id)] = address;
+    placed_[static_cast<size_t>(id)] = true;
   }
 
   void make_kernels() {
@@ -120,80 +178,169 @@ class Assembler {
       if (definition.arithmetic != nullptr) {
         instruction.arithmetic = definition.arithmetic(inference);
       }
+      instruction.written = written_by(op, definition, request);
       program_.reorders += op.type == "reorder" ? 1 : 0;
       program_.instructions.push_back(std::move(instruction));
       positions_.push_back(position);
     }
+    list_phases();
   }
 
-  void place_transients() {
-    const std::vector<TensorId> roots = storage_roots(graph_);
-    const std::vector<bool> used = used_tensors(graph_);
-    const int end = std::max(0, static_cast<int>(graph_.order().size()) - 1);
-    std::vector<Buffer> buffers;
-    for (const Lifetime& life : lifetimes(graph_)) {
-      buffers.push_back(
-          {{life.first, life.last, life.bytes}, life.tensor, 0, graph_.tensor(life.tensor).role});
+  std::vector<WrittenTensor> written_by(const Operator& op, const OperatorDefinition& definition,
+                                        const KernelRequest& request) const {
+    std::vector<WrittenTensor> written;
+    const auto add = [&](TensorId id, const TensorSpec& spec, bool is_output, size_t index) {
+      written.push_back(
+          {graph_.tensor(id).name, spec.type.dtype, spec.physical_elements(), is_output, index});
+    };
+    for (size_t i = 0; i < op.outputs.size(); ++i) add(op.outputs[i], request.outputs[i], true, i);
+    for (const int mutated : definition.mutated_inputs) {
+      const auto i = static_cast<size_t>(mutated);
+      if (i < op.inputs.size()) add(op.inputs[i], request.inputs[i], false, i);
     }
+    return written;
+  }
+
+  void list_phases() {
+    const size_t count = program_.instructions.size();
+    if (shape_.phasing == Phasing::whole) {
+      program_.phases = {{Phase::forward, 0, count}};
+      return;
+    }
+    const auto first_from = [&](size_t position) {
+      return static_cast<size_t>(std::lower_bound(positions_.begin(), positions_.end(), position) -
+                                 positions_.begin());
+    };
+    const size_t backward = first_from(backward_);
+    const size_t update = first_from(update_);
+    program_.phases = {{Phase::forward, 0, backward}, {Phase::backward, backward, update}};
+    if (shape_.phasing == Phasing::micro_batches) {
+      program_.phases.push_back({Phase::update, update, count});
+    }
+  }
+
+  // Inputs are written before a run: those that only the backward pass reads, at its beginning.
+  BufferRequest life_of_input(TensorId id, const std::vector<OperatorId>& readers, int end) const {
+    const int64_t bytes = bytes_of(graph_.tensor(id));
+    if (shape_.phasing == Phasing::whole) return {0, end, bytes};
+    std::vector<int> positions;
+    for (OperatorId reader : readers) positions.push_back(position_of(reader));
+    const int first = *std::min_element(positions.begin(), positions.end());
+    const int last = *std::max_element(positions.begin(), positions.end());
+    return {phase_at(first) == 0 ? 0 : static_cast<int>(backward_) - 1, last, bytes};
+  }
+
+  int position_of(OperatorId id) const {
+    const auto found = std::find(graph_.order().begin(), graph_.order().end(), id);
+    return static_cast<int>(found - graph_.order().begin());
+  }
+
+  std::vector<Buffer> transient_buffers() const {
+    const bool whole = shape_.phasing == Phasing::whole;
+    const int end = std::max(0, static_cast<int>(graph_.order().size()) - 1);
+    const std::vector<TensorId> roots = storage_roots(graph_);
+    std::vector<bool> holds_result(roots.size(), false);
+    for (TensorId id : graph_.results()) {
+      holds_result[static_cast<size_t>(roots[static_cast<size_t>(id)])] = true;
+    }
+    std::vector<Buffer> buffers;
+    for (const Lifetime& life : lifetimes(graph_, !whole)) {
+      Buffer buffer = {
+          {life.first, life.last, life.bytes}, life.tensor, 0, graph_.tensor(life.tensor).role};
+      const bool result = holds_result[static_cast<size_t>(life.tensor)];
+      if (!whole && (result || phase_at(life.first) != phase_at(life.last))) {
+        buffer.region = ArenaRegion::saved;
+      }
+      // What another device or the caller fetches stays until the next phase has begun.
+      if (!whole && result) {
+        const int next = static_cast<int>(phase_at(life.first) == 0 ? backward_ : update_);
+        buffer.request.last = std::max(life.last, std::min(next, end));
+      }
+      buffers.push_back(buffer);
+    }
+    const auto consumers = graph_.consumers();
     for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
-      const Tensor& tensor = graph_.tensor(id);
-      if (tensor.role != Role::input || !used[static_cast<size_t>(id)]) continue;
-      buffers.push_back({{0, end, spec_of(tensor).bytes()}, id, 0, Role::input});
+      const auto& readers = consumers[static_cast<size_t>(id)];
+      if (graph_.tensor(id).role != Role::input || readers.empty()) continue;
+      buffers.push_back({life_of_input(id, readers, end), id, 0, Role::input,
+                         whole ? ArenaRegion::scratch : ArenaRegion::saved});
     }
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const auto bytes = static_cast<int64_t>(program_.instructions[i].kernel->workspace_bytes());
       const auto position = static_cast<int>(positions_[i]);
       if (bytes > 0) buffers.push_back({{position, position, bytes}, kNone, i});
     }
-
-    std::vector<BufferRequest> requests;
-    for (const Buffer& buffer : buffers) requests.push_back(buffer.request);
-    const MemoryPlan plan = plan_memory(requests);
-    const int64_t base = program_.persistent_bytes;
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      const int64_t offset = base + plan.offsets[i];
-      if (buffers[i].tensor == kNone) {
-        program_.instructions[buffers[i].instruction].workspace = offset;
-      } else {
-        offsets_[static_cast<size_t>(buffers[i].tensor)] = offset;
-      }
-    }
-    program_.arena_bytes = base + plan.bytes;
-    break_down(program_, buffers, plan);
-    bind(roots);
+    return buffers;
   }
 
-  int64_t offset_of(const std::vector<TensorId>& roots, TensorId id) const {
-    const int64_t offset = offsets_[static_cast<size_t>(roots[static_cast<size_t>(id)])];
-    if (offset == kNone) {
+  void place_transients() {
+    const std::vector<Buffer> buffers = transient_buffers();
+    break_down_state(program_);
+    program_.memory.saved = place_region(buffers, ArenaRegion::saved, shape_.slots);
+    program_.memory.scratch = place_region(buffers, ArenaRegion::scratch, 1);
+    program_.memory.channels = aligned(shape_.channel_bytes);
+    program_.breakdown.communication += program_.memory.channels;
+    program_.arena_bytes = program_.memory.total();
+    bind(storage_roots(graph_));
+  }
+
+  // The bytes of one copy.
+  int64_t place_region(const std::vector<Buffer>& buffers, ArenaRegion region, int copies) {
+    std::vector<BufferRequest> requests;
+    std::vector<const Buffer*> placed;
+    for (const Buffer& buffer : buffers) {
+      if (buffer.region != region) continue;
+      requests.push_back(buffer.request);
+      placed.push_back(&buffer);
+    }
+    const MemoryPlan plan = plan_memory(requests);
+    for (size_t i = 0; i < placed.size(); ++i) {
+      const Address address = {region, plan.offsets[i]};
+      if (placed[i]->tensor == kNone) {
+        program_.instructions[placed[i]->instruction].workspace = address;
+      } else {
+        put(placed[i]->tensor, address);
+      }
+    }
+    break_down(program_.breakdown, buffers, region, plan, copies);
+    return plan.bytes;
+  }
+
+  Address address_of(const std::vector<TensorId>& roots, TensorId id) const {
+    const auto root = static_cast<size_t>(roots[static_cast<size_t>(id)]);
+    if (!placed_[root]) {
       throw std::logic_error("tensor '" + graph_.tensor(id).name + "' has no place");
     }
-    return offset;
+    return addresses_[root];
   }
 
   void bind(const std::vector<TensorId>& roots) {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Operator& op = graph_.op(graph_.order()[positions_[i]]);
       Instruction& instruction = program_.instructions[i];
-      for (TensorId id : op.inputs) instruction.inputs.push_back(offset_of(roots, id));
-      for (TensorId id : op.outputs) instruction.outputs.push_back(offset_of(roots, id));
+      for (TensorId id : op.inputs) instruction.inputs.push_back(address_of(roots, id));
+      for (TensorId id : op.outputs) instruction.outputs.push_back(address_of(roots, id));
     }
     const std::vector<bool> used = used_tensors(graph_);
     for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
       if (graph_.tensor(id).role != Role::input || !used[static_cast<size_t>(id)]) continue;
       program_.inputs.push_back(slot_of(graph_.tensor(id)));
-      program_.inputs.back().offset = offset_of(roots, id);
+      program_.inputs.back().address = address_of(roots, id);
     }
     for (TensorId id : graph_.results()) {
       program_.results.push_back(slot_of(graph_.tensor(id)));
-      program_.results.back().offset = offset_of(roots, id);
+      program_.results.back().address = address_of(roots, id);
     }
   }
 
   const Graph& graph_;
   const KernelOptions& options_;
+  const StepShape shape_;
+  size_t backward_ = 0;  // position of the first operator of the backward phase
+  size_t update_ = 0;
   Program program_;
-  std::vector<int64_t> offsets_;   // by storage root
+  std::vector<Address> addresses_;  // by storage root
+  std::vector<bool> placed_;
   std::vector<size_t> positions_;  // of each instruction in the order
 };
 
@@ -206,9 +353,9 @@ KernelRequest request_for(const Graph& graph, const Operator& op, const KernelOp
   return request;
 }
 
-Program assemble(const Graph& graph, const KernelOptions& options, const std::vector<Slot>& shared,
-                 int64_t shared_bytes) {
-  return Assembler(graph, options).run(shared, shared_bytes);
+Program assemble(const Graph& graph, const KernelOptions& options, const StepShape& shape,
+                 const Program* sharing) {
+  return Assembler(graph, options, shape).run(sharing);
 }
 
 }  // namespace millrace

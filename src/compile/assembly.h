@@ -10,8 +10,22 @@ namespace millrace {
 // The kernel layer's view of an operator of the graph.
 KernelRequest request_for(const Graph& graph, const Operator& op, const KernelOptions& options);
 
-// `shared` are state slots that keep their places (empty: the program lays out its own).
-Program assemble(const Graph& graph, const KernelOptions& options,
-                 const std::vector<Slot>& shared = {}, int64_t shared_bytes = 0);
+// How a program is going to be run.
+enum class Phasing : uint8_t {
+  whole,
+  mini_batches,   // forward, then backward with the update
+  micro_batches,  // forward, backward, and an update after several of both
+};
+
+struct StepShape {
+  Phasing phasing = Phasing::whole;
+  int slots = 1;     // micro-batches under way at once
+  int versions = 1;  // of the parameters
+  int64_t channel_bytes = 0;
+};
+
+// With `sharing` the state keeps the places that it has in that program.
+Program assemble(const Graph& graph, const KernelOptions& options, const StepShape& shape = {},
+                 const Program* sharing = nullptr);
 
 }  // namespace millrace

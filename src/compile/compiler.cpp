@@ -39,32 +39,42 @@ void drop_result(Graph& graph, std::string_view name) {
   graph.set_results(std::move(kept));
 }
 
-Program training_program(Graph graph, const CompileOptions& options) {
+// The backward pass of a whole network, or of a stage that only passes gradients on.
+std::vector<ParameterGradient> add_backward(StageGraph& stage) {
+  if (stage.receives.empty() && stage.sends.empty()) {
+    return differentiate(stage.graph, stage.graph.find_tensor("loss"));
+  }
+  return differentiate_stage(stage).parameters;
+}
+
+Program training_program(StageGraph stage, const CompileOptions& options) {
   const KernelLayouts layouts(options.kernels);
   std::vector<ParameterGradient> gradients;
   int recomputed = 0;
   int in_place = 0;
-  drop_result(graph, "logits");
+  drop_result(stage.graph, "logits");
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
-  pipeline.add("autodiff", [&](Graph& g) { gradients = differentiate(g, g.find_tensor("loss")); });
+  pipeline.add("autodiff", [&](Graph&) { gradients = add_backward(stage); });
   pipeline.add("gradient_fusion", fuse_gradients);
-  pipeline.add("optimizer", [&](Graph& g) { add_updates(g, gradients, options.optimizer); });
+  pipeline.add("optimizer",
+               [&](Graph& g) { add_updates(g, gradients, options.optimizer, options.updates); });
   pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
-  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts); });
+  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
-  pipeline.run(graph, {options.dump_directory});
-  Program program = assemble(graph, options.kernels);
+  pipeline.run(stage.graph, {options.dump_directory});
+  Program program = assemble(stage.graph, options.kernels, options.shape);
   program.recomputed = recomputed;
   program.in_place = in_place;
   return program;
 }
 
-Program evaluation_program(Graph graph, const CompileOptions& options,
-                           const std::vector<Slot>& shared, int64_t shared_bytes) {
+Program evaluation_program(Graph graph, const CompileOptions& options, const Program* sharing) {
   const KernelLayouts layouts(options.kernels);
   std::map<std::string, Layout> fixed;
-  for (const Slot& slot : shared) fixed[slot.name] = slot.layout;
+  if (sharing != nullptr) {
+    for (const Slot& slot : sharing->state) fixed[slot.name] = slot.layout;
+  }
   int in_place = 0;
   PassPipeline pipeline;
   pipeline.add("inference", make_inference);
@@ -72,7 +82,7 @@ Program evaluation_program(Graph graph, const CompileOptions& options,
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, fixed); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
   pipeline.run(graph, {});
-  Program program = assemble(graph, options.kernels, shared, shared_bytes);
+  Program program = assemble(graph, options.kernels, {}, sharing);
   program.in_place = in_place;
   return program;
 }
@@ -83,8 +93,8 @@ int64_t batch_of(const Graph& graph) {
 }
 
 [[noreturn]] void refuse(const Program& program, int64_t limit, int64_t batch) {
-  const int64_t transient = program.arena_bytes - program.persistent_bytes;
-  const int64_t room = limit - program.persistent_bytes;
+  const int64_t transient = program.arena_bytes - program.memory.persistent();
+  const int64_t room = limit - program.memory.persistent();
   std::string remedy = "even a batch of 1 would not fit; use a smaller model or a larger device";
   const int64_t smaller = room > 0 ? std::min(batch - 1, batch * room / transient) : 0;
   if (smaller >= 1) remedy = fmt::format("a batch of about {} would fit", smaller);
@@ -97,27 +107,39 @@ int64_t batch_of(const Graph& graph) {
 
 // With a limit the direct convolutions come first: they need the least memory and no measuring,
 // so a job that cannot fit is refused at once.
-Program compile_training(Graph graph, const CompileOptions& options) {
+Program compile_stage(StageGraph stage, const CompileOptions& options) {
   const int64_t limit = options.memory_limit;
-  if (limit <= 0) return training_program(std::move(graph), options);
-  const int64_t batch = batch_of(graph);
+  if (limit <= 0) return training_program(std::move(stage), options);
+  const int64_t batch = batch_of(stage.graph);
   CompileOptions direct = options;
   direct.kernels.convolution = ConvolutionAlgorithm::direct;
-  Program smallest = training_program(graph, direct);
+  Program smallest = training_program(stage, direct);
   if (smallest.arena_bytes > limit) refuse(smallest, limit, batch);
   if (options.kernels.convolution == ConvolutionAlgorithm::direct) return smallest;
-  Program program = training_program(std::move(graph), options);
+  Program program = training_program(std::move(stage), options);
   if (program.arena_bytes <= limit) return program;
   if (options.kernels.convolution == ConvolutionAlgorithm::winograd) refuse(program, limit, batch);
   return smallest;
 }
 
+Program compile_training(Graph graph, const CompileOptions& options) {
+  return compile_stage({0, std::move(graph), {}, {}}, options);
+}
+
+std::map<std::string, Layout> layouts_of_parameters(const Program& program) {
+  std::map<std::string, Layout> layouts;
+  for (const Slot& slot : program.state) {
+    if (slot.role == Role::parameter) layouts[slot.name] = slot.layout;
+  }
+  return layouts;
+}
+
 Program compile_evaluation(Graph graph, const CompileOptions& options, const Program& training) {
-  return evaluation_program(std::move(graph), options, training.state, training.persistent_bytes);
+  return evaluation_program(std::move(graph), options, &training);
 }
 
 Program compile_evaluation(Graph graph, const CompileOptions& options) {
-  return evaluation_program(std::move(graph), options, {}, 0);
+  return evaluation_program(std::move(graph), options, nullptr);
 }
 
 std::string describe(const MemoryBreakdown& breakdown) {

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <string>
 
+#include "compile/assembly.h"
 #include "compile/program.h"
+#include "parallel/stage_graph.h"
 #include "passes/optimizer.h"
 #include "passes/recompute.h"
 
@@ -12,6 +16,11 @@ namespace millrace {
 struct CompileOptions {
   KernelOptions kernels;
   OptimizerSettings optimizer;
+  UpdateOptions updates;
+  StepShape shape;
+  // Layouts that parameters must have, by name: those of the other devices that hold them.
+  // Of a running program, `layouts_of_parameters` gives them.
+  std::map<std::string, Layout> layouts;
   RecomputePolicy recompute = RecomputePolicy::automatic;
   int64_t memory_limit = 0;              // bytes per device; 0: none
   std::filesystem::path dump_directory;  // graphs after each pass; empty: none
@@ -22,6 +31,9 @@ struct CompileOptions {
 // fit when the program needs more than the memory limit.
 Program compile_training(Graph graph, const CompileOptions& options);
 
+// As above for one stage of a pipeline, which receives and sends activations and gradients.
+Program compile_stage(StageGraph stage, const CompileOptions& options);
+
 // Compiles it for evaluation: forward only, with running statistics and without dropout. The
 // state slots are those of `training`, at the same offsets and layouts, so that both programs
 // run in one arena.
@@ -29,6 +41,8 @@ Program compile_evaluation(Graph graph, const CompileOptions& options, const Pro
 
 // As above, for evaluation alone.
 Program compile_evaluation(Graph graph, const CompileOptions& options);
+
+std::map<std::string, Layout> layouts_of_parameters(const Program& program);
 
 // A table of the break-down for people.
 std::string describe(const MemoryBreakdown& breakdown);

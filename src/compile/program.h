@@ -1,9 +1,13 @@
 // What one device runs: kernels in order, every buffer at a fixed offset of one arena.
 //
 // A Program is plain data plus prepared kernels; it decides nothing at run time and allocates
-// nothing. The arena is laid out as [persistent | transient]: persistent slots (parameters,
-// running statistics, optimizer state) keep their contents from run to run, transient ones
-// only within a run. Immutable once compiled; its kernels are run by one thread at a time.
+// nothing. Persistent slots (parameters, running statistics, optimizer state) keep their contents
+// from run to run, others only within a run. Immutable once compiled; its kernels are run by one
+// thread at a time.
+//
+// A program is run whole or phase by phase. Run by phases, several micro-batches may be under way,
+// each in a slot of its own, and the parameters may have several versions: forward and backward
+// read the one they are told to, updates write another.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "compile/memory_breakdown.h"
+#include "compile/memory_map.h"
 #include "graph/graph.h"
 #include "kernels/kernel.h"
 
@@ -25,8 +30,19 @@ struct Slot {
   Layout layout;
   Role role = Role::activation;
   Initializer initializer;
-  int64_t offset = 0;
+  Address address = {};
   int64_t bytes = 0;
+  Slice slice = {};
+  Part part = {};
+};
+
+// A tensor that an instruction writes: an output, or an input that it changes.
+struct WrittenTensor {
+  std::string name;
+  DataType dtype = DataType::f32;
+  int64_t elements = 0;  // with the padding of its layout
+  bool is_output = true;
+  size_t index = 0;  // among the outputs or inputs
 };
 
 struct Instruction {
@@ -35,20 +51,29 @@ struct Instruction {
   std::string implementation;
   Phase phase = Phase::forward;
   std::shared_ptr<Kernel> kernel;
-  std::vector<int64_t> inputs;   // arena offsets
-  std::vector<int64_t> outputs;  // arena offsets
-  int64_t workspace = 0;         // arena offset
-  double arithmetic = 0;         // floating-point operations
-  int64_t bytes_touched = 0;     // inputs and outputs
+  std::vector<Address> inputs;
+  std::vector<Address> outputs;
+  Address workspace;
+  std::vector<WrittenTensor> written;
+  double arithmetic = 0;      // floating-point operations
+  int64_t bytes_touched = 0;  // inputs and outputs
+};
+
+// The instructions of one phase: [begin, end).
+struct PhaseRange {
+  Phase phase = Phase::forward;
+  size_t begin = 0;
+  size_t end = 0;
 };
 
 struct Program {
   std::vector<Instruction> instructions;
-  std::vector<Slot> state;    // persistent slots, in the order of the graph
-  std::vector<Slot> inputs;   // to be written before a run; keep their contents across runs
-  std::vector<Slot> results;  // readable after a run
-  int64_t persistent_bytes = 0;
-  int64_t arena_bytes = 0;
+  std::vector<PhaseRange> phases;  // one for a program that is only run whole
+  std::vector<Slot> state;         // persistent slots, in the order of the graph
+  std::vector<Slot> inputs;        // to be written before a run; keep their contents across runs
+  std::vector<Slot> results;       // readable after a run
+  MemoryMap memory;
+  int64_t arena_bytes = 0;  // memory.total()
   MemoryBreakdown breakdown;
   int reorders = 0;
   int recomputed = 0;
@@ -57,6 +82,10 @@ struct Program {
   // Throws std::logic_error if there is no such slot.
   const Slot& input(std::string_view name) const;
   const Slot& result(std::string_view name) const;
+
+  // The range of a phase; an update that runs behind its gradients belongs to the backward phase.
+  const PhaseRange& phase(Phase phase) const;
+  bool has_phase(Phase phase) const;
 };
 
 }  // namespace millrace

@@ -21,7 +21,7 @@ constexpr int64_t kValuesPerTask = 1 << 16;
 // mutex; rows are written without it by the worker that took them.
 struct Loader::Slot {
   Batch batch;
-  int64_t rows = 0;  // without padding
+  int64_t rows = 0;  // of the whole batch, without padding
   int64_t next_row = 0;
   int64_t rows_done = 0;
   int64_t failed_row = INT64_MAX;
@@ -32,19 +32,17 @@ struct Loader::Slot {
 Loader::Loader(std::shared_ptr<const RecordSource> source, const LoaderOptions& options)
     : source_(std::move(source)),
       options_(options),
+      rows_(rows_of(options.rows, options.batch)),
       epoch_(options.start_epoch),
       epoch_start_(options.start_position) {
-  if (options.batch < 1 || options.readers < 1 || options.reader >= options.readers ||
-      options.workers < 1 || options.prefetch < 1) {
+  if (options.batch < 1 || options.workers < 1 || options.prefetch < 1) {
     fail_input(
-        "The loader needs at least one sample per batch, one reader, one worker and one "
-        "batch of prefetch.");
+        "The loader needs at least one sample per batch, one worker and one batch of prefetch.");
   }
   const uint64_t count = source_->count();
-  const uint64_t global_batch = static_cast<uint64_t>(options.batch) * options.readers;
   if (batches_per_epoch(0) == 0) {
     fail_input("The data set has {} samples, fewer than one batch of {}; use a smaller --batch.",
-               count, global_batch);
+               count, options.batch);
   }
   if (options.start_position > count) {
     fail_input("The run cannot start at position {} of a data set with {} samples.",
@@ -76,9 +74,9 @@ void Loader::stop() {
 
 uint64_t Loader::batches_per_epoch(uint64_t start) const {
   const uint64_t count = source_->count() - std::min(source_->count(), start);
-  const uint64_t global_batch = static_cast<uint64_t>(options_.batch) * options_.readers;
+  const auto batch = static_cast<uint64_t>(options_.batch);
   const bool pad = options_.last_batch == LastBatch::pad;
-  return (count + (pad ? global_batch - 1 : 0)) / global_batch;
+  return (count + (pad ? batch - 1 : 0)) / batch;
 }
 
 // Starts batches in every free slot. Called with the mutex held (or before the workers start).
@@ -99,11 +97,10 @@ void Loader::advance() {
 void Loader::start_batch(Slot& slot) {
   const uint64_t count = source_->count();
   const auto batch = static_cast<uint64_t>(options_.batch);
-  const uint64_t global_batch = batch * options_.readers;
-  const uint64_t first = epoch_start_ + batch_in_epoch_ * global_batch;
+  const uint64_t first = epoch_start_ + batch_in_epoch_ * batch;
   slot.batch.epoch = epoch_;
-  slot.batch.position = first + options_.reader * batch;
-  slot.batch.next_position = std::min(count, first + global_batch);
+  slot.batch.position = first;
+  slot.batch.next_position = std::min(count, first + batch);
   const uint64_t left = count - std::min(count, slot.batch.position);
   slot.rows = static_cast<int64_t>(std::min(left, batch));
   slot.next_row = 0;
@@ -121,18 +118,17 @@ void Loader::work() {
     work_ready_.wait(lock, [&] {
       for (uint64_t i = consumed_; slot == nullptr && i < produced_; ++i) {
         Slot& candidate = *slots_[i % slots_.size()];
-        if (candidate.next_row < options_.batch) slot = &candidate;
+        if (candidate.next_row < row_count()) slot = &candidate;
       }
       return stopping_ || slot != nullptr;
     });
     if (stopping_) return;
     const int64_t first = slot->next_row;
     if (first == 0) {
-      const auto rows = static_cast<size_t>(options_.batch);
-      slot->batch.labels.resize(rows);
-      slot->batch.images.resize(rows * static_cast<size_t>(options_.transform.values()));
+      slot->batch.labels.resize(rows_.size());
+      slot->batch.images.resize(rows_.size() * static_cast<size_t>(options_.transform.values()));
     }
-    const int64_t last = std::min(options_.batch, first + rows_per_task_);
+    const int64_t last = std::min(row_count(), first + rows_per_task_);
     slot->next_row = last;
     lock.unlock();
     int64_t row = first;
@@ -148,14 +144,15 @@ void Loader::work() {
       slot->error = error;
     }
     slot->rows_done += last - first;
-    if (slot->rows_done == options_.batch) batch_ready_.notify_one();
+    if (slot->rows_done == row_count()) batch_ready_.notify_one();
   }
 }
 
 void Loader::fill_row(Slot& slot, int64_t row, Transformer& transformer) {
   const uint64_t count = source_->count();
-  const uint64_t position = slot.batch.position + static_cast<uint64_t>(row);
-  if (row < slot.rows) {
+  const int64_t row_of_batch = rows_[static_cast<size_t>(row)];
+  const uint64_t position = slot.batch.position + static_cast<uint64_t>(row_of_batch);
+  if (row_of_batch < slot.rows) {
     const ShuffledOrder order(count, options_.seed, slot.batch.epoch);
     const bool replace = options_.last_batch == LastBatch::drop;
     const uint64_t tries = replace ? std::min(count, kReplacementTries) : 1;
@@ -202,9 +199,9 @@ bool Loader::next(Batch& batch) {
   std::unique_lock lock(mutex_);
   if (consumed_ == produced_) return false;
   Slot& slot = *slots_[consumed_ % slots_.size()];
-  if (slot.rows_done < options_.batch) {
+  if (slot.rows_done < row_count()) {
     const auto start = std::chrono::steady_clock::now();
-    batch_ready_.wait(lock, [&] { return slot.rows_done == options_.batch; });
+    batch_ready_.wait(lock, [&] { return slot.rows_done == row_count(); });
     statistics_.seconds_waited +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/rows.h"
 #include "data/image/transform.h"
 #include "data/record_source.h"
 
@@ -29,27 +30,29 @@ enum class BadRecords {
 
 struct LoaderOptions {
   TransformOptions transform;
-  int64_t batch = 32;  // samples per batch of this reader
+  int64_t batch = 32;  // samples per batch of the whole job
+  // The rows of each batch that this loader prepares, decoding no others; empty: all. They hold
+  // the same bits whatever the others are.
+  std::vector<RowRange> rows = {};
   uint64_t seed = 0;
   bool shuffle = true;
   LastBatch last_batch = LastBatch::drop;
   BadRecords bad_records = BadRecords::fail;
-  uint64_t reader = 0;   // this reader's number among `readers`
-  uint64_t readers = 1;  // batch b of reader r holds positions (b · readers + r) · batch …
-  uint64_t epochs = 0;   // 0: endless
+  uint64_t epochs = 0;  // 0: endless
   uint64_t start_epoch = 0;
-  uint64_t start_position = 0;  // of the whole data set, over all readers
+  uint64_t start_position = 0;
   int workers = 2;
   int prefetch = 4;          // batches prepared ahead, at least 1
   int64_t classes = 0;       // labels must be below; 0 does not check
   int64_t label_offset = 0;  // subtracted from every label: 1 for sets that count from 1
 };
 
-// One batch: images in the layout asked for, one label per row. Rows that do not count (padding,
-// or a bad record skipped in evaluation) have label −1 and zero pixels.
+// One batch, or the rows of it that were asked for: images in the layout asked for, one label per
+// row. Rows that do not count (padding, or a bad record skipped in evaluation) have label −1 and
+// zero pixels.
 struct Batch {
   uint64_t epoch = 0;
-  uint64_t position = 0;       // of the first row, in the order of the epoch
+  uint64_t position = 0;       // of the whole batch's first row, in the order of the epoch
   uint64_t next_position = 0;  // where a run that stops after this batch goes on
   int64_t valid = 0;           // rows with a label
   int64_t skipped = 0;         // bad records met
@@ -79,7 +82,7 @@ class Loader {
   // after the last epoch. Throws InputError for a bad record if that is the policy.
   bool next(Batch& batch);
 
-  // Batches of a whole epoch, the same for each reader.
+  // Batches of a whole epoch.
   uint64_t batches_per_epoch() const { return batches_per_epoch(0); }
   const LoaderStatistics& statistics() const { return statistics_; }
 
@@ -91,12 +94,14 @@ class Loader {
   void start_batch(Slot& slot);
   void work();
   void stop();
+  int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
   void fill_row(Slot& slot, int64_t row, Transformer& transformer);
   bool try_record(Slot& slot, uint64_t index, uint64_t position, int64_t row,
                   Transformer& transformer);
 
   std::shared_ptr<const RecordSource> source_;
   LoaderOptions options_;
+  std::vector<int64_t> rows_;  // of the whole batch, prepared here
   int64_t rows_per_task_ = 1;
   LoaderStatistics statistics_;
 

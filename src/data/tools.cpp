@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "data/formats/recordio.h"
 #include "data/image/codec.h"
 
 namespace millrace {
@@ -60,6 +61,34 @@ Json synth_data(std::string_view to, const SynthOptions& options, const WriterOp
           {"classes", options.classes},
           {"height", options.height},
           {"width", options.width}};
+}
+
+Json synth_faces(std::string_view to, const FaceSynthOptions& options, const WriterOptions& writer,
+                 const std::filesystem::path& pairs) {
+  check(options);
+  const auto [format, path] = parse_data_specification(to);
+  const std::filesystem::path pairs_path =
+      pairs.empty() ? std::filesystem::path(path).parent_path() / "pairs.bin" : pairs;
+  if (options.pairs > 0 && std::filesystem::exists(pairs_path)) {
+    fail_input("'{}' already exists; name another file by --verification, or give --pairs 0.",
+               pairs_path.string());
+  }
+  const auto identities = static_cast<uint64_t>(options.identities);
+  const uint64_t records = identities * static_cast<uint64_t>(options.images);
+  const auto target = format == "recordio" ? create_face_recordio(path, records, identities)
+                                           : create_writer(to, writer);
+  synthesise_faces(options, *target, stores_pixels(to));
+  Json facts = {{"data", std::string(to)},
+                {"records", records},
+                {"classes", options.identities},
+                {"height", options.size},
+                {"width", options.size}};
+  if (options.pairs > 0) {
+    write_face_pairs(options, pairs_path);
+    facts["verification"] = pairs_path.string();
+    facts["pairs"] = options.pairs;
+  }
+  return facts;
 }
 
 Json convert_data(std::string_view from, Split split, std::string_view to,

@@ -10,11 +10,18 @@
 #include "data/record_source.h"
 #include "data/record_writer.h"
 #include "data/synth.h"
+#include "data/synth_faces.h"
 
 namespace millrace {
 
 // {"data", "records", "classes", "height", "width"}
 Json synth_data(std::string_view to, const SynthOptions& options, const WriterOptions& writer);
+
+// The same of synthetic people, as InsightFace lays them out if the format is recordio; with
+// "verification" and "pairs" if a set of pairs is written, to `pairs` or to pairs.bin beside the
+// data.
+Json synth_faces(std::string_view to, const FaceSynthOptions& options, const WriterOptions& writer,
+                 const std::filesystem::path& pairs = {});
 
 // {"from", "to", "records", "skipped", "bad": [...]}; bad records end the conversion or are left
 // out and listed.

@@ -32,13 +32,17 @@ std::string_view name_of(Role role) {
       return "gradient";
     case Role::optimizer_state:
       return "optimizer_state";
+    case Role::accumulator:
+      return "accumulator";
+    case Role::communication:
+      return "communication";
   }
   return "unknown";
 }
 
 bool is_persistent(Role role) {
   return role == Role::input || role == Role::parameter || role == Role::buffer ||
-         role == Role::optimizer_state;
+         role == Role::optimizer_state || role == Role::accumulator;
 }
 
 std::string_view name_of(Phase phase) {

@@ -27,6 +27,8 @@ enum class Role : uint8_t {
   activation,       // made and used within a step (gradients of activations too)
   gradient,         // gradient of a parameter
   optimizer_state,  // lives across steps
+  accumulator,      // sum of gradients over the micro-batches of a step
+  communication,    // staging for what goes to other devices
 };
 
 std::string_view name_of(Role role);
@@ -45,6 +47,25 @@ struct Initializer {
   float second = 0;  // the standard deviation or the upper bound
 };
 
+// Where a device's tensor lies in the job's: it is the part of that many rows along `axis` that
+// starts at `begin`, out of `whole` rows. Without an axis it is the job's whole tensor.
+struct Slice {
+  int axis = kNone;
+  int64_t begin = 0;
+  int64_t whole = 0;
+
+  bool operator==(const Slice&) const = default;
+};
+
+// Only this part of the tensor's memory is kept, its elements in storage order divided over
+// `count` devices as part_begin says: optimizer state that is shared out.
+struct Part {
+  int index = 0;
+  int count = 1;
+
+  bool operator==(const Part&) const = default;
+};
+
 struct Tensor {
   std::string name;
   TensorType type;
@@ -54,6 +75,8 @@ struct Tensor {
   OperatorId producer = kNone;
   // Set by the in-place pass: this tensor lies in the memory of that one.
   TensorId storage = kNone;
+  Slice slice = {};
+  Part part = {};
 };
 
 struct Operator {

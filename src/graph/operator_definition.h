@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/sharding.h"
 
 namespace millrace {
 
@@ -74,6 +75,10 @@ struct OperatorDefinition {
   bool cheap = false;
   std::string_view recompute_type = {};
   std::vector<TensorId> (*recompute_inputs)(const Operator&) = nullptr;
+
+  // The ways in which the operator can run on several devices, each on its part of the tensors;
+  // the inference has the whole shapes. Null: only on whole tensors, the same on every device.
+  std::vector<ShardingSignature> (*shardings)(const Inference&) = nullptr;
 
   // Floating-point operations, multiply and add counted apart; null counts one per output
   // element.

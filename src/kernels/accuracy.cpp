@@ -1,19 +1,11 @@
 #include "base/parallel.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
+#include "kernels/support/softmax_rows.h"
 #include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
-
-// The number of entries above `bound`, or at it among the first `ties`.
-MILLRACE_VECTORIZED int32_t rank_in_row(const float* row, int32_t count, int32_t ties,
-                                        float bound) {
-  int32_t rank = 0;
-  for (int32_t c = 0; c < ties; ++c) rank += row[c] >= bound;
-  for (int32_t c = ties; c < count; ++c) rank += row[c] > bound;
-  return rank;
-}
 
 std::unique_ptr<Kernel> make_top_k(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;

@@ -41,13 +41,16 @@ std::unique_ptr<DnnlKernel> kernel_of(const ConvolutionProblem& problem,
   return std::make_unique<DnnlKernel>(offer.make(), arguments, offer.scratchpad);
 }
 
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
 // Grouped weights stay plain in the graph; this puts them into the order that the primitive
-// wants, in the workspace, around each run.
+// wants, in the workspace, around each run, and small groups into wider ones.
 class GroupedConvolution : public Kernel {
  public:
   GroupedConvolution(const ConvolutionProblem& problem, const ConvolutionOffer& offer)
       : convolution_(kernel_of(problem, offer)),
-        weights_are_output_(problem.direction == ConvolutionDirection::backward_weights) {
+        weights_are_output_(problem.direction == ConvolutionDirection::backward_weights),
+        widened_(problem.widened) {
     const auto plain = dnnl_plain(problem.w.shape, problem.w.dtype);
     const auto& from = weights_are_output_ ? offer.descs.w : plain;
     const auto& to = weights_are_output_ ? plain : offer.descs.w;
@@ -56,14 +59,16 @@ class GroupedConvolution : public Kernel {
         dnnl::reorder(description),
         std::vector{from_input(DNNL_ARG_FROM, 0, from), from_output(DNNL_ARG_TO, 0, to)},
         dnnl::memory::desc());
-    staged_ = (convolution_->workspace_bytes() + kAlignment - 1) / kAlignment * kAlignment;
-    bytes_ = staged_ + offer.descs.w.get_size();
+    staged_ = aligned(convolution_->workspace_bytes());
+    wide_ = staged_ + aligned(offer.descs.w.get_size());
+    bytes_ = wide_ + (widened_.narrow > 0 ? plain.get_size() : 0);
   }
 
   uint64_t workspace_bytes() const override { return bytes_; }
 
   void run(const KernelArguments& arguments) override {
     std::byte* staged = arguments.workspace + staged_;
+    std::byte* wide = arguments.workspace + wide_;
     if (weights_are_output_) {
       std::byte* outputs[2] = {staged,
                                arguments.outputs.size() > 1 ? arguments.outputs[1] : nullptr};
@@ -71,10 +76,18 @@ class GroupedConvolution : public Kernel {
                          {outputs, arguments.outputs.size()},
                          arguments.workspace,
                          arguments.step});
-      reorder_->run({{&staged, 1}, arguments.outputs, nullptr, arguments.step});
+      std::byte* plain = widened_.narrow > 0 ? wide : arguments.outputs[0];
+      reorder_->run({{&staged, 1}, {&plain, 1}, nullptr, arguments.step});
+      if (widened_.narrow > 0) {
+        narrow(widened_, reinterpret_cast<const float*>(wide), arguments.output<float>(0));
+      }
       return;
     }
     std::byte* weights = arguments.inputs[1];
+    if (widened_.narrow > 0) {
+      widen(widened_, arguments.input<float>(1), reinterpret_cast<float*>(wide));
+      weights = wide;
+    }
     reorder_->run({{&weights, 1}, {&staged, 1}, nullptr, arguments.step});
     std::byte* inputs[3] = {arguments.inputs[0], staged,
                             arguments.inputs.size() > 2 ? arguments.inputs[2] : nullptr};
@@ -88,7 +101,9 @@ class GroupedConvolution : public Kernel {
   std::unique_ptr<DnnlKernel> convolution_;
   std::unique_ptr<DnnlKernel> reorder_;
   bool weights_are_output_;
+  GroupBlocks widened_;
   uint64_t staged_ = 0;
+  uint64_t wide_ = 0;
   uint64_t bytes_ = 0;
 };
 

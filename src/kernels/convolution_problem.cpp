@@ -159,6 +159,13 @@ ConvolutionProblem convolution_problem(const KernelRequest& request) {
   }
   if (problem.groups > 1) {
     Shape& w = problem.w.shape;
+    const int64_t channels = w[0];
+    const int64_t wide = widened_group(channels, w[1], channels / problem.groups);
+    if (wide > 0) {
+      problem.widened = {channels, w[1], wide, w[2] * w[3]};
+      problem.groups = channels / wide;
+      w[1] = wide;
+    }
     w[0] /= problem.groups;
     w.insert(w.begin(), problem.groups);
   }

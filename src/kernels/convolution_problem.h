@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/support/dnnl_support.h"
+#include "kernels/support/group_blocks.h"
 
 namespace millrace {
 
@@ -28,7 +29,8 @@ struct ConvolutionProblem {
   Shape stride;
   Shape padding;
   Shape dilation;
-  int64_t groups = 1;
+  int64_t groups = 1;   // of `w`
+  GroupBlocks widened;  // narrow is above 0 where `w` stands for more, smaller groups
   bool bias = false;
   bool relu = false;
 

@@ -94,15 +94,48 @@ Mask at_step(Mask mask, const StepState& step) {
   return mask;
 }
 
+// Where a device's tensor lies in the job's, so that each element's number is that of its place
+// there whatever the division: attributes sample_begin, channel_begin and channels.
+struct Place {
+  int64_t row;    // elements of a sample here
+  int64_t whole;  // elements of a sample in the job
+  int64_t begin;  // of the first channel
+  int64_t sample_begin;
+
+  explicit Place(const KernelRequest& request) {
+    const Attributes& attributes = request.op.attributes;
+    const Shape& shape = request.inputs[0].type.shape;
+    row = elements_of(shape) / shape.at(0);
+    sample_begin = attributes.has("sample_begin") ? attributes.integer("sample_begin") : 0;
+    whole = row;
+    begin = 0;
+    if (!attributes.has("channels")) return;
+    const int64_t spatial = row / shape.at(1);
+    whole = attributes.integer("channels") * spatial;
+    begin = attributes.integer("channel_begin") * spatial;
+  }
+
+  // The number of the first element of a sample.
+  int64_t first(const StepState& step, int64_t sample) const {
+    return (step.first_sample + sample_begin + sample) * whole + begin;
+  }
+};
+
 std::unique_ptr<Kernel> make_flat(const KernelRequest& request) {
-  const int64_t count = request.inputs[0].elements();
-  return make_function_kernel([count, fixed = mask_of(request)](const KernelArguments& a) {
+  const Place place(request);
+  const bool is_run = place.row == place.whole;
+  const int64_t samples = is_run ? 1 : request.inputs[0].type.shape[0];
+  const int64_t count = request.inputs[0].elements() / samples;
+  return make_function_kernel([=, fixed = mask_of(request)](const KernelArguments& a) {
     const Mask mask = at_step(fixed, *a.step);
-    const auto* x = a.input<float>(0);
-    auto* y = a.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain / 4, [=](int, int64_t begin, int64_t end) {
-      apply(mask, begin, end - begin, 1, x + begin, y + begin);
-    });
+    for (int64_t n = 0; n < samples; ++n) {
+      const auto* x = a.input<float>(0) + n * count;
+      auto* y = a.output<float>(0) + n * count;
+      const int64_t first = place.first(*a.step, n);
+      parallel_ranges(count, kElementwiseGrain / 4, [=](int, int64_t begin, int64_t end) {
+        apply(mask, first + begin, end - begin, 1, x + begin, y + begin);
+      });
+    }
   });
 }
 
@@ -115,22 +148,24 @@ std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string* 
   const int64_t padded = (channels + block - 1) / block * block;
   const int64_t spatial = elements_of(shape) / (shape[0] * channels);
   const int64_t planes = shape[0] * padded;
-  return make_function_kernel([=, fixed = mask_of(request)](const KernelArguments& a) {
-    const Mask mask = at_step(fixed, *a.step);
-    const auto* x = a.input<float>(0);
-    auto* y = a.output<float>(0);
-    const int64_t grain = kElementwiseGrain / 4 / std::max<int64_t>(spatial, 1);
-    parallel_for(planes, grain, [=](int64_t plane) {
-      const int64_t n = plane / padded;
-      const int64_t c = plane % padded;
-      const int64_t at = (plane / block * spatial) * block + c % block;
-      if (c < channels) {
-        apply(mask, (n * channels + c) * spatial, spatial, block, x + at, y + at);
-      } else {
-        for (int64_t i = 0; i < spatial; ++i) y[at + i * block] = 0;
-      }
-    });
-  });
+  return make_function_kernel(
+      [=, place = Place(request), fixed = mask_of(request)](const KernelArguments& a) {
+        const Mask mask = at_step(fixed, *a.step);
+        const StepState step = *a.step;
+        const auto* x = a.input<float>(0);
+        auto* y = a.output<float>(0);
+        const int64_t grain = kElementwiseGrain / 4 / std::max<int64_t>(spatial, 1);
+        parallel_for(planes, grain, [=](int64_t plane) {
+          const int64_t n = plane / padded;
+          const int64_t c = plane % padded;
+          const int64_t at = (plane / block * spatial) * block + c % block;
+          if (c < channels) {
+            apply(mask, place.first(step, n) + c * spatial, spatial, block, x + at, y + at);
+          } else {
+            for (int64_t i = 0; i < spatial; ++i) y[at + i * block] = 0;
+          }
+        });
+      });
 }
 
 std::unique_ptr<Kernel> reference_dropout(const KernelRequest& request, std::string* refusal) {
@@ -138,10 +173,12 @@ std::unique_ptr<Kernel> reference_dropout(const KernelRequest& request, std::str
   const double rate = request.op.attributes.number("rate");
   const auto stream = static_cast<uint64_t>(request.op.attributes.integer("stream"));
   const int64_t count = request.inputs[0].elements();
+  const Place place(request);
   return make_function_kernel([=](const KernelArguments& a) {
     const Random random(hash_combine(a.step->seed, static_cast<uint64_t>(a.step->step)), stream);
     for (int64_t i = 0; i < count; ++i) {
-      const bool kept = random.uniform(static_cast<uint64_t>(i)) >= rate;
+      const bool kept = random.uniform(static_cast<uint64_t>(place.first(*a.step, i / place.row) +
+                                                             i % place.row)) >= rate;
       a.output<float>(0)[i] =
           kept ? static_cast<float>(a.input<float>(0)[i] * (1 / (1 - rate))) : 0;
     }

@@ -24,6 +24,43 @@ struct StepState {
   uint64_t seed = 0;
   int64_t step = 0;  // counts optimizer steps from 0
   float learning_rate = 0;
+  int64_t micro_batch = 0;   // within the step
+  int64_t first_sample = 0;  // of the step's batch that the program sees as its row 0
+};
+
+class Collectives;
+
+// Work that goes on beside the kernels, see Collectives::post.
+class BackgroundWork {
+ public:
+  virtual ~BackgroundWork() = default;
+  virtual void run(Collectives& collectives) = 0;
+};
+
+// What a kernel may ask of the other devices that run the same program on their parts. Every
+// device calls the same functions in the same order. Implemented by the runtime.
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+  virtual int members() const = 0;
+  virtual int member() const = 0;
+
+  // Replaces the values by their sum over the members.
+  virtual void all_reduce(std::span<float> values) = 0;
+
+  // `whole` is a row of blocks that are divided over the members as part_begin says. Sums it over
+  // the members and leaves this one's blocks in `part`.
+  virtual void reduce_scatter(std::span<const float> whole, std::span<float> part,
+                              int64_t block) = 0;
+
+  // The reverse: collects every member's blocks, of any type, into `whole`.
+  virtual void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
+                          int64_t block_bytes) = 0;
+
+  // Runs `work` beside the kernels that follow, after what was posted before, with collectives of
+  // its own. It must live until `wait` has been called with the same ticket.
+  virtual void post(int ticket, BackgroundWork& work) = 0;
+  virtual void wait(int ticket) = 0;
 };
 
 struct KernelArguments {
@@ -31,6 +68,7 @@ struct KernelArguments {
   std::span<std::byte* const> outputs;
   std::byte* workspace = nullptr;
   const StepState* step = nullptr;
+  Collectives* collectives = nullptr;  // null on a device alone
 
   template <typename T>
   T* input(size_t i) const {

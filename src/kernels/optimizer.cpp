@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "base/parts.h"
 #include "kernels/reference/reference.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
@@ -15,6 +16,21 @@ namespace {
 // The factor on the gradient: the last input where gradients are clipped.
 float gradient_scale(const KernelArguments& arguments, bool has_clip) {
   return has_clip ? *arguments.input<float>(arguments.inputs.size() - 1) : 1.0f;
+}
+
+// The elements in storage order that this device updates: all, or its part where the state is
+// shared out. Weights and gradient are whole, the state has the part alone.
+struct Range {
+  int64_t begin;
+  int64_t count;
+};
+
+Range range_of(const KernelRequest& request) {
+  const int64_t whole = request.inputs[0].physical_elements();
+  if (!request.op.attributes.has("parts")) return {0, whole};
+  const auto part = static_cast<int>(request.op.attributes.integer("part"));
+  const auto parts = static_cast<int>(request.op.attributes.integer("parts"));
+  return {part_begin(whole, part, parts), part_size(whole, part, parts)};
 }
 
 struct Sgd {
@@ -68,12 +84,12 @@ Sgd at_step(Sgd s, const KernelArguments& arguments) {
 
 std::unique_ptr<Kernel> make_sgd_plain(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([count, fixed = sgd_of(request)](const KernelArguments& a) {
-    auto* w = a.input<float>(0);
-    const auto* g = a.input<float>(1);
+  const Range own = range_of(request);
+  return make_function_kernel([own, fixed = sgd_of(request)](const KernelArguments& a) {
+    auto* w = a.input<float>(0) + own.begin;
+    const auto* g = a.input<float>(1) + own.begin;
     const Sgd s = at_step(fixed, a);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+    parallel_ranges(own.count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
       sgd_plain(s, w + begin, g + begin, end - begin);
     });
   });
@@ -81,14 +97,14 @@ std::unique_ptr<Kernel> make_sgd_plain(const KernelRequest& request, std::string
 
 std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([count, fixed = sgd_of(request)](const KernelArguments& a) {
-    auto* w = a.input<float>(0);
+  const Range own = range_of(request);
+  return make_function_kernel([own, fixed = sgd_of(request)](const KernelArguments& a) {
+    auto* w = a.input<float>(0) + own.begin;
     auto* m = a.input<float>(1);
-    const auto* g = a.input<float>(2);
+    const auto* g = a.input<float>(2) + own.begin;
     const Sgd s = at_step(fixed, a);
     const auto range = s.nesterov ? sgd_nesterov : sgd_momentum;
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+    parallel_ranges(own.count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
       range(s, w + begin, m + begin, g + begin, end - begin);
     });
   });
@@ -116,7 +132,7 @@ MILLRACE_VECTORIZED void adamw(const AdamW s, float* w, float* first, float* sec
 
 std::unique_ptr<Kernel> make_adamw(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
+  const Range own = range_of(request);
   const Attributes& attributes = request.op.attributes;
   const double beta1 = attributes.number("beta1");
   const double beta2 = attributes.number("beta2");
@@ -133,11 +149,11 @@ std::unique_ptr<Kernel> make_adamw(const KernelRequest& request, std::string* re
                      static_cast<float>(rate / (1 - std::pow(beta1, t))),
                      static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))),
                      gradient_scale(a, has_clip)};
-    auto* w = a.input<float>(0);
+    auto* w = a.input<float>(0) + own.begin;
     auto* first = a.input<float>(1);
     auto* second = a.input<float>(2);
-    const auto* g = a.input<float>(3);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+    const auto* g = a.input<float>(3) + own.begin;
+    parallel_ranges(own.count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
       adamw(s, w + begin, first + begin, second + begin, g + begin, end - begin);
     });
   });
@@ -156,6 +172,7 @@ MILLRACE_VECTORIZED void lars(const Sgd s, float* w, float* m, const float* g, i
 std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
+  const Range own = range_of(request);
   const double trust = request.op.attributes.number("trust");
   const double epsilon = request.op.attributes.number("epsilon");
   const auto run = [=, fixed = sgd_of(request)](const KernelArguments& a) {
@@ -170,7 +187,9 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
       const double bound = gradient_norm + s.weight_decay * weight_norm + epsilon;
       s.learning_rate = static_cast<float>(s.learning_rate * (trust * weight_norm / bound));
     }
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+    w += own.begin;
+    g += own.begin;
+    parallel_ranges(own.count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
       lars(s, w + begin, m + begin, g + begin, end - begin);
     });
   };

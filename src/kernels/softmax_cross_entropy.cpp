@@ -5,79 +5,17 @@
 #include "base/parallel.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
-#include "kernels/support/vector_math.h"
+#include "kernels/support/softmax_rows.h"
+#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
-
-struct RowSums {
-  float maximum;
-  double exponentials;  // sum of e^(x - maximum)
-  double shifted;       // sum of x - maximum
-};
-
-MILLRACE_INLINE float maximum_of(const float* x, int64_t count) {
-  float maximum = x[0];
-  int64_t i = 0;
-  if (count >= kFloatLanes) {
-    FloatLanes best;
-    load_lanes(x, best);
-    for (i = kFloatLanes; i + kFloatLanes <= count; i += kFloatLanes) {
-      FloatLanes next;
-      load_lanes(x + i, next);
-      best = next > best ? next : best;
-    }
-    for (int lane = 0; lane < kFloatLanes; ++lane) {
-      maximum = best[lane] > maximum ? best[lane] : maximum;
-    }
-  }
-  for (; i < count; ++i) maximum = x[i] > maximum ? x[i] : maximum;
-  return maximum;
-}
-
-// Writes e^(x - maximum) to `out` and sums in a fixed order.
-MILLRACE_VECTORIZED void exponentiate_row(const float* __restrict x, int64_t count,
-                                          float* __restrict out, RowSums* sums) {
-  constexpr int64_t kChunk = 1024;
-  const float maximum = maximum_of(x, count);
-  DoubleLanes exponentials = {};
-  DoubleLanes shifted = {};
-  *sums = {maximum, 0, 0};
-  for (int64_t begin = 0; begin < count; begin += kChunk) {
-    const int64_t end = std::min(begin + kChunk, count);
-    for (int64_t i = begin; i < end; ++i) out[i] = vector_exp(x[i] - maximum);
-    int64_t i = begin;
-    for (; i + kDoubleLanes <= end; i += kDoubleLanes) {
-      DoubleLanes wide;
-      load_lanes(x + i, wide);
-      shifted += wide - static_cast<double>(maximum);
-      load_lanes(out + i, wide);
-      exponentials += wide;
-    }
-    for (; i < end; ++i) {
-      sums->shifted += static_cast<double>(x[i]) - maximum;
-      sums->exponentials += out[i];
-    }
-  }
-  sums->exponentials += sum_of_lanes(exponentials);
-  sums->shifted += sum_of_lanes(shifted);
-}
-
-MILLRACE_VECTORIZED void scale_row(float* row, int64_t count, float factor) {
-  for (int64_t i = 0; i < count; ++i) row[i] *= factor;
-}
-
-// out = (probability - shift) * factor
-MILLRACE_VECTORIZED void shift_row(const float* probability, int64_t count, float shift,
-                                   float factor, float* out) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) out[i] = (probability[i] - shift) * factor;
-}
 
 struct Geometry {
   int64_t rows;
   int64_t classes;
   double smoothing;
+  double samples;  // of which the loss is the mean
 
   int64_t grain() const { return kElementwiseGrain / 4 / std::max<int64_t>(classes, 1); }
   bool contains(int64_t label) const { return label >= 0 && label < classes; }
@@ -85,7 +23,10 @@ struct Geometry {
 
 Geometry geometry_of(const KernelRequest& request, size_t rows_by_classes) {
   const Shape& shape = request.inputs.at(rows_by_classes).type.shape;
-  return {shape.at(0), shape.at(1), request.op.attributes.number("label_smoothing")};
+  const Attributes& attributes = request.op.attributes;
+  const int64_t samples = attributes.has("samples") ? attributes.integer("samples") : shape.at(0);
+  return {shape.at(0), shape.at(1), attributes.number("label_smoothing"),
+          static_cast<double>(samples)};
 }
 
 std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* refusal) {
@@ -113,7 +54,7 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
     });
     double loss = 0;
     for (int64_t n = 0; n < g.rows; ++n) loss += losses[n];
-    arguments.output<float>(0)[0] = static_cast<float>(loss / static_cast<double>(g.rows));
+    arguments.output<float>(0)[0] = static_cast<float>(loss / g.samples);
   };
   return make_function_kernel(run, static_cast<uint64_t>(g.rows) * sizeof(double));
 }
@@ -122,7 +63,7 @@ std::unique_ptr<Kernel> make_backward(const KernelRequest& request, std::string*
   if (!is_plain(request, refusal)) return nullptr;
   const Geometry g = geometry_of(request, 1);
   return make_function_kernel([g](const KernelArguments& arguments) {
-    const float factor = arguments.input<float>(0)[0] / static_cast<float>(g.rows);
+    const float factor = arguments.input<float>(0)[0] / static_cast<float>(g.samples);
     const auto* probabilities = arguments.input<float>(1);
     const auto* labels = arguments.input<int32_t>(2);
     auto* gradients = arguments.output<float>(0);
@@ -161,14 +102,14 @@ std::unique_ptr<Kernel> reference_forward(const KernelRequest& request, std::str
       }
       if (!g.contains(label)) loss = std::numeric_limits<double>::quiet_NaN();
     }
-    arguments.output<float>(0)[0] = static_cast<float>(loss / static_cast<double>(g.rows));
+    arguments.output<float>(0)[0] = static_cast<float>(loss / g.samples);
   });
 }
 
 std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   return make_function_kernel([g = geometry_of(request, 1)](const KernelArguments& arguments) {
-    const double factor = arguments.input<float>(0)[0] / static_cast<double>(g.rows);
+    const double factor = arguments.input<float>(0)[0] / g.samples;
     for (int64_t n = 0; n < g.rows; ++n) {
       const int64_t label = arguments.input<int32_t>(2)[n];
       for (int64_t c = 0; c < g.classes; ++c) {

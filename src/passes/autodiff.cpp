@@ -10,38 +10,26 @@
 namespace millrace {
 namespace {
 
-// Which tensors depend on a parameter.
-std::vector<bool> trained_tensors(const Graph& graph) {
-  std::vector<bool> trained(static_cast<size_t>(graph.tensor_count()), false);
-  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
-    trained[static_cast<size_t>(id)] = graph.tensor(id).role == Role::parameter;
-  }
-  for (OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
-    const bool any = std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
-      return trained[static_cast<size_t>(input)];
-    });
-    for (TensorId output : op.outputs) trained[static_cast<size_t>(output)] = any;
-  }
-  return trained;
-}
-
 class Backward : public Differentiation {
  public:
-  explicit Backward(Graph& graph)
+  Backward(Graph& graph, const std::vector<TensorId>& wanted)
       : graph_(graph),
         names_(graph),
-        trained_(trained_tensors(graph)),
+        trained_(trained_tensors(graph, wanted)),
         gradients_(static_cast<size_t>(graph.tensor_count()), kNone) {}
 
   bool trained(TensorId tensor) const { return trained_[static_cast<size_t>(tensor)]; }
   TensorId gradient(TensorId tensor) const { return gradients_[static_cast<size_t>(tensor)]; }
 
-  void seed(TensorId loss) {
-    const Shape shape = graph_.tensor(loss).type.shape;
-    const OperatorId fill =
-        add("fill", graph_.tensor(loss).name, {}, {{"shape", shape}, {"value", 1.0}});
-    gradients_[static_cast<size_t>(loss)] = result(fill);
+  void seed(const GradientSeed& seed) {
+    if (!trained(seed.tensor)) return;
+    TensorId arrived = seed.gradient;
+    if (arrived == kNone) {
+      const Tensor& loss = graph_.tensor(seed.tensor);
+      const Attributes ones = {{"shape", loss.type.shape}, {"value", 1.0}};
+      arrived = result(add("fill", std::string(loss.name), {}, ones));
+    }
+    add_gradient(seed.tensor, arrived);
   }
 
   void run(OperatorId id) {
@@ -61,12 +49,12 @@ class Backward : public Differentiation {
     rule(*this);
   }
 
-  // Makes the gradient of a parameter a tensor of its own, by a copy if another tensor shares it.
-  TensorId claim(TensorId parameter, bool shared) {
-    TensorId gradient_id = gradient(parameter);
-    const std::string name = graph_.tensor(parameter).name;
+  // Makes the gradient of a tensor one of its own, by a copy if another tensor shares it.
+  TensorId claim(TensorId owner, bool shared, Role role) {
+    TensorId gradient_id = gradient(owner);
+    const std::string name = graph_.tensor(owner).name;
     if (shared) gradient_id = result(add("reorder", name, {gradient_id}, {}));
-    graph_.tensor(gradient_id).role = Role::gradient;
+    graph_.tensor(gradient_id).role = role;
     graph_.tensor(gradient_id).name = names_.take(name + ".grad");
     return gradient_id;
   }
@@ -77,11 +65,7 @@ class Backward : public Differentiation {
   bool needs_gradient(size_t i) const override { return trained(op_.inputs.at(i)); }
 
   void set_input_gradient(size_t i, TensorId arrived) override {
-    const TensorId input_id = op_.inputs.at(i);
-    if (!trained(input_id)) return;
-    TensorId& sum = gradients_[static_cast<size_t>(input_id)];
-    sum = sum == kNone ? arrived
-                       : result(add("add", graph_.tensor(input_id).name, {sum, arrived}, {}));
+    if (needs_gradient(i)) add_gradient(op_.inputs.at(i), arrived);
   }
 
   OperatorId apply(std::string_view type, std::vector<TensorId> inputs,
@@ -96,6 +80,12 @@ class Backward : public Differentiation {
                                std::move(inputs), std::move(attributes), Phase::backward);
   }
 
+  void add_gradient(TensorId tensor, TensorId arrived) {
+    TensorId& sum = gradients_[static_cast<size_t>(tensor)];
+    sum =
+        sum == kNone ? arrived : result(add("add", graph_.tensor(tensor).name, {sum, arrived}, {}));
+  }
+
   Graph& graph_;
   UniqueNames names_;
   const std::vector<bool> trained_;
@@ -105,15 +95,36 @@ class Backward : public Differentiation {
 
 }  // namespace
 
+std::vector<bool> trained_tensors(const Graph& graph, const std::vector<TensorId>& wanted) {
+  std::vector<bool> trained(static_cast<size_t>(graph.tensor_count()), false);
+  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
+    trained[static_cast<size_t>(id)] = graph.tensor(id).role == Role::parameter;
+  }
+  for (TensorId id : wanted) trained[static_cast<size_t>(id)] = true;
+  for (OperatorId id : graph.order()) {
+    const Operator& op = graph.op(id);
+    const bool any = std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId input) {
+      return trained[static_cast<size_t>(input)];
+    });
+    for (TensorId output : op.outputs) trained[static_cast<size_t>(output)] = any;
+  }
+  return trained;
+}
+
 std::vector<ParameterGradient> differentiate(Graph& graph, TensorId loss) {
-  Backward backward(graph);
-  if (!backward.trained(loss)) {
+  if (!trained_tensors(graph, {})[static_cast<size_t>(loss)]) {
     fail_input("The loss '{}' depends on no trained parameter, so there is nothing to train.",
                graph.tensor(loss).name);
   }
+  return differentiate(graph, {{loss}}, {}).parameters;
+}
+
+BackwardPass differentiate(Graph& graph, const std::vector<GradientSeed>& seeds,
+                           const std::vector<TensorId>& wanted) {
+  Backward backward(graph, wanted);
   const TensorId forward_tensors = graph.tensor_count();
   const std::vector<OperatorId> forward = graph.order();
-  backward.seed(loss);
+  for (const GradientSeed& seed : seeds) backward.seed(seed);
   for (auto id = forward.rbegin(); id != forward.rend(); ++id) backward.run(*id);
 
   std::vector<bool> taken(static_cast<size_t>(graph.tensor_count()), false);
@@ -121,15 +132,43 @@ std::vector<ParameterGradient> differentiate(Graph& graph, TensorId loss) {
     if (graph.op(id).phase != Phase::backward) continue;
     for (TensorId input : graph.op(id).inputs) taken[static_cast<size_t>(input)] = true;
   }
-  std::vector<ParameterGradient> gradients;
-  for (TensorId id = 0; id < forward_tensors; ++id) {
-    const TensorId gradient = backward.gradient(id);
-    if (graph.tensor(id).role != Role::parameter || gradient == kNone) continue;
-    const bool shared = taken[static_cast<size_t>(gradient)];
+  const auto claim = [&](TensorId owner, Role role) {
+    const TensorId gradient = backward.gradient(owner);
+    const bool shared =
+        taken[static_cast<size_t>(gradient)] || graph.tensor(gradient).role == Role::input;
     taken[static_cast<size_t>(gradient)] = true;
-    gradients.push_back({id, backward.claim(id, shared)});
+    return backward.claim(owner, shared, role);
+  };
+  BackwardPass pass;
+  for (TensorId id = 0; id < forward_tensors; ++id) {
+    if (graph.tensor(id).role != Role::parameter || backward.gradient(id) == kNone) continue;
+    pass.parameters.push_back({id, claim(id, Role::gradient)});
   }
-  return gradients;
+  for (TensorId id : wanted) {
+    if (backward.gradient(id) == kNone) continue;
+    pass.inputs.push_back({id, claim(id, Role::activation)});
+    graph.add_result(pass.inputs.back().gradient);
+  }
+  return pass;
+}
+
+std::vector<OperatorId> weight_gradient_operators(const Graph& graph) {
+  std::vector<bool> needed = result_flags(graph);
+  std::vector<OperatorId> found;
+  for (auto id = graph.order().rbegin(); id != graph.order().rend(); ++id) {
+    const Operator& op = graph.op(*id);
+    if (op.phase != Phase::backward) continue;
+    const bool sent = std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId output) {
+      return needed[static_cast<size_t>(output)];
+    });
+    if (!sent) {
+      found.push_back(*id);
+      continue;
+    }
+    for (TensorId input : op.inputs) needed[static_cast<size_t>(input)] = true;
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace millrace

@@ -12,6 +12,23 @@ struct ParameterGradient {
   TensorId gradient;
 };
 
+struct InputGradient {
+  TensorId input;
+  TensorId gradient;
+};
+
+// Where a backward pass begins: `gradient` arrives for `tensor`, as a tensor of the graph that the
+// caller writes (Role::input). Without one, the tensor is a loss: its gradient is one.
+struct GradientSeed {
+  TensorId tensor;
+  TensorId gradient = kNone;
+};
+
+struct BackwardPass {
+  std::vector<ParameterGradient> parameters;
+  std::vector<InputGradient> inputs;
+};
+
 // Appends backward operators, named "<forward name>/<type>", that compute the gradient of the
 // sum of `loss` with respect to every parameter it depends on. Only tensors with a parameter
 // behind them get gradients; several gradients of one tensor are added as soon as the next one
@@ -21,5 +38,20 @@ struct ParameterGradient {
 // Throws InputError if no parameter lies behind the loss, or naming an operator between the two
 // that has no gradient rule.
 std::vector<ParameterGradient> differentiate(Graph& graph, TensorId loss);
+
+// As above for a part of a network: from the seeds, of which several of one tensor are added, to
+// the parameters and to the `wanted` inputs. A wanted gradient is a tensor of its own,
+// "<input>.grad", and a result of the graph; a wanted input that no seed depends on has none.
+// Where there is nothing to compute, nothing is added.
+BackwardPass differentiate(Graph& graph, const std::vector<GradientSeed>& seeds,
+                           const std::vector<TensorId>& wanted);
+
+// For each tensor whether a parameter, or one of the `wanted`, lies behind it.
+std::vector<bool> trained_tensors(const Graph& graph, const std::vector<TensorId>& wanted = {});
+
+// Backward operators, in order, that lead to gradients of parameters alone: no gradient among the
+// results needs them, so they may run after those have been sent on. In a graph without such
+// results that is every one.
+std::vector<OperatorId> weight_gradient_operators(const Graph& graph);
 
 }  // namespace millrace

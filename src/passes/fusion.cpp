@@ -8,6 +8,11 @@
 namespace millrace {
 namespace {
 
+// Both take the residual as their last input.
+bool is_batch_norm(const Operator& op) {
+  return op.type == "batch_norm" || op.type == "batch_norm_synchronised";
+}
+
 class Fuser {
  public:
   explicit Fuser(Graph& graph)
@@ -53,8 +58,8 @@ class Fuser {
     const OperatorId id = graph_.tensor(tensor).producer;
     if (id == kNone || !only_for(tensor, reader)) return kNone;
     const Operator& op = graph_.op(id);
-    const bool fits = op.type == "batch_norm" && op.outputs[0] == tensor &&
-                      !op.attributes.flag("relu") && !op.attributes.flag("residual") &&
+    const bool fits = is_batch_norm(op) && op.outputs[0] == tensor && !op.attributes.flag("relu") &&
+                      !op.attributes.flag("residual") &&
                       readers_[static_cast<size_t>(op.outputs[1])].empty() &&
                       readers_[static_cast<size_t>(op.outputs[2])].empty();
     return fits ? id : kNone;
@@ -87,7 +92,8 @@ class Fuser {
     const OperatorId producer = graph_.tensor(x).producer;
     if (producer == kNone || !only_for(x, relu)) return;
     Operator& host = graph_.op(producer);
-    constexpr std::string_view kHosts[] = {"convolution", "linear", "batch_norm", "add"};
+    constexpr std::string_view kHosts[] = {"convolution", "linear", "batch_norm",
+                                           "batch_norm_synchronised", "add"};
     if (std::find(std::begin(kHosts), std::end(kHosts), host.type) == std::end(kHosts)) return;
     if (host.outputs[0] != x || any_read_besides_first(host)) return;
     host.attributes.set("relu", true);

@@ -55,7 +55,8 @@ class InPlace {
     const TensorId root = root_of(input);
     const auto r = static_cast<size_t>(root);
     if (to.storage != kNone || from.type != to.type || from.layout != to.layout) return;
-    if (is_persistent(graph_.tensor(root).role) || holds_result_[r]) return;
+    const Role role = graph_.tensor(root).role;
+    if ((is_persistent(role) && role != Role::accumulator) || holds_result_[r]) return;
     if (last_read_[r] > position) return;
     for (size_t slot = 0; slot < op.inputs.size(); ++slot) {
       if (slot != input_slot && root_of(op.inputs[slot]) == root) return;

@@ -6,7 +6,7 @@
 namespace millrace {
 
 // Removes dropout (its readers and results take its input) and lets every batch normalisation
-// use the running statistics, writing none. For graphs without a backward pass.
+// use the running statistics, writing and exchanging none. For graphs without a backward pass.
 void make_inference(Graph& graph);
 
 }  // namespace millrace

@@ -24,7 +24,7 @@ std::vector<TensorId> storage_roots(const Graph& graph) {
   return roots;
 }
 
-std::vector<Lifetime> lifetimes(const Graph& graph) {
+std::vector<Lifetime> lifetimes(const Graph& graph, bool fetched) {
   const std::vector<TensorId> roots = storage_roots(graph);
   std::vector<Lifetime> by_root(roots.size(), Lifetime{kNone, 0, 0, 0});
   const auto touch = [&](TensorId tensor, int position) {
@@ -42,7 +42,9 @@ std::vector<Lifetime> lifetimes(const Graph& graph) {
     for (TensorId output : graph.op(order[i]).outputs) touch(output, position);
   }
   const int end = std::max(0, static_cast<int>(order.size()) - 1);
-  for (TensorId result : graph.results()) touch(result, end);
+  if (!fetched) {
+    for (TensorId result : graph.results()) touch(result, end);
+  }
 
   std::erase_if(by_root, [](const Lifetime& life) { return life.tensor == kNone; });
   std::sort(by_root.begin(), by_root.end(), [](const Lifetime& a, const Lifetime& b) {

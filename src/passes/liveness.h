@@ -22,8 +22,8 @@ std::vector<TensorId> storage_roots(const Graph& graph);
 
 // The lifetimes of all memory that is used within a step, by first position and then by id.
 // Tensors that share storage are one lifetime, under the tensor that owns it. Persistent tensors
-// and their views are left out; results live to the end.
-std::vector<Lifetime> lifetimes(const Graph& graph);
+// and their views are left out; results live to the end unless they are `fetched` on the way.
+std::vector<Lifetime> lifetimes(const Graph& graph, bool fetched = false);
 
 // The most bytes in use at one position.
 int64_t peak_bytes(const std::vector<Lifetime>& lifetimes);

@@ -4,18 +4,40 @@
 #include <string>
 #include <utility>
 
+#include "passes/gradient_exchange.h"
+
 namespace millrace {
 namespace {
 
 class Updates {
  public:
-  Updates(Graph& graph, const OptimizerSettings& settings) : graph_(graph), settings_(settings) {}
+  Updates(Graph& graph, const OptimizerSettings& settings, const UpdateOptions& options)
+      : graph_(graph), settings_(settings), options_(options) {}
 
+  // Sums of squares of gradients that every member has, and of those that are split over them.
   void measure_norm(const std::vector<ParameterGradient>& gradients) {
-    std::vector<TensorId> all;
-    for (const ParameterGradient& pair : gradients) all.push_back(pair.gradient);
-    const TensorId squares =
-        graph_.apply("sum_of_squares", "gradients/sum_of_squares", all, {}, Phase::update);
+    std::vector<TensorId> whole;
+    std::vector<TensorId> split;
+    for (const ParameterGradient& pair : gradients) {
+      const bool has_rest = options_.members > 1 && is_own(graph_, pair.parameter, options_);
+      (has_rest ? split : whole).push_back(pair.gradient);
+    }
+    TensorId squares = kNone;
+    if (!whole.empty()) {
+      squares =
+          graph_.apply("sum_of_squares", "gradients/sum_of_squares", whole, {}, Phase::update);
+    }
+    if (!split.empty()) {
+      const TensorId own =
+          graph_.apply("sum_of_squares", "gradients/own_squares", split, {}, Phase::update);
+      const TensorId total =
+          graph_.apply("all_reduce", "gradients/split_squares", {own},
+                       {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
+                       Phase::update);
+      squares = squares == kNone
+                    ? total
+                    : graph_.apply("add", "gradients/squares", {squares, total}, {}, Phase::update);
+    }
     clip_scale_ = graph_.apply("clip_scale", "gradients/clip_scale", {squares},
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
   }
@@ -59,38 +81,41 @@ class Updates {
                    {"epsilon", settings_.epsilon}});
   }
 
+  bool is_shared_out(TensorId parameter) const {
+    return options_.share_state && !is_own(graph_, parameter, options_);
+  }
+
   TensorId state(const ParameterGradient& pair, const std::string& suffix) {
+    const Tensor& parameter = graph_.tensor(pair.parameter);
     Tensor tensor;
-    tensor.name = graph_.tensor(pair.parameter).name + suffix;
-    tensor.type = graph_.tensor(pair.parameter).type;
+    tensor.name = parameter.name + suffix;
+    tensor.type = parameter.type;
     tensor.role = Role::optimizer_state;
+    tensor.slice = parameter.slice;
+    if (is_shared_out(pair.parameter)) tensor.part = {options_.member, options_.members};
     return graph_.add_tensor(std::move(tensor));
   }
 
   OperatorId update(std::string_view type, std::vector<TensorId> inputs, Attributes attributes) {
     const std::string name = graph_.tensor(inputs[0]).name + "/update";
     attributes.set("has_clip", clip_scale_ != kNone);
+    if (is_shared_out(inputs[0])) {
+      attributes.set("part", static_cast<int64_t>(options_.member));
+      attributes.set("parts", static_cast<int64_t>(options_.members));
+    }
     if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
     return graph_.add_operator(type, name, std::move(inputs), std::move(attributes), Phase::update);
   }
 
   Graph& graph_;
   const OptimizerSettings& settings_;
+  const UpdateOptions& options_;
   TensorId clip_scale_ = kNone;
 };
 
-}  // namespace
-
-void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
-                 const OptimizerSettings& settings) {
-  if (gradients.empty()) return;
-  Updates updates(graph, settings);
-  if (settings.clip_norm > 0) {
-    updates.measure_norm(gradients);
-    for (const ParameterGradient& pair : gradients) updates.add(pair);
-    return;
-  }
-
+// Puts each update behind the last operator that makes its gradient or reads its parameter.
+void update_at_once(Graph& graph, const std::vector<ParameterGradient>& gradients,
+                    Updates& updates) {
   const std::vector<OperatorId> before = graph.order();
   std::vector<size_t> last_use(static_cast<size_t>(graph.tensor_count()), 0);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -109,6 +134,38 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
     order.insert(order.end(), behind[i].begin(), behind[i].end());
   }
   graph.set_order(std::move(order));
+}
+
+}  // namespace
+
+void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
+                 const OptimizerSettings& settings, const UpdateOptions& options) {
+  if (gradients.empty()) return;
+  Updates updates(graph, settings, options);
+  const bool clips = settings.clip_norm > 0;
+  if (options.members == 1 && !options.accumulate && !clips) {
+    update_at_once(graph, gradients, updates);
+    return;
+  }
+  const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
+  GradientExchange exchange(graph, gradients, options, whole);
+  std::vector<std::vector<ParameterGradient>> ready;
+  if (clips) {
+    std::vector<ParameterGradient> all;
+    while (exchange.more()) {
+      ready.push_back(exchange.next());
+      all.insert(all.end(), ready.back().begin(), ready.back().end());
+    }
+    updates.measure_norm(all);
+  }
+  for (size_t i = 0; i < ready.size() || exchange.more(); ++i) {
+    if (i == ready.size()) ready.push_back(exchange.next());
+    for (const ParameterGradient& pair : ready[i]) {
+      updates.add(pair);
+      exchange.share(pair.parameter);
+    }
+  }
+  exchange.finish();
 }
 
 }  // namespace millrace

@@ -9,14 +9,31 @@
 
 namespace millrace {
 
+// The devices that hold the same parameters, and how a step is made up.
+struct UpdateOptions {
+  int members = 1;
+  int member = 0;
+  // Each member keeps 1/members of the optimizer state, updates that part of the parameters and
+  // gets the rest from the others.
+  bool share_state = false;
+  // Gradients of several micro-batches are summed before the update.
+  bool accumulate = false;
+  // Gradients smaller than this travel together.
+  int64_t bucket_bytes = int64_t{8} << 20;
+};
+
 // Adds one operator "<parameter>/update" per gradient (Phase::update) and its state, tensors
 // "<parameter>.momentum" or ".first_moment" and ".second_moment" that start at zero. LARS treats
 // tensors of rank one or less as plain SGD with momentum.
 //
-// Each update stands directly behind the last operator that makes its gradient or reads its
-// parameter, so that gradients live briefly; with clip_norm all updates stand at the end, behind
-// the operators that measure the norm.
+// On a device alone each update stands directly behind the last operator that makes its gradient
+// or reads its parameter, so that gradients live briefly; with clip_norm all updates stand at the
+// end, behind the operators that measure the norm.
+//
+// With several members the gradients of parameters that all of them hold whole are summed: each
+// bucket starts to travel behind the operator that makes its last gradient, and is waited for at
+// the end of the backward pass. Parameters with a slice are a member's own and are not summed.
 void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
-                 const OptimizerSettings& settings);
+                 const OptimizerSettings& settings, const UpdateOptions& options = {});
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/parts.h"
 #include "graph/operator_definition.h"
 
 namespace millrace {
@@ -22,7 +23,8 @@ std::vector<TensorId> mutated_tensors(const Operator& op) {
 }
 
 int64_t bytes_of(const Tensor& tensor) {
-  return tensor.layout.physical_elements(tensor.type.shape) * size_of(tensor.type.dtype);
+  const int64_t whole = tensor.layout.physical_elements(tensor.type.shape);
+  return part_size(whole, tensor.part.index, tensor.part.count) * size_of(tensor.type.dtype);
 }
 
 void erase_operators(Graph& graph, const std::vector<bool>& removed) {

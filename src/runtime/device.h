@@ -1,20 +1,20 @@
-// A device: a thread that owns a team of pinned threads, and an arena.
+// A device: a thread that owns a team of pinned threads.
 //
-// Everything that touches the arena runs on the device's own thread through `run`, one call at
-// a time; an exception thrown there is rethrown to the caller. The arena is one anonymous
-// mapping, filled with zeros, of exactly the size asked for.
+// Everything that touches the arenas of its sessions runs on the device's own thread through `run`,
+// one call at a time; an exception thrown there is rethrown to the caller.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace millrace {
 
 struct DeviceOptions {
   int threads = 1;
-  int first_core = 0;  // the team is pinned to cores first_core … first_core + threads - 1
+  // The core of each thread; empty: the first `threads` that this process may use, or none in
+  // particular if it has fewer.
+  std::vector<int> cores = {};
   bool pin = true;
 };
 
@@ -25,16 +25,12 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // Maps the arena, dropping an earlier one.
-  void allocate(int64_t bytes);
-  std::byte* arena() const;
-  int64_t arena_bytes() const;
-
-  // Bytes of the arena that were ever touched, in whole pages.
-  int64_t resident_bytes() const;
-
   // Runs `work` on the device thread and waits for it.
   void run(const std::function<void()>& work);
+
+  // Runs `work` on the device thread without waiting; `finish` waits for it and rethrows its error.
+  void start(std::function<void()> work);
+  void finish();
 
   int threads() const;
 
@@ -42,8 +38,5 @@ class Device {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Cores this process may use.
-int available_cores();
 
 }  // namespace millrace

@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <stdexcept>
 
 #include "base/parallel.h"
-#include "base/random.h"
+#include "runtime/fill.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kFillGrain = 65536;
+constexpr int64_t kCopyGrain = int64_t{1} << 18;  // bytes
 
 TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
 TensorSpec plain_spec_of(const Slot& slot) { return {slot.type, Layout()}; }
@@ -21,91 +22,100 @@ void require_size(const Slot& slot, size_t count) {
   }
 }
 
-void fill(const Initializer& initializer, const std::string& name, uint64_t seed,
-          std::span<float> values) {
-  const Random random(seed, hash_bytes(name.data(), name.size()));
-  parallel_for(static_cast<int64_t>(values.size()), kFillGrain, [&](int64_t i) {
-    const auto index = static_cast<uint64_t>(i);
-    float value = initializer.first;
-    if (initializer.kind == Initializer::Kind::normal) {
-      value += initializer.second * random.normal(index);
-    } else if (initializer.kind == Initializer::Kind::uniform) {
-      value += (initializer.second - initializer.first) * random.uniform(index);
-    }
-    values[static_cast<size_t>(i)] = value;
-  });
+int64_t largest_arena(const std::vector<const Program*>& programs) {
+  int64_t bytes = 0;
+  for (const Program* program : programs) bytes = std::max(bytes, program->arena_bytes);
+  return bytes;
 }
 
 }  // namespace
 
-// Pointers of every instruction, worked out once.
-struct Session::Bound {
-  struct Call {
-    Kernel* kernel;
-    std::vector<std::byte*> inputs;
-    std::vector<std::byte*> outputs;
-    std::byte* workspace;
-  };
-  const Program* program;
-  std::vector<Call> calls;
-
-  Bound(const Program& source, std::byte* arena) : program(&source) {
-    const auto pointers = [&](const std::vector<int64_t>& offsets) {
-      std::vector<std::byte*> list;
-      for (int64_t offset : offsets) list.push_back(arena + offset);
-      return list;
-    };
-    for (const Instruction& instruction : source.instructions) {
-      calls.push_back({instruction.kernel.get(), pointers(instruction.inputs),
-                       pointers(instruction.outputs), arena + instruction.workspace});
+Session::Session(Device& device, std::vector<const Program*> programs)
+    : device_(device), programs_(std::move(programs)), arena_(largest_arena(programs_)) {
+  size_t most = 0;
+  for (const Program* program : programs_) {
+    for (const Instruction& instruction : program->instructions) {
+      most = std::max({most, instruction.inputs.size(), instruction.outputs.size()});
     }
   }
-
-  static void run(const Call& call, const StepState& step) {
-    call.kernel->run({call.inputs, call.outputs, call.workspace, &step});
-  }
-};
-
-Session::Session(Device& device, std::vector<const Program*> programs)
-    : device_(device), programs_(std::move(programs)) {
-  int64_t bytes = 0;
-  for (const Program* program : programs_) bytes = std::max(bytes, program->arena_bytes);
-  device_.allocate(bytes);
-  for (const Program* program : programs_) bound_.emplace_back(*program, device_.arena());
+  inputs_.resize(most);
+  outputs_.resize(most);
 }
 
 Session::~Session() = default;
 
-const Session::Bound& Session::bound(const Program& program) const {
-  for (const Bound& candidate : bound_) {
-    if (candidate.program == &program) return candidate;
+void Session::require(const Program& program) const {
+  if (std::find(programs_.begin(), programs_.end(), &program) == programs_.end()) {
+    throw std::logic_error("the program does not belong to this session");
   }
-  throw std::logic_error("the program does not belong to this session");
+}
+
+std::byte* Session::address(const Program& program, const Slot& slot, int copy) const {
+  return arena_.data() + program.memory.begin(slot.address.region, copy) + slot.address.offset;
+}
+
+void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
+                      const StepState& step) {
+  const bool update = instruction.phase == Phase::update;
+  const auto pointer = [&](const Address& address) {
+    int copy = 0;
+    if (address.region == ArenaRegion::saved) copy = frame.slot;
+    if (address.region == ArenaRegion::weights) copy = update ? frame.new_version : frame.version;
+    return arena_.data() + program.memory.begin(address.region, copy) + address.offset;
+  };
+  std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(), pointer);
+  std::transform(instruction.outputs.begin(), instruction.outputs.end(), outputs_.begin(), pointer);
+  instruction.kernel->run({{inputs_.data(), instruction.inputs.size()},
+                           {outputs_.data(), instruction.outputs.size()},
+                           pointer(instruction.workspace),
+                           &step,
+                           collectives_});
+}
+
+void Session::run_phase(const Program& program, const PhaseRange& range, const Frame& frame,
+                        const StepState& step) {
+  for (size_t i = range.begin; i < range.end; ++i) {
+    run_one(program, program.instructions[i], frame, step);
+  }
+}
+
+void Session::copy_version(int from, int to) {
+  if (from == to) return;
+  const MemoryMap& memory = programs_.front()->memory;
+  const std::byte* source = arena_.data() + memory.begin(ArenaRegion::weights, from);
+  std::byte* target = arena_.data() + memory.begin(ArenaRegion::weights, to);
+  parallel_ranges(memory.weights, kCopyGrain, [&](int, int64_t begin, int64_t end) {
+    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+  });
 }
 
 void Session::initialize(uint64_t seed) {
   std::vector<float> values;
   for (const Slot& slot : state()) {
     values.resize(static_cast<size_t>(slot.type.elements()));
-    device_.run([&] { fill(slot.initializer, slot.name, seed, values); });
+    device_.run([&] {
+      fill_slice(slot.initializer, slot.name, seed, slot.type.shape, slot.slice, values);
+    });
     write_state(slot, values);
   }
 }
 
 void Session::run(const Program& program, const StepState& step) {
-  const Bound& target = bound(program);
+  require(program);
+  const Frame frame = {0, version_, version_};
   device_.run([&] {
-    for (const Bound::Call& call : target.calls) Bound::run(call, step);
+    run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step);
   });
 }
 
 std::vector<InstructionTime> Session::run_timed(const Program& program, const StepState& step) {
-  const Bound& target = bound(program);
-  std::vector<InstructionTime> times(target.calls.size());
+  require(program);
+  const Frame frame = {0, version_, version_};
+  std::vector<InstructionTime> times(program.instructions.size());
   device_.run([&] {
-    for (size_t i = 0; i < target.calls.size(); ++i) {
+    for (size_t i = 0; i < times.size(); ++i) {
       const auto start = std::chrono::steady_clock::now();
-      Bound::run(target.calls[i], step);
+      run_one(program, program.instructions[i], frame, step);
       const auto end = std::chrono::steady_clock::now();
       times[i] = {&program.instructions[i], std::chrono::duration<double>(end - start).count()};
     }
@@ -113,13 +123,13 @@ std::vector<InstructionTime> Session::run_timed(const Program& program, const St
   return times;
 }
 
-void Session::write_slot(const Slot& slot, const std::byte* values) {
-  std::byte* target = device_.arena() + slot.offset;
+void Session::write_slot(const Program& program, const Slot& slot, const std::byte* values) {
+  std::byte* target = address(program, slot, slot.role == Role::parameter ? version_ : 0);
   device_.run([&] { copy_between_layouts(plain_spec_of(slot), values, spec_of(slot), target); });
 }
 
-void Session::read_slot(const Slot& slot, std::byte* values) const {
-  const std::byte* source = device_.arena() + slot.offset;
+void Session::read_slot(const Program& program, const Slot& slot, std::byte* values) const {
+  const std::byte* source = address(program, slot, slot.role == Role::parameter ? version_ : 0);
   device_.run([&] { copy_between_layouts(spec_of(slot), source, plain_spec_of(slot), values); });
 }
 
@@ -127,37 +137,37 @@ void Session::write_input(const Program& program, std::string_view name,
                           std::span<const float> values) {
   const Slot& slot = program.input(name);
   require_size(slot, values.size());
-  write_slot(slot, reinterpret_cast<const std::byte*>(values.data()));
+  write_slot(program, slot, reinterpret_cast<const std::byte*>(values.data()));
 }
 
 void Session::write_input(const Program& program, std::string_view name,
                           std::span<const int32_t> values) {
   const Slot& slot = program.input(name);
   require_size(slot, values.size());
-  write_slot(slot, reinterpret_cast<const std::byte*>(values.data()));
+  write_slot(program, slot, reinterpret_cast<const std::byte*>(values.data()));
 }
 
 std::vector<float> Session::result(const Program& program, std::string_view name) const {
   const Slot& slot = program.result(name);
   std::vector<float> values(static_cast<size_t>(slot.type.elements()));
-  read_slot(slot, reinterpret_cast<std::byte*>(values.data()));
+  read_slot(program, slot, reinterpret_cast<std::byte*>(values.data()));
   return values;
 }
 
 float Session::scalar(const Program& program, std::string_view name) const {
-  return *reinterpret_cast<const float*>(device_.arena() + program.result(name).offset);
+  return *reinterpret_cast<const float*>(address(program, program.result(name)));
 }
 
 const std::vector<Slot>& Session::state() const { return programs_.front()->state; }
 
 void Session::read_state(const Slot& slot, std::span<float> values) const {
   require_size(slot, values.size());
-  read_slot(slot, reinterpret_cast<std::byte*>(values.data()));
+  read_slot(*programs_.front(), slot, reinterpret_cast<std::byte*>(values.data()));
 }
 
 void Session::write_state(const Slot& slot, std::span<const float> values) {
   require_size(slot, values.size());
-  write_slot(slot, reinterpret_cast<const std::byte*>(values.data()));
+  write_slot(*programs_.front(), slot, reinterpret_cast<const std::byte*>(values.data()));
 }
 
 }  // namespace millrace

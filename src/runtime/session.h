@@ -1,7 +1,7 @@
 // A model on a device: programs bound to one arena.
 //
-// Owns nothing but bookkeeping; the device and the programs must outlive it. All calls come
-// from one thread and return when the device has finished.
+// Owns the arena; the device, which several sessions may share, and the programs must outlive it.
+// All calls come from one thread and return when the device has finished.
 #pragma once
 
 #include <span>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compile/program.h"
+#include "runtime/arena.h"
 #include "runtime/device.h"
 
 namespace millrace {
@@ -20,20 +21,45 @@ struct InstructionTime {
   double seconds = 0;
 };
 
+// Which copies of its memory a program works on.
+struct Frame {
+  int slot = 0;         // of the micro-batch
+  int version = 0;      // of the parameters that forward and backward read
+  int new_version = 0;  // that updates write
+};
+
 class Session {
  public:
   // The first program's state is the session's; the others must share it (compile_evaluation).
-  // Allocates the device's arena for the largest of them.
+  // The arena is large enough for each of them.
   Session(Device& device, std::vector<const Program*> programs);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
+
+  const Arena& arena() const { return arena_; }
+  int64_t arena_bytes() const { return arena_.bytes(); }
+  int64_t resident_bytes() const { return arena_.resident_bytes(); }
+
+  // What kernels reach the other devices by; borrowed, null for a device alone.
+  void set_collectives(Collectives* collectives) { collectives_ = collectives; }
 
   // Fills parameters and buffers by their initializers and zeroes optimizer state.
   void initialize(uint64_t seed);
 
   // Runs one program once.
   void run(const Program& program, const StepState& step);
+
+  // Runs a phase; called on the device's own thread.
+  void run_phase(const Program& program, const PhaseRange& range, const Frame& frame,
+                 const StepState& step);
+
+  // Copies one version of the parameters over another; called on the device's own thread.
+  void copy_version(int from, int to);
+
+  // The version that `read_state` and `write_state` use from now on.
+  void set_current_version(int version) { version_ = version; }
+  int current_version() const { return version_; }
 
   // As run, timing each instruction.
   std::vector<InstructionTime> run_timed(const Program& program, const StepState& step);
@@ -42,6 +68,9 @@ class Session {
   // size must match. Labels are s32.
   void write_input(const Program& program, std::string_view name, std::span<const float> values);
   void write_input(const Program& program, std::string_view name, std::span<const int32_t> values);
+
+  // Where a slot lies in the arena.
+  std::byte* address(const Program& program, const Slot& slot, int copy = 0) const;
 
   // A result in plain row-major order; `scalar` for one-element results.
   std::vector<float> result(const Program& program, std::string_view name) const;
@@ -53,14 +82,19 @@ class Session {
   void write_state(const Slot& slot, std::span<const float> values);
 
  private:
-  struct Bound;
-  const Bound& bound(const Program& program) const;
-  void write_slot(const Slot& slot, const std::byte* values);
-  void read_slot(const Slot& slot, std::byte* values) const;
+  void require(const Program& program) const;
+  void write_slot(const Program& program, const Slot& slot, const std::byte* values);
+  void read_slot(const Program& program, const Slot& slot, std::byte* values) const;
+  void run_one(const Program& program, const Instruction& instruction, const Frame& frame,
+               const StepState& step);
 
   Device& device_;
   std::vector<const Program*> programs_;
-  std::vector<Bound> bound_;
+  Arena arena_;
+  Collectives* collectives_ = nullptr;
+  int version_ = 0;
+  std::vector<std::byte*> inputs_;  // of the instruction that runs now
+  std::vector<std::byte*> outputs_;
 };
 
 }  // namespace millrace

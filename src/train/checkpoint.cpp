@@ -181,4 +181,15 @@ std::optional<std::filesystem::path> find_newest_valid(
   return {};
 }
 
+std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
+                                        const std::function<void(std::string_view)>& passed_over) {
+  if (std::filesystem::exists(directory / kManifestFile)) {
+    verify_checkpoint(directory);
+    return directory;
+  }
+  const auto found = find_newest_valid(directory, passed_over);
+  if (!found) fail_input("There is no checkpoint in '{}'.", directory.string());
+  return *found;
+}
+
 }  // namespace millrace

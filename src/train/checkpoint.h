@@ -76,4 +76,8 @@ std::optional<std::filesystem::path> find_newest_valid(
     const std::filesystem::path& directory,
     const std::function<void(std::string_view)>& passed_over);
 
+// As above, but the directory may be a checkpoint itself, and there must be one.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
+                                        const std::function<void(std::string_view)>& passed_over);
+
 }  // namespace millrace

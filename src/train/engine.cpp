@@ -4,17 +4,20 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "runtime/cores.h"
 
 namespace millrace {
 
-int thread_count(const TrainJob& job) {
-  const int cores = available_cores();
-  if (job.threads > cores) {
-    fail_input("--threads-per-device is {}, but this process may use only {} cores.", job.threads,
-               cores);
-  }
-  return job.threads > 0 ? job.threads : cores;
+namespace {
+
+DeviceOptions device_options(const TrainJob& job, TrainingObserver& observer) {
+  DeviceCores cores = cores_of_devices(launch_place(), 1, job.threads, job.oversubscribe);
+  if (!cores.note.empty()) observer.on_message(Severity::note, cores.note);
+  const int threads = static_cast<int>(cores.teams[0].size());
+  return {.threads = threads, .cores = std::move(cores.teams[0])};
 }
+
+}  // namespace
 
 CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner) {
   CompileOptions options;
@@ -30,7 +33,7 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTune
 
 Engine::Engine(const TrainJob& job, const Graph& network, Purpose purpose,
                TrainingObserver& observer)
-    : tuner_(ConvolutionTuner::default_path()), device_({.threads = thread_count(job)}) {
+    : tuner_(ConvolutionTuner::default_path()), device_(device_options(job, observer)) {
   const CompileOptions options = compile_options(job, device_.threads(), &tuner_);
   tuner_.on_first_measurement([&] {
     observer.on_message(Severity::note,

@@ -6,6 +6,7 @@
 
 #include "compile/compiler.h"
 #include "kernels/convolution_tuner.h"
+#include "runtime/finite_check.h"
 #include "runtime/session.h"
 #include "train/job.h"
 #include "train/observer.h"
@@ -40,6 +41,14 @@ class Engine {
   const Program* training() const { return training_ ? &*training_ : nullptr; }
   const Program* evaluation() const { return evaluation_ ? &*evaluation_ : nullptr; }
 
+  // Checks what the training program computes; see runtime/finite_check.h.
+  void watch(Watch what) { millrace::watch(*training_, what); }
+
+  // See explain_step.
+  std::string explain(const StepState& step, Watch what) {
+    return explain_step(*session_, *training_, step, what);
+  }
+
   // The program that needs the larger arena.
   const Program& largest() const;
 
@@ -57,7 +66,5 @@ std::string kernel_fingerprint(const Program& program, int threads);
 
 // How a job's graph is compiled; `tuner` is borrowed.
 CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner);
-
-int thread_count(const TrainJob& job);
 
 }  // namespace millrace

@@ -43,10 +43,12 @@ struct TrainJob {
   int64_t epochs = 0;
   uint64_t seed = 0;
 
-  int threads = 0;            // 0: every core
-  int64_t device_memory = 0;  // bytes; 0: no limit
+  int threads = 0;             // 0: every core
+  bool oversubscribe = false;  // threads may share cores
+  int64_t device_memory = 0;   // bytes; 0: no limit
   OptimizerSettings optimizer;
   LearningRateSettings learning_rate;  // total_steps is filled in by the job
+  bool check_finite = false;           // of everything in every step, not the loss alone
   RecomputePolicy recompute = RecomputePolicy::automatic;
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   std::filesystem::path dump_passes;

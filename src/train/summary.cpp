@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "runtime/device.h"
+#include "runtime/cores.h"
 #include "train/version.h"
 
 namespace millrace {

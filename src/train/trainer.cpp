@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <chrono>
-#include <cmath>
 #include <memory>
 
 #include "base/error.h"
@@ -100,6 +99,8 @@ class Trainer {
   void save_checkpoint();
   void report_checkpoints();
   void finish();
+  [[noreturn]] void fail_step(const StepState& state, const std::string& found);
+  void look_for_collapse(double loss, const StepState& state);
   double recent_step_seconds() const;
 
   TrainJob job_;
@@ -114,10 +115,12 @@ class Trainer {
   int64_t saved_step_ = -1;
   int64_t evaluated_step_ = -1;
   bool inputs_written_ = false;
+  int64_t same_losses_ = 0;
 };
 
 void Trainer::prepare() {
   engine_.start(job_.seed);
+  engine_.watch(job_.check_finite ? Watch::finite : Watch::loss);
   if (!start_.checkpoint.empty()) {
     load_checkpoint(engine_.session(), start_.checkpoint);
     saved_step_ = result_.step;
@@ -142,7 +145,7 @@ void Trainer::prepare() {
                       .total_steps = result_.total_steps,
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.device().arena_bytes()});
+                      .arena_bytes = engine_.session().arena_bytes()});
 }
 
 void Trainer::step() {
@@ -163,13 +166,15 @@ void Trainer::step() {
     }
   }
   const double rate = learning_rate_at(job_.learning_rate, result_.step);
-  session.run(program, {job_.seed, result_.step, static_cast<float>(rate)});
+  const StepState state = {job_.seed, result_.step, static_cast<float>(rate)};
+  try {
+    session.run(program, state);
+  } catch (const Suspicious& found) {
+    fail_step(state, found.what());
+  }
   const double loss = session.scalar(program, "loss");
   ++result_.step;
-  if (!std::isfinite(loss)) {
-    fail_job("The loss is {} at step {} with learning rate {:g}; lower --lr or use --clip-norm.",
-             loss, result_.step, rate);
-  }
+  if (!feed_->constant()) look_for_collapse(loss, state);
   const double seconds = seconds_since(start);
   result_.losses.push_back(loss);
   result_.seconds.push_back(seconds);
@@ -190,6 +195,28 @@ void Trainer::step() {
        .checkpoint_seconds = writer_ ? writer_->seconds_writing_since(start) : 0,
        .samples_per_second = samples / recent,
        .seconds_left = recent * static_cast<double>(result_.total_steps - result_.step)});
+}
+
+void Trainer::fail_step(const StepState& state, const std::string& found) {
+  const std::string first = job_.check_finite ? found : engine_.explain(state, Watch::finite);
+  fail_job(
+      "{} is not finite at step {} with learning rate {:g}: {}; lower --lr or use --clip-norm.",
+      job_.check_finite ? "A value" : "The loss", state.step + 1, state.learning_rate,
+      first.empty() ? found : first);
+}
+
+// A network that has died gives every batch the same loss.
+void Trainer::look_for_collapse(double loss, const StepState& state) {
+  constexpr int64_t kSteps = 100;
+  constexpr double kConverged = 1e-6;
+  const bool same = !result_.losses.empty() && result_.losses.back() == loss;
+  same_losses_ = same && loss > kConverged && state.learning_rate > 0 ? same_losses_ + 1 : 0;
+  if (same_losses_ < kSteps) return;
+  const std::string first = engine_.explain(state, Watch::alive);
+  fail_job(
+      "The loss has been exactly {:g} since step {}: the network has collapsed{}{}; lower --lr "
+      "or use --clip-norm.",
+      loss, result_.step - kSteps, first.empty() ? "" : ", ", first);
 }
 
 double Trainer::recent_step_seconds() const {
@@ -273,8 +300,8 @@ void Trainer::finish() {
   }
   const Program& program = engine_.largest();
   result_.threads = engine_.device().threads();
-  result_.arena_bytes = engine_.device().arena_bytes();
-  result_.resident_bytes = engine_.device().resident_bytes();
+  result_.arena_bytes = engine_.session().arena_bytes();
+  result_.resident_bytes = engine_.session().resident_bytes();
   result_.breakdown = program.breakdown;
   result_.reorders = engine_.training()->reorders;
   result_.recomputed = engine_.training()->recomputed;
@@ -296,14 +323,7 @@ TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObse
 }
 
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {
-  std::filesystem::path weights = job.load_weights;
-  if (weights.empty()) {
-    const auto found = find_newest_valid(job.checkpoint, [&](std::string_view sentence) {
-      observer.on_message(Severity::warning, sentence);
-    });
-    if (!found) fail_input("There is no checkpoint in '{}'.", job.checkpoint.string());
-    weights = *found / kWeightsFile;
-  }
+  const std::filesystem::path weights = weights_file(job, observer);
   const auto data = open_evaluation_data(job);
   Engine engine(job, Purpose::evaluation, observer);
   engine.start(job.seed);
@@ -311,7 +331,7 @@ EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer)
   const auto feed = data->start();
   const auto report = evaluate(engine.session(), *engine.evaluation(), *feed, job.stop);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
-  return {*report, engine.device().threads(), engine.device().arena_bytes(),
+  return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown};
 }
 

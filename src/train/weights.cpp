@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/models.h"
+#include "train/checkpoint.h"
 
 namespace millrace {
 namespace {
@@ -104,6 +105,14 @@ void load_tensors(Session& session, const std::filesystem::path& path, bool (*wa
     std::memcpy(values.data(), entry.data.data(), entry.data.size());
     session.write_state(slot, values);
   }
+}
+
+std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observer) {
+  if (!job.load_weights.empty()) return job.load_weights;
+  const auto warn = [&](std::string_view sentence) {
+    observer.on_message(Severity::warning, sentence);
+  };
+  return newest_checkpoint(job.checkpoint, warn) / kWeightsFile;
 }
 
 void load_weights(Session& session, const std::filesystem::path& path) {

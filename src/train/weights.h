@@ -9,6 +9,8 @@
 
 #include "data/safetensors.h"
 #include "runtime/session.h"
+#include "train/job.h"
+#include "train/observer.h"
 
 namespace millrace {
 
@@ -47,6 +49,9 @@ void check_tensors(const SafetensorsFile& file, const std::filesystem::path& pat
 // file lacks keeps its values.
 void load_tensors(Session& session, const std::filesystem::path& path, bool (*wanted)(Role),
                   HeadRule head = HeadRule::needed);
+
+// The file of weights that a job names: its load_weights, or that of its newest intact checkpoint.
+std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observer);
 
 // Parameters and buffers; the head is optional.
 void load_weights(Session& session, const std::filesystem::path& path);

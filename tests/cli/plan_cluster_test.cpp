@@ -94,7 +94,7 @@ TEST_F(PlanClusterTest, TextNamesStagesAndError) {
 
 TEST_F(PlanClusterTest, MistakesAreOneSentence) {
   expect_refusal("--model vgg16 --placement 0:0", "--placement needs --cluster or --auto");
-  expect_refusal(kVgg + " --placement 0:0-8", "--placement has '0:0-8'");
+  expect_refusal(kVgg + " --placement 0:0-8", "--placement names device 0:8");
   expect_refusal(kVgg + " --devices 9", "--devices is 9, but cluster 'titanv-8' has 8");
   expect_refusal("--model vgg16 --cluster titanv", "did you mean 'titanv-8'");
   expect_refusal(kVgg + "x", "did you mean 'oneflow'");

@@ -78,6 +78,29 @@ TYPED_TEST(Collectives, AllGatherCollectsTheParts) {
   });
 }
 
+TYPED_TEST(Collectives, PartsOfReduceScatterAreWholeBlocks) {
+  with_every_size([](Group& group, int64_t count) {
+    for (const int64_t block : {int64_t{1}, int64_t{5}, int64_t{64}}) {
+      const int64_t elements = count / 64 * 64 * 5;
+      const int64_t blocks = elements / block;
+      const int64_t begin = blocks * group.rank() / group.size() * block;
+      const int64_t end = blocks * (group.rank() + 1) / group.size() * block;
+      EXPECT_EQ(group.part_begin(elements, group.rank(), block), begin);
+      const std::vector<TypeParam> whole = values_of<TypeParam>(group.rank(), elements, 0);
+      const std::vector<TypeParam> sums = sums_of<TypeParam>(group.size(), elements, 0);
+      std::vector<TypeParam> part(static_cast<size_t>(end - begin));
+      group.reduce_scatter(std::span<const TypeParam>(whole), std::span(part), block);
+      EXPECT_TRUE(
+          same_bits(part, std::vector<TypeParam>(sums.begin() + begin, sums.begin() + end)));
+
+      std::vector<TypeParam> gathered(whole.size());
+      group.all_gather(std::as_bytes(std::span(part)), std::as_writable_bytes(std::span(gathered)),
+                       block * static_cast<int64_t>(sizeof(TypeParam)));
+      EXPECT_TRUE(same_bits(gathered, sums));
+    }
+  });
+}
+
 TYPED_TEST(Collectives, BroadcastCopiesTheRoot) {
   with_every_size([](Group& group, int64_t count) {
     for (int root = 0; root < group.size(); ++root) {

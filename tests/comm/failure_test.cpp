@@ -128,6 +128,10 @@ TEST(GroupFailure, WrongArgumentsAreRefused) {
     EXPECT_THAT(error_of([&] { group.send(1 - group.rank(), constant, -1); }), HasSubstr("tag -1"));
     EXPECT_THAT(error_of([&] { group.reduce_scatter(constant, std::span(data)); }),
                 HasSubstr("10"));
+    EXPECT_THAT(error_of([&] { group.reduce_scatter(constant, std::span(data), 3); }),
+                HasSubstr("whole blocks of 3"));
+    EXPECT_THAT(error_of([&] { group.reduce_scatter(constant, std::span(data), 0); }),
+                HasSubstr("whole blocks of 0"));
   });
 }
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include <map>
 
 #include "base/error.h"
 #include "models/models.h"
@@ -87,12 +87,13 @@ TEST(Compiler, AJobThatDoesNotFitIsRefusedWithTheTableAndARemedy) {
 TEST(Compiler, EvaluationSharesTheStateOfTraining) {
   const Program training = compile_training(model("resnet18", 4, 64), direct());
   const Program evaluation = compile_evaluation(model("resnet18", 8, 64), direct(), training);
-  std::set<std::pair<std::string, int64_t>> places;
-  for (const Slot& slot : training.state) places.insert({slot.name, slot.offset});
+  std::map<std::string, Address> places;
+  for (const Slot& slot : training.state) places[slot.name] = slot.address;
   for (const Slot& slot : evaluation.state) {
-    EXPECT_TRUE(places.contains({slot.name, slot.offset})) << slot.name;
+    ASSERT_TRUE(places.contains(slot.name)) << slot.name;
+    EXPECT_EQ(places[slot.name], slot.address) << slot.name;
   }
-  EXPECT_EQ(evaluation.persistent_bytes, training.persistent_bytes);
+  EXPECT_EQ(evaluation.memory.persistent(), training.memory.persistent());
   EXPECT_EQ(evaluation.result("logits").type.shape, (Shape{8, 1000}));
 }
 

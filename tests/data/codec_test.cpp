@@ -40,9 +40,9 @@ TEST(Jpeg, DecodesOnlyTheRegionAndTheSamePixels) {
   const Image image = smooth_image(375, 500, 3);
   const auto encoded = encode_jpeg(image.view(), 95);
   const Image whole = decode_image(sample_of(encoded, 0));
-  const std::vector<Region> regions = {
+  const std::vector<PixelRegion> regions = {
       {0, 0, 500, 375}, {200, 100, 224, 224}, {499, 374, 1, 1}, {17, 333, 300, 42}, {0, 371, 9, 4}};
-  for (const Region& region : regions) {
+  for (const PixelRegion& region : regions) {
     for (const bool exact : {true, false}) {
       std::vector<uint8_t> storage;
       JpegReader reader(encoded);
@@ -61,7 +61,7 @@ TEST(Jpeg, DecodesOnlyTheRegionAndTheSamePixels) {
 TEST(Jpeg, UsesTheSmallestScaleThatServes) {
   const Image image = smooth_image(800, 1200, 3);
   const auto encoded = encode_jpeg(image.view(), 90);
-  const Region region = {100, 200, 800, 500};
+  const PixelRegion region = {100, 200, 800, 500};
   for (const auto& [target, scale] : {std::pair(50, 0.125), {100, 0.25}, {250, 0.5}, {251, 1.0}}) {
     std::vector<uint8_t> storage;
     JpegReader reader(encoded);

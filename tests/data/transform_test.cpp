@@ -12,8 +12,8 @@ namespace millrace {
 namespace {
 
 // The triangle filter straight from its definition, in double precision.
-double reference_pixel(const ImageView& view, const Region& region, int height, int width, int y,
-                       int x, int c) {
+double reference_pixel(const ImageView& view, const PixelRegion& region, int height, int width,
+                       int y, int x, int c) {
   const double scale_x = region.width / width;
   const double scale_y = region.height / height;
   const double centre_x = region.left + (x + 0.5) * scale_x;
@@ -33,7 +33,7 @@ double reference_pixel(const ImageView& view, const Region& region, int height, 
 }
 
 TEST(Resize, MatchesTheDefinition) {
-  const std::vector<std::pair<Region, std::pair<int, int>>> cases = {
+  const std::vector<std::pair<PixelRegion, std::pair<int, int>>> cases = {
       {{0, 0, 61, 47}, {47, 61}}, {{0, 0, 61, 47}, {20, 13}},          {{10, 5, 20, 30}, {64, 64}},
       {{3, 2, 50, 40}, {31, 49}}, {{2.5, 1.25, 33.5, 40.5}, {16, 16}}, {{60, 46, 1, 1}, {3, 3}}};
   for (const int channels : {1, 3}) {
@@ -134,7 +134,7 @@ TEST(Transform, RandomRegionsHaveTheAreasAndRatiosAskedFor) {
   const TransformOptions options = photograph_training(224);
   double area_sum = 0;
   for (uint64_t draw = 0; draw < 5000; ++draw) {
-    const Region region = choose_region(options, 375, 500, Random(1, draw));
+    const PixelRegion region = choose_region(options, 375, 500, Random(1, draw));
     EXPECT_GE(region.left, 0);
     EXPECT_GE(region.top, 0);
     EXPECT_LE(region.left + region.width, 500);
@@ -146,14 +146,14 @@ TEST(Transform, RandomRegionsHaveTheAreasAndRatiosAskedFor) {
     area_sum += area;
   }
   EXPECT_NEAR(area_sum / 5000, 0.46, 0.03);  // below 0.54, as large upright crops do not fit
-  const Region strip = choose_region(options, 10, 1000, Random(1, 1));
+  const PixelRegion strip = choose_region(options, 10, 1000, Random(1, 1));
   EXPECT_EQ(strip.height, 10);
   EXPECT_NEAR(strip.width, 13, 0.5);
   EXPECT_NEAR(strip.left + strip.width / 2, 500, 1);
 }
 
 TEST(Transform, CentreCropTakesTheMiddle) {
-  const Region region = choose_region(photograph_evaluation(224), 375, 500, Random(0, 0));
+  const PixelRegion region = choose_region(photograph_evaluation(224), 375, 500, Random(0, 0));
   EXPECT_NEAR(region.width, 224 * 375.0 / 256, 0.5);
   EXPECT_NEAR(region.height, 224 * 375.0 / 256, 0.5);
   EXPECT_NEAR(region.left + region.width / 2, 250, 1);

@@ -145,8 +145,11 @@ def main():
 
     model = model.to(dtype)
     with torch.no_grad():
-        logits = model.eval()(torch.from_numpy(batches["step0/images"]).to(dtype)).float().numpy()
-    safetensors_file.save(path("logits.safetensors"), {"logits": logits})
+        images = torch.from_numpy(batches["step0/images"]).to(dtype)
+        outputs = {"logits": model.eval()(images).float().numpy()}
+        if arguments.model in face_models.NAMES:
+            outputs["embedding"] = model.embed(images).float().numpy()
+    safetensors_file.save(path("logits.safetensors"), outputs)
 
     losses, gradients = train(arguments, model, batches, dtype)
     safetensors_file.save(path("gradients.safetensors"), gradients)

@@ -51,6 +51,14 @@ Attributes pool(int64_t kernel, int64_t stride, int64_t padding) {
           {"padding", Integers{padding, padding}}};
 }
 
+Attributes member(int64_t number, int64_t members) {
+  return {{"member", number}, {"members", members}};
+}
+
+Attributes part(int64_t number, int64_t members, int64_t axis, int64_t whole) {
+  return with(with(member(number, members), "axis", axis), "whole", whole);
+}
+
 std::vector<Case> good_cases() {
   const TensorType x = f32({2, 6, 9, 11});
   const TensorType c = f32({6});
@@ -58,6 +66,9 @@ std::vector<Case> good_cases() {
   const Attributes grouped = convolution({1, 1}, {1, 1}, {1, 1}, 3);
   const Attributes smooth = {{"label_smoothing", 0.1}};
   const Attributes norm = {{"epsilon", 1e-5}, {"momentum", 0.1}};
+  const Attributes shared_norm = with(norm, "counts", Integers{4, 5});
+  const Attributes classes = {
+      {"class_begin", int64_t{3}}, {"classes", int64_t{10}}, {"members", int64_t{3}}};
   const Shape xs = x.shape;
   std::vector<Case> cases = {
       {"add", {x, x}, {}, {x}},
@@ -96,8 +107,47 @@ std::vector<Case> good_cases() {
        {x, f32({2, 9, 9, 11})},
        with(grouped, "kernel", Integers{3, 3}),
        {f32({9, 2, 3, 3})}},
+      {"batch_norm_statistics", {x}, {}, {f32({12})}},
+      {"batch_norm_synchronised", {x, c, c, c, c, f32({24})}, shared_norm, {x, c, c}},
+      {"batch_norm_synchronised",
+       {x, c, c, c, c, f32({24}), x},
+       with(shared_norm, "residual", true),
+       {x, c, c}},
+      {"batch_norm_backward_sums", {x, x, c, c, c, c}, {}, {f32({12}), c, c}},
+      {"batch_norm_backward_apply", {x, x, c, c, c, c, f32({12})}, {{"count", int64_t{9}}}, {x}},
+      {"all_reduce", {x}, member(1, 3), {x}},
+      {"share_partial", {x}, member(1, 3), {x}},
+      {"all_gather", {x}, part(1, 3, 1, 17), {f32({2, 17, 9, 11})}},
+      {"reduce_scatter", {x}, part(2, 4, 3, 11), {f32({2, 6, 9, 3})}},
+      {"pad_slice",
+       {x},
+       {{"axis", int64_t{1}}, {"begin", int64_t{3}}, {"whole", int64_t{9}}},
+       {f32({2, 9, 9, 11})}},
+      {"softmax_statistics", {f32({4, 3}), s32({4})}, classes, {f32({4, 4})}},
+      {"split_softmax_loss",
+       {f32({4, 3}), s32({4}), f32({12, 4})},
+       with(classes, "label_smoothing", 0.1),
+       {f32({1}), f32({4, 2})}},
+      {"split_softmax_backward",
+       {f32({1}), f32({4, 3}), s32({4}), f32({4, 2})},
+       classes,
+       {f32({4, 3})}},
+      {"split_rank", {f32({4, 3}), s32({4}), f32({12, 4})}, classes, {f32({4})}},
+      {"rank_hits", {f32({4})}, {{"k", int64_t{5}}}, {f32({1})}},
       {"dropout", {x}, {{"rate", 0.5}, {"stream", int64_t{7}}}, {x}},
       {"dropout_backward", {x}, {{"rate", 0.5}, {"stream", int64_t{7}}}, {x}},
+      {"accumulate", {x, x, x}, {}, {}},
+      {"exchange_wait", {}, {{"ticket", int64_t{3}}}, {}},
+      {"gradient_reduce_start",
+       {x, c, x, c},
+       {{"tensors", int64_t{2}}, {"staging", int64_t{1200}}, {"ticket", int64_t{0}}},
+       {x, c, f32({1200})}},
+      {"gradient_reduce_start",
+       {x, x},
+       {{"tensors", int64_t{1}}, {"staging", int64_t{0}}, {"ticket", int64_t{0}}},
+       {x}},
+      {"gradient_reduce_wait", {x, c, f32({1200})}, {{"tensors", int64_t{2}}}, {x, c}},
+      {"parameter_gather_start", {x}, {{"ticket", int64_t{0}}}, {}},
       {"fill", {}, {{"shape", Integers{1}}, {"value", 1.0}}, {f32({1})}},
       {"flatten", {x}, {}, {f32({2, 594})}},
       {"reshape", {f32({2, 594})}, {{"shape", xs}}, {x}},
@@ -214,6 +264,22 @@ std::vector<BadCase> bad_cases() {
        with(one, "kernel", Integers{3, 3}),
        "2x6x3x3 but gets 2x6x5x5"},
       {"dropout", {x}, {{"rate", 1.0}}, "a rate from 0 to below 1 but gets 1"},
+      {"all_reduce", {x}, member(3, 3), "a member below 3 members but gets 3"},
+      {"all_gather", {x}, part(0, 2, 1, 14), "needs 7 rows along axis 1 but gets 6"},
+      {"all_gather", {x}, part(0, 2, 4, 12), "an axis below 4 but gets 4"},
+      {"reduce_scatter", {x}, part(0, 7, 1, 6), "at least 7 rows for 7 members"},
+      {"pad_slice",
+       {x},
+       {{"axis", int64_t{1}}, {"begin", int64_t{4}}, {"whole", int64_t{9}}},
+       "a place for 6 rows within 9 but gets 4"},
+      {"softmax_statistics",
+       {f32({4, 3}), s32({4})},
+       {{"class_begin", int64_t{8}}, {"classes", int64_t{10}}},
+       "a place for 3 classes among 10 but gets 8"},
+      {"batch_norm_synchronised",
+       {x, c, c, c, c, f32({12})},
+       with(norm, "counts", Integers{4, 5}),
+       "every member's statistics of shape 24 but gets 12"},
       {"fill", {}, {{"shape", Integers{0}}, {"value", 1.0}}, "positive extents"},
       {"reshape", {x}, {{"shape", Integers{2, 7}}}, "as many elements as 2x7"},
       {"l2_normalize", {x}, {{"epsilon", 1e-12}}, "flatten it first"},
@@ -238,6 +304,10 @@ std::vector<BadCase> bad_cases() {
        {f32({4, 3}), s32({4})},
        {{"label_smoothing", 1.5}},
        "from 0 to 1 but gets 1.5"},
+      {"softmax_cross_entropy",
+       {f32({4, 3}), s32({4})},
+       with(smooth, "samples", int64_t{3}),
+       "a mean over at least 4 samples but gets 3"},
   };
 }
 

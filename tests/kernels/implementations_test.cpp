@@ -142,9 +142,10 @@ TEST_P(Implementations, AgreeWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Implementations,
                          ::testing::Values("accuracy", "activation", "add", "average_pool",
-                                           "batch_norm", "concat", "convolution", "dropout", "fill",
-                                           "flatten", "l2_normalize", "linear", "max_pool",
-                                           "optimizer", "prelu", "softmax_cross_entropy"),
+                                           "batch_norm", "batch_norm_synchronised", "boxing",
+                                           "concat", "convolution", "dropout", "fill", "flatten",
+                                           "l2_normalize", "linear", "max_pool", "optimizer",
+                                           "prelu", "softmax_cross_entropy", "split_softmax"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

@@ -125,7 +125,7 @@ Storage unwritten(const TensorSpec& spec) {
 
 KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
                      const std::vector<Values>& inputs, std::pair<int, int> in_place,
-                     const StepState& step) {
+                     const StepState& step, Collectives* collectives) {
   std::vector<Storage> input_storage;
   std::vector<Storage> output_storage;
   std::vector<std::byte*> input_pointers;
@@ -144,7 +144,7 @@ KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
   }
   Storage workspace(kernel.workspace_bytes());
   std::memset(workspace.data(), 0xFF, kernel.workspace_bytes());
-  kernel.run({input_pointers, output_pointers, workspace.data(), &step});
+  kernel.run({input_pointers, output_pointers, workspace.data(), &step, collectives});
 
   KernelRun run;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -202,7 +202,8 @@ KernelRun run_reference(const SingleOperator& single, const std::vector<Values>&
 }
 
 std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Values> values,
-                                     const KernelOptions& options, const Layout& layout) {
+                                     const KernelOptions& options, const Layout& layout,
+                                     Collectives* collectives) {
   for (OperatorId id : graph.order()) {
     const Operator& op = graph.op(id);
     std::vector<TensorType> types;
@@ -213,7 +214,8 @@ std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Valu
     }
     const SingleOperator single(op.type, op.attributes, types);
     const KernelRequest request = wished(single, options, layout);
-    const KernelRun run = run_kernel(*make_kernel(request), request, inputs);
+    const KernelRun run =
+        run_kernel(*make_kernel(request), request, inputs, {-1, -1}, kStep, collectives);
     for (size_t i = 0; i < op.outputs.size(); ++i) values[op.outputs[i]] = run.outputs[i];
     for (int i : definition_of(op.type).mutated_inputs) {
       values[op.inputs.at(static_cast<size_t>(i))] = run.inputs.at(static_cast<size_t>(i));

@@ -55,7 +55,7 @@ inline constexpr StepState kStep = {.seed = 7, .step = 3, .learning_rate = 0.05f
 // Runs a kernel; with `in_place` (output, input) that output lies in that input's memory.
 KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
                      const std::vector<Values>& inputs, std::pair<int, int> in_place = {-1, -1},
-                     const StepState& step = kStep);
+                     const StepState& step = kStep, Collectives* collectives = nullptr);
 
 // An operator by itself, its outputs inferred.
 struct SingleOperator {
@@ -80,7 +80,8 @@ KernelRun run_reference(const SingleOperator& single, const std::vector<Values>&
 // Runs every operator of a graph in order, images between kernels in `layout` where they take
 // it. Returns the values of all tensors.
 std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Values> values,
-                                     const KernelOptions& options, const Layout& layout = {});
+                                     const KernelOptions& options, const Layout& layout = {},
+                                     Collectives* collectives = nullptr);
 
 // The first element further away than tolerance * (1 + |expected|), in words; empty if none is.
 std::string difference(const Values& actual, const Values& expected, double tolerance);

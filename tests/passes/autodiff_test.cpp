@@ -141,5 +141,53 @@ TEST(Autodiff, LossWithoutParametersIsRefused) {
   EXPECT_THROW(differentiate(graph, y.id), InputError);
 }
 
+TensorId add_input(Graph& graph, const std::string& name) {
+  Tensor tensor;
+  tensor.name = name;
+  tensor.type = {{2, 3}};
+  tensor.role = Role::input;
+  return graph.add_tensor(tensor);
+}
+
+// The gradient of both summands is what arrives: the results must be tensors of their own, and
+// the tensor that the caller writes stays what it is.
+TEST(Autodiff, SeedsArriveFromOutsideAndWantedGradientsAreResults) {
+  Graph graph;
+  const TensorId a = add_input(graph, "a");
+  const TensorId b = add_input(graph, "b");
+  const TensorId unread = add_input(graph, "unread");
+  const TensorId sum = graph.apply("add", "sum", {a, b});
+  const TensorId one = add_input(graph, "sum.grad_from_1");
+  const TensorId two = add_input(graph, "sum.grad_from_2");
+
+  Graph single = graph;
+  const BackwardPass pass = differentiate(single, {{sum, one}}, {a, b, unread});
+  single.validate();
+  EXPECT_TRUE(pass.parameters.empty());
+  ASSERT_EQ(pass.inputs.size(), 2u);
+  EXPECT_EQ(single.tensor(pass.inputs[0].gradient).name, "a.grad");
+  EXPECT_EQ(single.tensor(pass.inputs[1].gradient).name, "b.grad");
+  EXPECT_NE(pass.inputs[0].gradient, pass.inputs[1].gradient);
+  EXPECT_EQ(single.tensor(one).role, Role::input);
+  EXPECT_EQ(single.tensor(one).name, "sum.grad_from_1");
+  EXPECT_THAT(single.results(), ElementsAre(pass.inputs[0].gradient, pass.inputs[1].gradient));
+
+  differentiate(graph, {{sum, one}, {sum, two}}, {a});
+  const Operator& added = graph.op(all_of_type(graph, "add").at(1));
+  EXPECT_THAT(added.inputs, ElementsAre(one, two));
+  EXPECT_EQ(added.phase, Phase::backward);
+}
+
+TEST(Autodiff, NothingIsAddedWhereNothingIsWanted) {
+  Graph graph;
+  const TensorId a = add_input(graph, "a");
+  const TensorId y = graph.apply("relu", "y", {a});
+  const TensorId arriving = add_input(graph, "y.grad_from_1");
+  const size_t before = graph.order().size();
+  const BackwardPass pass = differentiate(graph, {{y, arriving}}, {});
+  EXPECT_TRUE(pass.parameters.empty() && pass.inputs.empty());
+  EXPECT_EQ(graph.order().size(), before);
+}
+
 }  // namespace
 }  // namespace millrace

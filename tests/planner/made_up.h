@@ -43,7 +43,7 @@ inline LayerWork layer(double seconds, double parameters = 0, double cut = 1) {
   layer.forward = {work};
   layer.backward = {work, work};
   layer.parameters = parameters;
-  layer.trained_inputs = true;
+  layer.backbone = true;
   layer.saved = {0, 100};
   layer.cut = {0, cut};
   return layer;

@@ -9,6 +9,9 @@
 #include <thread>
 
 #include "base/parallel.h"
+#include "runtime/arena.h"
+#include "runtime/arena.h"
+#include "runtime/cores.h"
 
 namespace millrace {
 namespace {
@@ -39,14 +42,26 @@ TEST(Device, TeamHasTheSizeAskedForAndIsPinned) {
   EXPECT_EQ(static_cast<int>(used.size()), cores);
 }
 
-TEST(Device, ArenaStartsZeroedAndCountsTouchedPages) {
-  Device device({.threads = 1});
-  device.allocate(64 << 20);
-  EXPECT_EQ(device.arena_bytes(), 64 << 20);
-  EXPECT_EQ(device.resident_bytes(), 0);
-  EXPECT_EQ(static_cast<int>(device.arena()[12345]), 0);
-  std::memset(device.arena(), 1, 64 << 20);
-  EXPECT_EQ(device.resident_bytes(), 64 << 20);
+TEST(Device, TeamIsPinnedToTheCoresGiven) {
+  const int core = usable_cores().back();
+  Device device({.threads = 2, .cores = {core, core}});
+  device.run([&] {
+    EXPECT_EQ(team_size(), 2);
+    std::vector<int> where(2, -1);
+    parallel_ranges(2, 0, [&](int thread, int64_t, int64_t) {
+      where[static_cast<size_t>(thread)] = ::sched_getcpu();
+    });
+    EXPECT_EQ(where, (std::vector<int>{core, core}));
+  });
+}
+
+TEST(Arena, StartsZeroedAndCountsTouchedPages) {
+  const Arena arena(64 << 20);
+  EXPECT_EQ(arena.bytes(), 64 << 20);
+  EXPECT_EQ(arena.resident_bytes(), 0);
+  EXPECT_EQ(static_cast<int>(arena.data()[12345]), 0);
+  std::memset(arena.data(), 1, 64 << 20);
+  EXPECT_EQ(arena.resident_bytes(), 64 << 20);
 }
 
 }  // namespace

@@ -114,9 +114,9 @@ TEST(Session, TheArenaIsUsedToTheByteThatWasPlanned) {
   session.initialize(1);
   feed(session, program);
   session.run(program, {1, 0, 0.01f});
-  EXPECT_EQ(device.arena_bytes(), program.arena_bytes);
+  EXPECT_EQ(session.arena_bytes(), program.arena_bytes);
   const int64_t page = 4096;
-  EXPECT_EQ(device.resident_bytes(), (program.arena_bytes + page - 1) / page * page);
+  EXPECT_EQ(session.resident_bytes(), (program.arena_bytes + page - 1) / page * page);
 }
 
 TEST(Session, EvaluationRunsBesideTraining) {

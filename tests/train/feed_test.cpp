@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include "base/error.h"
+
 namespace millrace {
 namespace {
 
@@ -60,6 +62,67 @@ TEST(SyntheticFeed, EvaluationEnds) {
   const auto feed = make_synthetic_evaluation_feed(kShape, 1);
   EXPECT_TRUE(feed->next().has_value());
   EXPECT_FALSE(feed->next().has_value());
+}
+
+// Every batch of `part` must be the rows of the batch of `whole`, for `batches` batches.
+void expect_rows(Feed& whole, Feed& part, const std::vector<RowRange>& rows, int batches) {
+  for (int i = 0; i < batches; ++i) {
+    const std::optional<FeedBatch> expected = whole.next(), given = part.next();
+    ASSERT_EQ(expected.has_value(), given.has_value());
+    if (!expected) return;
+    const size_t size = expected->images.size() / expected->labels.size();
+    std::vector<float> images;
+    std::vector<int32_t> labels;
+    for (const RowRange& range : rows) {
+      for (auto row = static_cast<size_t>(range.begin); row < static_cast<size_t>(range.end);
+           ++row) {
+        labels.push_back(expected->labels[row]);
+        const auto image = expected->images.subspan(row * size, size);
+        images.insert(images.end(), image.begin(), image.end());
+      }
+    }
+    EXPECT_EQ(std::vector<int32_t>(given->labels.begin(), given->labels.end()), labels);
+    EXPECT_EQ(std::vector<float>(given->images.begin(), given->images.end()), images);
+    EXPECT_EQ(given->position, expected->position);
+    EXPECT_EQ(part.position(), whole.position());
+  }
+}
+
+TEST(RowsOfFeeds, AreThoseOfTheWholeBatchBitForBit) {
+  const BatchShape whole = {.batch = 7, .channels = 2, .height = 3, .width = 3, .classes = 5};
+  const auto data = std::make_shared<MemoryData>();
+  for (int i = 0; i < 38; ++i) {
+    data->labels.push_back(i % 5);
+    for (int pixel = 0; pixel < 18; ++pixel)
+      data->images.push_back(static_cast<float>(100 * i + pixel));
+  }
+  for (const std::vector<RowRange>& rows : std::vector<std::vector<RowRange>>{
+           {{0, 3}}, {{3, 5}}, {{5, 7}}, {{6, 7}, {1, 2}}, {{2, 2}}}) {
+    BatchShape part = whole;
+    part.rows = rows;
+    expect_rows(*make_synthetic_feed(whole, 3), *make_synthetic_feed(part, 3), rows, 2);
+    expect_rows(*make_synthetic_evaluation_feed(whole, 3), *make_synthetic_evaluation_feed(part, 3),
+                rows, 2);
+    expect_rows(*make_memory_feed(data, whole, 3), *make_memory_feed(data, part, 3), rows, 12);
+    expect_rows(*make_memory_evaluation_feed(data, whole), *make_memory_evaluation_feed(data, part),
+                rows, 12);
+    expect_rows(*make_memory_feed(data, whole, 3),
+                *make_row_feed(make_memory_feed(data, whole, 3), part), rows, 12);
+  }
+}
+
+TEST(RowsOfFeeds, OutsideTheBatchAreRefused) {
+  BatchShape shape = kShape;
+  shape.rows = {{10, 17}};
+  EXPECT_THROW(make_synthetic_feed(shape, 1), InputError);
+  EXPECT_THROW(make_row_feed(make_synthetic_feed(kShape, 1), shape), InputError);
+}
+
+TEST(RowsOfFeeds, AFeedOfAnotherSizeIsRefused) {
+  BatchShape shape = kShape;
+  shape.batch = 8;
+  shape.rows = {{0, 4}};
+  EXPECT_THROW(make_row_feed(make_synthetic_feed(kShape, 1), shape)->next(), InputError);
 }
 
 }  // namespace

@@ -240,6 +240,8 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheJob) {
     FAIL() << "the job went on";
   } catch (const JobError& error) {
     EXPECT_THAT(error.what(), HasSubstr("at step"));
+    EXPECT_THAT(error.what(), HasSubstr("that are not finite"));
+    EXPECT_THAT(error.what(), HasSubstr("layer '"));
   }
 }
 

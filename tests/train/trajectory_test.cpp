@@ -76,7 +76,7 @@ class TrajectoryTest : public DirectoryTest {
     Engine engine(job, Purpose::training_and_evaluation, recorder_);
     engine.start(job.seed);
     load_weights(engine.session(), directory_ / "weights.safetensors");
-    compare_logits(engine, batches);
+    compare_outputs(engine, batches);
     compare_losses(wanted, engine, batches, job, settings.at("losses").get<std::vector<double>>());
   }
 
@@ -88,19 +88,22 @@ class TrajectoryTest : public DirectoryTest {
     session.write_input(program, "labels", values_of<int32_t>(batches, name + "/labels"));
   }
 
-  void compare_logits(Engine& engine, const SafetensorsFile& batches) const {
+  // Everything that the evaluation gives and PyTorch has written.
+  void compare_outputs(Engine& engine, const SafetensorsFile& batches) const {
     const SafetensorsFile file(directory_ / "logits.safetensors");
-    const std::vector<float> expected = values_of<float>(file, "logits");
     const Program& program = *engine.evaluation();
     write(engine.session(), program, batches, 0);
     engine.session().run(program, {});
-    const std::vector<float> logits = engine.session().result(program, "logits");
-    ASSERT_EQ(logits.size(), expected.size());
-    float largest = 0;
-    for (const float value : expected) largest = std::max(largest, std::abs(value));
-    ASSERT_GT(largest, 0);
-    for (size_t i = 0; i < logits.size(); ++i) {
-      EXPECT_NEAR(logits[i], expected[i], kTolerance * largest) << "logit " << i;
+    for (const SafetensorsEntry& entry : file.entries()) {
+      const std::vector<float> expected = values_of<float>(file, entry.name);
+      const std::vector<float> values = engine.session().result(program, entry.name);
+      ASSERT_EQ(values.size(), expected.size());
+      float largest = 0;
+      for (const float value : expected) largest = std::max(largest, std::abs(value));
+      ASSERT_GT(largest, 0);
+      for (size_t i = 0; i < values.size(); ++i) {
+        EXPECT_NEAR(values[i], expected[i], kTolerance * largest) << entry.name << " " << i;
+      }
     }
   }
 

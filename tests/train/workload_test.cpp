@@ -156,5 +156,24 @@ TEST_F(WorkloadTest, DataThatEndsIsAFailedJob) {
   EXPECT_THROW(run_training(job_, work_, recorder_), JobError);
 }
 
+// Weights of zero and a rate that changes nothing: every batch has the loss of a guess.
+TEST_F(WorkloadTest, ANetworkThatCollapsedEndsTheJobWithTheLayer) {
+  Builder net;
+  const Value x = net.flatten(net.image(kShape.batch, 1, 2, 2));
+  net.classify(net.linear(
+      x, "dead", {.features = 3, .start = {WeightStart::Kind::normal, 0}, .zero_bias = true}));
+  work_.network = net.take();
+  job_.learning_rate.base = 1e-30;
+  job_.steps = 1000;
+  try {
+    run_training(job_, work_, recorder_);
+    FAIL() << "the job went on";
+  } catch (const JobError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("has collapsed, layer '"));
+    EXPECT_THAT(error.what(), HasSubstr("since step 1"));
+  }
+  EXPECT_LT(recorder_.steps.size(), 110u);
+}
+
 }  // namespace
 }  // namespace millrace

@@ -123,12 +123,24 @@ class RecordioWriter : public RecordWriter {
       fail_data("its label {} does not fit into RecordIO's 32-bit float", sample.label);
     }
     const EncodedImage image(sample);
-    ImageHeader header = {0, static_cast<float>(sample.label), key_, 0};
-    header.flag = static_cast<uint32_t>(sample.labels.size());
+    add_record(static_cast<float>(sample.label), sample.labels, image.bytes());
+  }
+
+  void finish() override {
+    records_.commit();
+    index_.commit();
+  }
+
+ protected:
+  uint64_t next_key() const { return key_; }
+
+  void add_record(float label, const std::vector<float>& labels, std::span<const std::byte> image) {
+    ImageHeader header = {0, label, key_, 0};
+    header.flag = static_cast<uint32_t>(labels.size());
     std::vector<std::byte> payload;
     append(payload, std::as_bytes(std::span(&header, 1)));
-    append(payload, std::as_bytes(std::span(sample.labels)));
-    append(payload, image.bytes());
+    append(payload, std::as_bytes(std::span(labels)));
+    append(payload, image);
     if (payload.size() > kLengthMask) {
       fail_input("An image of {} bytes is too large for RecordIO.", payload.size());
     }
@@ -137,11 +149,6 @@ class RecordioWriter : public RecordWriter {
     index_.write(fmt::format("{}\t{}\n", key_, offset_));
     offset_ += framed.size();
     ++key_;
-  }
-
-  void finish() override {
-    records_.commit();
-    index_.commit();
   }
 
  private:
@@ -153,6 +160,46 @@ class RecordioWriter : public RecordWriter {
   AtomicFile index_;
   uint64_t key_ = 0;
   uint64_t offset_ = 0;
+};
+
+class FaceRecordioWriter : public RecordioWriter {
+ public:
+  FaceRecordioWriter(const std::filesystem::path& path, uint64_t samples, uint64_t identities)
+      : RecordioWriter(path), first_(samples + 1), end_(first_ + identities) {
+    if (end_ > static_cast<uint64_t>(kLargestLabel)) {
+      fail_input("{} images and identities are too many for RecordIO's 32-bit floats.", end_);
+    }
+    add_record(0, keys(first_, end_), {});
+  }
+
+  void add(const Sample& sample) override {
+    if (sample.label != static_cast<int64_t>(starts_.size()) - 1) {
+      starts_.push_back(next_key());
+      in_order_ = in_order_ && sample.label == static_cast<int64_t>(starts_.size()) - 1;
+    }
+    RecordioWriter::add(sample);
+  }
+
+  void finish() override {
+    if (!in_order_ || next_key() != first_ || starts_.size() != end_ - first_) {
+      fail_input("The identities of a face set must come in order and in the number announced.");
+    }
+    starts_.push_back(first_);
+    for (size_t i = 0; i + 1 < starts_.size(); ++i) {
+      add_record(0, keys(starts_[i], starts_[i + 1]), {});
+    }
+    RecordioWriter::finish();
+  }
+
+ private:
+  static std::vector<float> keys(uint64_t begin, uint64_t end) {
+    return {static_cast<float>(begin), static_cast<float>(end)};
+  }
+
+  uint64_t first_;  // key of the first identity's record
+  uint64_t end_;
+  std::vector<uint64_t> starts_;  // key of each identity's first sample
+  bool in_order_ = true;
 };
 
 }  // namespace
@@ -260,6 +307,11 @@ std::unique_ptr<RecordSource> open_recordio(const std::filesystem::path& file) {
 
 std::unique_ptr<RecordWriter> create_recordio(const std::filesystem::path& file) {
   return std::make_unique<RecordioWriter>(file);
+}
+
+std::unique_ptr<RecordWriter> create_face_recordio(const std::filesystem::path& file,
+                                                   uint64_t samples, uint64_t identities) {
+  return std::make_unique<FaceRecordioWriter>(file, samples, identities);
 }
 
 }  // namespace millrace

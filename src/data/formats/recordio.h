@@ -47,4 +47,11 @@ std::string encode_recordio(std::span<const std::byte> payload);
 std::unique_ptr<RecordSource> open_recordio(const std::filesystem::path& file);
 std::unique_ptr<RecordWriter> create_recordio(const std::filesystem::path& file);
 
+// As InsightFace lays its sets out: record 0 is a header, samples have the keys from 1 on, and a
+// record for each identity follows that says where its samples are. Exactly this many samples and
+// identities must come, each identity's in a row with labels 0, 1, …; `finish` throws InputError
+// otherwise.
+std::unique_ptr<RecordWriter> create_face_recordio(const std::filesystem::path& file,
+                                                   uint64_t samples, uint64_t identities);
+
 }  // namespace millrace

@@ -52,7 +52,7 @@ ImageReader::ImageReader(const Sample& sample) : sample_(sample) {
   }
 }
 
-DecodedPart ImageReader::decode(const Region& region, int target_height, int target_width,
+DecodedPart ImageReader::decode(const PixelRegion& region, int target_height, int target_width,
                                 int channels, bool exact, std::vector<uint8_t>& storage) {
   if (jpeg_) {
     return jpeg_->decode(region, target_height, target_width, channels, exact, storage);
@@ -70,7 +70,8 @@ DecodedPart ImageReader::decode(const Region& region, int target_height, int tar
 Image decode_image(const Sample& sample, int channels) {
   ImageReader reader(sample);
   Image image{reader.height(), reader.width(), channels == 0 ? reader.channels() : channels, {}};
-  const Region whole = {0, 0, static_cast<double>(image.width), static_cast<double>(image.height)};
+  const PixelRegion whole = {0, 0, static_cast<double>(image.width),
+                             static_cast<double>(image.height)};
   const DecodedPart part =
       reader.decode(whole, image.height, image.width, image.channels, true, image.pixels);
   const size_t size = static_cast<size_t>(image.height) * image.width * image.channels;

@@ -27,7 +27,7 @@ class ImageReader {
 
   // See JpegReader::decode; other formats give the whole image. The result may point into
   // `storage` or into the sample.
-  DecodedPart decode(const Region& region, int target_height, int target_width, int channels,
+  DecodedPart decode(const PixelRegion& region, int target_height, int target_width, int channels,
                      bool exact, std::vector<uint8_t>& storage);
 
  private:

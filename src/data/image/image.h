@@ -29,7 +29,7 @@ struct Image {
 };
 
 // A rectangle in pixels of the image as it is stored, not necessarily on whole pixels.
-struct Region {
+struct PixelRegion {
   double left = 0;
   double top = 0;
   double width = 0;

@@ -70,7 +70,7 @@ __attribute__((noinline)) void protect(ErrorState& errors, const Body& body) {
   body();
 }
 
-int smallest_scale(const Region& region, int target_height, int target_width) {
+int smallest_scale(const PixelRegion& region, int target_height, int target_width) {
   for (const int eighths : {1, 2, 4}) {
     if (region.width * eighths / 8 >= target_width &&
         region.height * eighths / 8 >= target_height) {
@@ -136,7 +136,7 @@ int JpegReader::height() const { return static_cast<int>(state_->codec.image_hei
 int JpegReader::width() const { return static_cast<int>(state_->codec.image_width); }
 int JpegReader::channels() const { return state_->codec.num_components == 1 ? 1 : 3; }
 
-DecodedPart JpegReader::decode(const Region& region, int target_height, int target_width,
+DecodedPart JpegReader::decode(const PixelRegion& region, int target_height, int target_width,
                                int channels, bool exact, std::vector<uint8_t>& storage) {
   State& state = *state_;
   jpeg_decompress_struct& codec = state.codec;

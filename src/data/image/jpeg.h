@@ -25,7 +25,7 @@ class JpegReader {
   // that still has target_width × target_height pixels in it, to 1 or 3 channels. The result
   // points into `storage`. `exact` interpolates colour smoothly as other decoders do; without it
   // colour is repeated, which is faster.
-  DecodedPart decode(const Region& region, int target_height, int target_width, int channels,
+  DecodedPart decode(const PixelRegion& region, int target_height, int target_width, int channels,
                      bool exact, std::vector<uint8_t>& storage);
 
  private:

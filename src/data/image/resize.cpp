@@ -101,7 +101,7 @@ void gather_gray(const float* line, float* output, int width, int stride,
 
 }  // namespace
 
-void resize(const ImageView& view, const Region& region, int height, int width, bool mirrored,
+void resize(const ImageView& view, const PixelRegion& region, int height, int width, bool mirrored,
             ResizeWorkspace& workspace, const std::function<void(int, float*)>& row) {
   const int column_stride =
       make_taps(region.left, region.width, view.width, width, workspace.column_first,

@@ -27,7 +27,7 @@ inline int resize_lanes(int channels) { return channels == 3 ? 4 : 1; }
 // left and right exchanged if `mirrored`, and calls `row(y, pixels)` for each row in order; values
 // are on the scale of the input, 0 to 255. The pixels are valid during the call alone. One or
 // three channels.
-void resize(const ImageView& view, const Region& region, int height, int width, bool mirrored,
+void resize(const ImageView& view, const PixelRegion& region, int height, int width, bool mirrored,
             ResizeWorkspace& workspace, const std::function<void(int, float*)>& row);
 
 }  // namespace millrace

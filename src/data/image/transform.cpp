@@ -16,12 +16,12 @@ constexpr uint64_t kJitterDraw = 48;
 
 double between(double low, double high, float part) { return low + (high - low) * part; }
 
-Region centred(double width, double height, int image_width, int image_height) {
+PixelRegion centred(double width, double height, int image_width, int image_height) {
   return {(image_width - width) / 2, (image_height - height) / 2, width, height};
 }
 
-Region random_resized(const TransformOptions& options, int height, int width,
-                      const Random& random) {
+PixelRegion random_resized(const TransformOptions& options, int height, int width,
+                           const Random& random) {
   const double area = static_cast<double>(height) * width;
   for (uint64_t attempt = 0; attempt < kTries; ++attempt) {
     const uint64_t draw = attempt * 4;
@@ -50,7 +50,7 @@ Region random_resized(const TransformOptions& options, int height, int width,
   return {0, 0, static_cast<double>(width), static_cast<double>(height)};
 }
 
-Region centre(const TransformOptions& options, int height, int width) {
+PixelRegion centre(const TransformOptions& options, int height, int width) {
   const double shorter = options.shorter_side;
   const double factor = shorter / std::min(height, width);
   const double resized_width = width <= height ? shorter : std::floor(width * factor);
@@ -123,7 +123,8 @@ TransformOptions small_evaluation(int size, int channels) {
   return options;
 }
 
-Region choose_region(const TransformOptions& options, int height, int width, const Random& random) {
+PixelRegion choose_region(const TransformOptions& options, int height, int width,
+                          const Random& random) {
   switch (options.crop) {
     case CropKind::random_resized:
       return random_resized(options, height, width, random);
@@ -149,12 +150,13 @@ Transformer::Transformer(const TransformOptions& options) : options_(options) {
 
 void Transformer::apply(const Sample& sample, const Random& random, float* target) {
   ImageReader reader(sample);
-  const Region region = choose_region(options_, reader.height(), reader.width(), random);
+  const PixelRegion region = choose_region(options_, reader.height(), reader.width(), random);
   const bool exact = options_.crop != CropKind::random_resized;
   const DecodedPart part =
       reader.decode(region, options_.height, options_.width, options_.channels, exact, decoded_);
-  const Region inside = {region.left * part.scale - part.left, region.top * part.scale - part.top,
-                         region.width * part.scale, region.height * part.scale};
+  const PixelRegion inside = {region.left * part.scale - part.left,
+                              region.top * part.scale - part.top, region.width * part.scale,
+                              region.height * part.scale};
   const bool mirrored = options_.flip && random.uniform(kFlipDraw) < 0.5f;
   int shift_x = 0;
   int shift_y = 0;

@@ -53,7 +53,8 @@ TransformOptions small_training(int size = 28, int channels = 1);
 TransformOptions small_evaluation(int size = 28, int channels = 1);
 
 // The region that a recipe takes from an image of this size; uses draws 0 … 43.
-Region choose_region(const TransformOptions& options, int height, int width, const Random& random);
+PixelRegion choose_region(const TransformOptions& options, int height, int width,
+                          const Random& random);
 
 // Applies a recipe. Holds scratch memory: one per thread. The result depends on the sample, the
 // options and `random` alone.

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -14,6 +15,10 @@ std::vector<TensorType> infer_top_k(const Inference& inference) {
   return {{{1}, DataType::f32}};
 }
 
+std::vector<ShardingSignature> shardings(const Inference&) {
+  return {{{split(0), split(0)}, {partial()}}, {{split(1), broadcast()}, {broadcast()}}};
+}
+
 double count_comparisons(const Inference& inference) {
   return static_cast<double>(inference.inputs[0].elements());
 }
@@ -21,7 +26,10 @@ double count_comparisons(const Inference& inference) {
 }  // namespace
 
 std::vector<OperatorDefinition> accuracy_operators() {
-  return {{.type = "top_k", .infer = infer_top_k, .arithmetic = count_comparisons}};
+  return {{.type = "top_k",
+           .infer = infer_top_k,
+           .shardings = shardings,
+           .arithmetic = count_comparisons}};
 }
 
 }  // namespace millrace

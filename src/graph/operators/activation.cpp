@@ -1,4 +1,5 @@
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -20,7 +21,8 @@ OperatorDefinition forward(std::string_view type) {
           .infer = same_as_first,
           .differentiate = differentiate,
           .in_place = {{0, 0}},
-          .cheap = true};
+          .cheap = true,
+          .shardings = shard_by_sample_or_channel};
 }
 
 OperatorDefinition backward(std::string_view type) {

@@ -1,4 +1,5 @@
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -31,7 +32,8 @@ std::vector<OperatorDefinition> add_operators() {
            .infer = infer_add,
            .differentiate = differentiate_add,
            .in_place = {{0, 0}, {0, 1}},
-           .cheap = true},
+           .cheap = true,
+           .shardings = shard_linear_map},
           {.type = "add_relu_backward",
            .infer = infer_add_relu_backward,
            .in_place = {{0, 0}, {0, 1}}}};

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -65,14 +66,17 @@ std::vector<OperatorDefinition> average_pool_operators() {
   return {{.type = "average_pool",
            .infer = infer_average,
            .differentiate = differentiate,
+           .shardings = shard_by_sample_or_channel,
            .arithmetic = count_window},
           {.type = "global_average_pool",
            .infer = infer_global,
            .differentiate = differentiate,
+           .shardings = shard_by_sample_or_channel,
            .arithmetic = count_image},
           {.type = "adaptive_average_pool",
            .infer = infer_adaptive,
            .differentiate = differentiate,
+           .shardings = shard_by_sample_or_channel,
            .arithmetic = count_image},
           {.type = "average_pool_backward",
            .infer = infer_backward<infer_average>,

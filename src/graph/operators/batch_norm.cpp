@@ -2,25 +2,13 @@
 
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
 
 enum Input : size_t { kX, kScale, kBias, kRunningMean, kRunningVariance, kResidual };
 enum Output : size_t { kY, kMean, kInverseDeviation };
-
-int64_t channels_of(const Shape& x) {
-  if (x.size() < 2) {
-    fail_input("needs a batch with channels (batch x channels ...) but gets {}", to_string(x));
-  }
-  return x[1];
-}
-
-void expect_channels(const Inference& inference, size_t first, size_t last, int64_t channels) {
-  for (size_t i = first; i <= last; ++i) {
-    expect_shape(inference, i, {channels}, "a value for each channel");
-  }
-}
 
 void expect_residual(const Inference& inference) {
   if (inference.op.attributes.flag("residual")) {
@@ -83,6 +71,17 @@ std::vector<TensorId> recompute_inputs(const Operator& op) {
   return inputs;
 }
 
+// By samples each device normalises with the statistics of its own.
+std::vector<ShardingSignature> shardings(const Inference& inference) {
+  const auto way = [&](Sharding x, Sharding channels) {
+    ShardingSignature signature = {{x, channels, channels, channels, channels},
+                                   {x, channels, channels}};
+    if (inference.op.attributes.flag("residual")) signature.inputs.push_back(x);
+    return signature;
+  };
+  return {way(split(0), broadcast()), way(split(1), split(0))};
+}
+
 double per_element(const Inference& inference, double operations) {
   operations += inference.op.attributes.flag("relu") ? 1 : 0;
   operations += inference.op.attributes.flag("residual") ? 1 : 0;
@@ -106,6 +105,7 @@ std::vector<OperatorDefinition> batch_norm_operators() {
            .cheap = true,
            .recompute_type = "batch_norm_apply",
            .recompute_inputs = recompute_inputs,
+           .shardings = shardings,
            .arithmetic = count_forward},
           {.type = "batch_norm_apply",
            .infer = infer_apply,

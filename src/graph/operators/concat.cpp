@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -60,14 +61,40 @@ void differentiate_concat(Differentiation& d) {
   }
 }
 
+void differentiate_slice(Differentiation& d) {
+  if (!d.needs_gradient(0)) return;
+  const int64_t axis = d.op().attributes.integer("axis");
+  const Shape& whole = d.graph().tensor(d.input(0)).type.shape;
+  const OperatorId added = d.apply("pad_slice", {d.output_gradient(0)},
+                                   {{"axis", axis},
+                                    {"begin", d.op().attributes.integer("begin")},
+                                    {"whole", whole.at(static_cast<size_t>(axis))}});
+  d.set_input_gradient(0, d.result(added));
+}
+
+// Along any of the first two axes but the one that is cut.
+std::vector<ShardingSignature> shardings(const Inference& inference) {
+  std::vector<ShardingSignature> ways;
+  const size_t cut = axis_of(inference);
+  for (size_t axis = 0; axis < inference.shape(0).size() && axis < 2; ++axis) {
+    if (axis != cut) ways.push_back(all_split(inference, 1, static_cast<int>(axis)));
+  }
+  return ways;
+}
+
 }  // namespace
 
 std::vector<OperatorDefinition> concat_operators() {
   return {{.type = "concat",
            .infer = infer_concat,
            .differentiate = differentiate_concat,
+           .shardings = shardings,
            .arithmetic = no_arithmetic},
-          {.type = "slice", .infer = infer_slice, .arithmetic = no_arithmetic}};
+          {.type = "slice",
+           .infer = infer_slice,
+           .differentiate = differentiate_slice,
+           .shardings = shardings,
+           .arithmetic = no_arithmetic}};
 }
 
 }  // namespace millrace

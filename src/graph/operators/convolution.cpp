@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -94,6 +95,19 @@ void differentiate(Differentiation& d) {
   }
 }
 
+// Groups can be told apart by channel only where each is one channel.
+std::vector<ShardingSignature> shardings(const Inference& inference) {
+  auto ways = shard_weighted_sum(inference);
+  const int64_t groups = inference.op.attributes.integer("groups");
+  if (groups == 1) return ways;
+  ways.resize(1);
+  if (inference.shape(0)[1] == groups && inference.shape(1)[0] == groups) {
+    ways.push_back({{split(1), split(0)}, {split(1)}});
+    if (inference.inputs.size() == 3) ways.back().inputs.push_back(split(0));
+  }
+  return ways;
+}
+
 double multiply_adds(int64_t outputs, const Shape& w) {
   return 2.0 * static_cast<double>(outputs) * static_cast<double>(w[1] * w[2] * w[3]);
 }
@@ -121,6 +135,7 @@ std::vector<OperatorDefinition> convolution_operators() {
   return {{.type = "convolution",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .shardings = shardings,
            .arithmetic = count_forward},
           {.type = "convolution_backward_data",
            .infer = infer_backward_data,

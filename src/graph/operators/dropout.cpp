@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -25,7 +26,8 @@ std::vector<OperatorDefinition> dropout_operators() {
            .infer = infer,
            .differentiate = differentiate,
            .in_place = {{0, 0}},
-           .cheap = true},
+           .cheap = true,
+           .shardings = shard_by_sample_or_channel},
           {.type = "dropout_backward", .infer = infer, .in_place = {{0, 0}}}};
 }
 

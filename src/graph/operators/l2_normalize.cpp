@@ -1,4 +1,5 @@
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -25,6 +26,10 @@ void differentiate(Differentiation& d) {
   d.set_input_gradient(0, d.result(added));
 }
 
+std::vector<ShardingSignature> shardings(const Inference& inference) {
+  return {all_split(inference, 2, 0)};
+}
+
 double count_forward(const Inference& inference) {
   return 3.0 * static_cast<double>(inference.inputs[0].elements());
 }
@@ -38,6 +43,7 @@ std::vector<OperatorDefinition> l2_normalize_operators() {
   return {{.type = "l2_normalize",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .shardings = shardings,
            .arithmetic = count_forward},
           {.type = "l2_normalize_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }

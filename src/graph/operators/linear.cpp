@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -86,6 +87,7 @@ std::vector<OperatorDefinition> linear_operators() {
   return {{.type = "linear",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .shardings = shard_weighted_sum,
            .arithmetic = count_forward},
           {.type = "linear_backward_data",
            .infer = infer_backward_data,

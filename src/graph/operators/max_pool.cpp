@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -60,6 +61,7 @@ std::vector<OperatorDefinition> max_pool_operators() {
   return {{.type = "max_pool",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .shardings = shard_both_by_sample_or_channel,
            .arithmetic = count_forward},
           {.type = "max_pool_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/operators/sharding_rules.h"
 
 namespace millrace {
 namespace {
@@ -33,6 +34,10 @@ void differentiate(Differentiation& d) {
   }
 }
 
+std::vector<ShardingSignature> shardings(const Inference&) {
+  return {{{split(0), broadcast()}, {split(0)}}, {{split(1), split(0)}, {split(1)}}};
+}
+
 double count_backward(const Inference& inference) {
   return 4.0 * static_cast<double>(inference.inputs[0].elements());
 }
@@ -40,7 +45,11 @@ double count_backward(const Inference& inference) {
 }  // namespace
 
 std::vector<OperatorDefinition> prelu_operators() {
-  return {{.type = "prelu", .infer = infer_forward, .differentiate = differentiate, .cheap = true},
+  return {{.type = "prelu",
+           .infer = infer_forward,
+           .differentiate = differentiate,
+           .cheap = true,
+           .shardings = shardings},
           {.type = "prelu_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }
 

@@ -40,6 +40,19 @@ void expect_shape(const Inference& inference, size_t input, const Shape& wanted,
   }
 }
 
+int64_t channels_of(const Shape& x) {
+  if (x.size() < 2) {
+    fail_input("needs a batch with channels (batch x channels ...) but gets {}", to_string(x));
+  }
+  return x[1];
+}
+
+void expect_channels(const Inference& inference, size_t first, size_t last, int64_t channels) {
+  for (size_t i = first; i <= last; ++i) {
+    expect_shape(inference, i, {channels}, "a value for each channel");
+  }
+}
+
 void expect_labels(const Inference& inference, size_t input, int64_t samples) {
   expect_shape(inference, input, {samples}, "labels");
   const DataType type = inference.inputs[input].dtype;

@@ -27,6 +27,12 @@ void expect_matrix(const Inference& inference, size_t input);
 void expect_shape(const Inference& inference, size_t input, const Shape& wanted,
                   std::string_view what);
 
+// The channels of a batch N,C,...
+int64_t channels_of(const Shape& x);
+
+// Inputs `first` to `last` hold a value for each channel.
+void expect_channels(const Inference& inference, size_t first, size_t last, int64_t channels);
+
 // One s32 label for each row of a matrix.
 void expect_labels(const Inference& inference, size_t input, int64_t samples);
 

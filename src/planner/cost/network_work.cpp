@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 #include "graph/operator_definition.h"
@@ -72,7 +73,10 @@ Linear line_through(double at_fewer, double at_more) {
 class Reader {
  public:
   Reader(const Graph& fewer, const Graph& more)
-      : fewer_(fewer), more_(more), consumers_(fewer.consumers()) {}
+      : fewer_(fewer),
+        more_(more),
+        consumers_(fewer.consumers()),
+        trained_(trained_tensors(fewer)) {}
 
   std::vector<LayerWork> layers() {
     for (const OperatorId id : fewer_.order()) {
@@ -122,16 +126,17 @@ class Reader {
     layer.forward.push_back(work(id));
     int trained = 0;
     for (const TensorId input : op.inputs) {
-      const Role role = fewer_.tensor(input).role;
-      if (role == Role::parameter) {
-        layer.parameters += elements(fewer_, input);
-        trained = 2;
-      } else if (role == Role::activation) {
-        ++trained;
-        grow(layer.largest, input);
-      }
+      const Tensor& source = fewer_.tensor(input);
+      trained += trained_[input] ? 1 : 0;
+      layer.backbone =
+          layer.backbone || (source.producer != kNone && joins_.contains(source.producer));
+      if (source.role == Role::parameter) layer.parameters += elements(fewer_, input);
+      if (source.role == Role::activation) grow(layer.largest, input);
     }
-    layer.trained_inputs = trained >= 2;
+    if (trained >= 2) {
+      joins_.insert(id);
+      layer.backbone = true;
+    }
     for (const TensorId output : op.outputs) {
       grow(layer.largest, output);
       if (!definition_of(op.type).is_view && read_by_backward(output)) {
@@ -173,6 +178,8 @@ class Reader {
   const Graph& fewer_;
   const Graph& more_;
   const std::vector<std::vector<OperatorId>> consumers_;
+  const std::vector<bool> trained_;
+  std::set<OperatorId> joins_;  // operators that read two or more trained tensors
   std::vector<LayerWork> layers_;
   std::vector<OperatorId> forward_;  // of each layer
   std::map<std::string, int> index_;

@@ -47,11 +47,11 @@ struct LayerWork {
   std::string name;
   std::string type;
   std::vector<OperatorWork> forward, backward;
-  double parameters = 0;        // elements
-  bool trained_inputs = false;  // has a weight, or joins two branches
-  Linear saved;                 // elements made here that the backward pass reads
-  Linear largest;               // elements of the largest tensor that the layer makes or takes
-  Linear cut;                   // elements that cross if a stage ends behind this layer
+  double parameters = 0;  // elements
+  bool backbone = false;  // counts for shares of the operators, as in parallel/partition.h
+  Linear saved;           // elements made here that the backward pass reads
+  Linear largest;         // elements of the largest tensor that the layer makes or takes
+  Linear cut;             // elements that cross if a stage ends behind this layer
 };
 
 struct NetworkWork {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/types.h"
+#include "parallel/plan.h"
 #include "planner/cost/network_work.h"
 
 namespace millrace {
@@ -58,15 +59,18 @@ struct PlannedJob {
 };
 
 // "0:0-6.0:7" → the devices of each stage, counted through the cluster. Throws InputError naming
-// `flag`, with the device that does not exist or occurs twice in a stage.
-std::vector<std::vector<int>> parse_stages(std::string_view text, int machines,
-                                           int devices_per_machine, std::string_view flag);
+// `flag`, with the character or the device at fault.
+std::vector<std::vector<int>> stages_on(std::string_view text, int machines,
+                                        int devices_per_machine, std::string_view flag);
 
 // The other way: "0:0-6.0:7".
 std::string format_stages(const std::vector<PlannedStage>& stages, int devices_per_machine);
 
+// The plan that runs the job.
+Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine);
+
 // "11:7" → where each stage ends, as layer indices: shares of the operators that carry or follow
-// weights, in order. Throws InputError naming `flag`.
+// weights, in order (the rule of assign_by_share). Throws InputError naming `flag`.
 std::vector<int> cut_by_operators(const NetworkWork& network, std::string_view weights,
                                   size_t stages, std::string_view flag);
 

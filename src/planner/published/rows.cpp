@@ -104,7 +104,7 @@ class Reader {
     if (!record["static_scheduling"].empty()) {
       row.label += fmt::format(", static scheduling {}", record["static_scheduling"]);
     }
-    for (auto& devices : parse_stages(placement, machines, 8, "placement")) {
+    for (auto& devices : stages_on(placement, machines, 8, "placement")) {
       row.job.stages.push_back({std::move(devices), 0, 0});
     }
     std::vector<int> ends;

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kMostDevices = 32;
+constexpr int kMostDivided = 32;
 constexpr size_t kMostLayers = 600;
 constexpr double kMilliseconds = 1000;
 
@@ -50,7 +50,7 @@ std::vector<PlannedStage> pipedream_division(const NetworkWork& network, const P
                                              int devices, const Cluster& cluster,
                                              const CostConstants& constants,
                                              const SoftwareConstants& software) {
-  if (devices < 2 || devices > kMostDevices || network.layers.size() > kMostLayers) return {};
+  if (devices < 2 || devices > kMostDivided || network.layers.size() > kMostLayers) return {};
   std::vector<int> all(static_cast<size_t>(devices));
   std::iota(all.begin(), all.end(), 0);
   PipedreamOptions options;

@@ -12,10 +12,10 @@ constexpr uint64_t kLabelStream = 0x73796e74686c6162;
 class SyntheticFeed : public Feed {
  public:
   SyntheticFeed(const BatchShape& shape, uint64_t seed, FeedPosition start)
-      : shape_(shape), seed_(seed), position_(start) {}
+      : shape_(shape), rows_(rows_of(shape.rows, shape.batch)), seed_(seed), position_(start) {}
 
   std::optional<FeedBatch> next() override {
-    if (labels_.empty()) generate();
+    if (labels_.size() != rows_.size()) generate();
     const FeedBatch batch = {images_, labels_, position_};
     position_.index += shape_.batch;
     return batch;
@@ -29,20 +29,23 @@ class SyntheticFeed : public Feed {
 
  private:
   void generate() {
-    images_.resize(
-        static_cast<size_t>(shape_.batch * shape_.channels * shape_.height * shape_.width));
+    const int64_t size = shape_.channels * shape_.height * shape_.width;
+    images_.resize(rows_.size() * static_cast<size_t>(size));
     const Random pixels(seed_, kImageStream);
     parallel_for(static_cast<int64_t>(images_.size()), 4096, [&](int64_t i) {
-      images_[static_cast<size_t>(i)] = pixels.normal(static_cast<uint64_t>(i));
+      const int64_t element = rows_[static_cast<size_t>(i / size)] * size + i % size;
+      images_[static_cast<size_t>(i)] = pixels.normal(static_cast<uint64_t>(element));
     });
-    labels_.resize(static_cast<size_t>(shape_.batch));
+    labels_.resize(rows_.size());
     const Random classes(seed_, kLabelStream);
     for (size_t i = 0; i < labels_.size(); ++i) {
-      labels_[i] = static_cast<int32_t>(classes.below(i, static_cast<uint64_t>(shape_.classes)));
+      labels_[i] = static_cast<int32_t>(
+          classes.below(static_cast<uint64_t>(rows_[i]), static_cast<uint64_t>(shape_.classes)));
     }
   }
 
   BatchShape shape_;
+  std::vector<int64_t> rows_;
   uint64_t seed_;
   FeedPosition position_;
   std::vector<float> images_;

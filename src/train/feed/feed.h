@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "base/rows.h"
+
 namespace millrace {
 
 // Where the next batch starts: `index` samples into an epoch.
@@ -20,16 +22,20 @@ struct FeedPosition {
 // Labels of rows that do not count: padding, or records passed over in an evaluation.
 inline constexpr int32_t kNoLabel = -1;
 
-// A batch in plain order: images N×C×H×W, labels N. The memory belongs to the feed and stays
-// until the next call. Labels are classes of the network, from 0; only evaluation feeds have
-// rows that do not count.
+// A batch, or the rows of it that the feed was made for, in plain order: images N×C×H×W, labels N.
+// The memory belongs to the feed and stays until the next call. Labels are classes of the network,
+// from 0; only evaluation feeds have rows that do not count.
 struct FeedBatch {
   std::span<const float> images;
   std::span<const int32_t> labels;
-  FeedPosition position;  // of its first sample
+  FeedPosition position;  // of the whole batch's first sample
 };
 
 // A sequence of batches of one size. Used by one thread; a feed may have threads of its own.
+//
+// Where a batch is divided over processes, each has a feed of its rows. Feeds of the same job hand
+// out the same batches in the same order, positions count whole batches, and rows are the same bits
+// as in a feed of all rows.
 class Feed {
  public:
   virtual ~Feed() = default;
@@ -49,16 +55,20 @@ class Feed {
   // Full batches in an epoch; 0 where there are no epochs.
   virtual int64_t batches_per_epoch() const { return 0; }
 
+  // Samples in the data set; 0 where there is none.
+  virtual int64_t samples() const { return 0; }
+
   // Records passed over so far because they could not be read.
   virtual int64_t skipped() const { return 0; }
 };
 
 struct BatchShape {
-  int64_t batch = 1;
+  int64_t batch = 1;  // of the whole job
   int64_t channels = 3;
   int64_t height = 224;
   int64_t width = 224;
   int64_t classes = 1000;
+  std::vector<RowRange> rows = {};  // that the feed hands out; empty: all
 };
 
 // Standard normal images and uniform labels from the seed: the same batch for ever.
@@ -80,6 +90,9 @@ struct MemoryData {
 std::unique_ptr<Feed> make_memory_feed(std::shared_ptr<const MemoryData> data,
                                        const BatchShape& shape, uint64_t seed,
                                        FeedPosition start = {});
+
+// The rows of the shape out of each batch of a feed that hands out whole ones.
+std::unique_ptr<Feed> make_row_feed(std::unique_ptr<Feed> whole, const BatchShape& shape);
 
 // Goes through the data once in order; the last batch is filled up with rows that do not count.
 std::unique_ptr<Feed> make_memory_evaluation_feed(std::shared_ptr<const MemoryData> data,

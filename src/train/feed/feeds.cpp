@@ -42,8 +42,9 @@ TransformOptions recipe_of(const TrainJob& job, Use use) {
   return options;
 }
 
-LoaderOptions loader_options(const TrainJob& job, Use use) {
+LoaderOptions loader_options(const TrainJob& job, Use use, const std::vector<RowRange>& rows) {
   LoaderOptions options;
+  options.rows = rows;
   options.transform = recipe_of(job, use);
   options.batch = job.options.batch;
   options.seed = job.seed;
@@ -70,9 +71,9 @@ class SyntheticEvaluationData : public EvaluationData {
 
 class LoadedEvaluationData : public EvaluationData {
  public:
-  explicit LoadedEvaluationData(const TrainJob& job)
+  LoadedEvaluationData(const TrainJob& job, const std::vector<RowRange>& rows)
       : source_(open_source(job.evaluation_data, Split::test)),
-        options_(loader_options(job, Use::evaluation)) {
+        options_(loader_options(job, Use::evaluation, rows)) {
     options_.shuffle = false;
     options_.last_batch = LastBatch::pad;
     options_.epochs = 1;
@@ -87,27 +88,32 @@ class LoadedEvaluationData : public EvaluationData {
 
 }  // namespace
 
-BatchShape batch_shape(const TrainJob& job) {
+BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows) {
   return {.batch = job.options.batch,
           .channels = job.options.channels,
           .height = job.options.image,
           .width = job.options.image,
-          .classes = job.options.classes};
+          .classes = job.options.classes,
+          .rows = rows};
 }
 
-std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start) {
-  if (job.data.source == kSynthetic) return make_synthetic_feed(batch_shape(job), job.seed, start);
-  LoaderOptions options = loader_options(job, Use::training);
+std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start,
+                                         const std::vector<RowRange>& rows) {
+  if (job.data.source == kSynthetic) {
+    return make_synthetic_feed(batch_shape(job, rows), job.seed, start);
+  }
+  LoaderOptions options = loader_options(job, Use::training, rows);
   options.start_epoch = static_cast<uint64_t>(start.epoch);
   options.start_position = static_cast<uint64_t>(start.index);
   return make_loader_feed(open_source(job.data.source, Split::train), options);
 }
 
-std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job) {
+std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
+                                                     const std::vector<RowRange>& rows) {
   if (job.evaluation_data == kSynthetic) {
-    return std::make_unique<SyntheticEvaluationData>(batch_shape(job), job.seed);
+    return std::make_unique<SyntheticEvaluationData>(batch_shape(job, rows), job.seed);
   }
-  return std::make_unique<LoadedEvaluationData>(job);
+  return std::make_unique<LoadedEvaluationData>(job, rows);
 }
 
 }  // namespace millrace

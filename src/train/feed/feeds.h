@@ -8,10 +8,12 @@
 
 namespace millrace {
 
-BatchShape batch_shape(const TrainJob& job);
+BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows = {});
 
-// The training data from a position on. Throws InputError naming the data set.
-std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start);
+// The training data from a position on, of each batch only the rows given (all if none are). The
+// job's batch is that of the whole job. Throws InputError naming the data set.
+std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start,
+                                         const std::vector<RowRange>& rows = {});
 
 // An evaluation set; `start` goes through it once from the beginning. Opened before training
 // starts, so that a mistake shows at once.
@@ -21,6 +23,7 @@ class EvaluationData {
   virtual std::unique_ptr<Feed> start() const = 0;
 };
 
-std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job);
+std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
+                                                     const std::vector<RowRange>& rows = {});
 
 }  // namespace millrace

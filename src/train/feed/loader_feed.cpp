@@ -8,7 +8,8 @@ namespace {
 class LoaderFeed : public Feed {
  public:
   LoaderFeed(std::shared_ptr<const RecordSource> source, const LoaderOptions& options)
-      : loader_(std::move(source), options),
+      : samples_(static_cast<int64_t>(source->count())),
+        loader_(std::move(source), options),
         position_{static_cast<int64_t>(options.start_epoch),
                   static_cast<int64_t>(options.start_position)} {}
 
@@ -24,7 +25,10 @@ class LoaderFeed : public Feed {
   }
   int64_t skipped() const override { return static_cast<int64_t>(loader_.statistics().skipped); }
 
+  int64_t samples() const override { return samples_; }
+
  private:
+  int64_t samples_;
   Loader loader_;
   Batch batch_;
   FeedPosition position_;

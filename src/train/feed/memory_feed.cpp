@@ -32,30 +32,44 @@ void check(const MemoryData& data, const BatchShape& shape) {
 class MemoryFeed : public Feed {
  public:
   MemoryFeed(std::shared_ptr<const MemoryData> data, const BatchShape& shape, FeedPosition start)
-      : data_(std::move(data)), shape_(shape), position_(start) {
+      : data_(std::move(data)),
+        shape_(shape),
+        rows_(rows_of(shape.rows, shape.batch)),
+        position_(start) {
     check(*data_, shape_);
-    images_.resize(static_cast<size_t>(shape_.batch * image_elements(shape_)));
-    labels_.resize(static_cast<size_t>(shape_.batch));
+    images_.resize(rows_.size() * static_cast<size_t>(image_elements(shape_)));
+    labels_.resize(rows_.size());
   }
   FeedPosition position() const override { return position_; }
   int64_t batches_per_epoch() const override { return count() / shape_.batch; }
+  int64_t samples() const override { return count(); }
 
  protected:
   int64_t count() const { return static_cast<int64_t>(data_->labels.size()); }
 
-  void fill(int64_t row, int64_t sample) {
+  // Fills each row with the sample at its place in the batch; -1 leaves it out.
+  template <typename SampleAt>
+  FeedBatch fill(SampleAt&& sample_at) {
     const int64_t size = image_elements(shape_);
-    std::copy_n(data_->images.begin() + sample * size, size, images_.begin() + row * size);
-    labels_[static_cast<size_t>(row)] = data_->labels[static_cast<size_t>(sample)];
-  }
-  void leave_out(int64_t row) {
-    const int64_t size = image_elements(shape_);
-    std::fill_n(images_.begin() + row * size, size, 0.0f);
-    labels_[static_cast<size_t>(row)] = kNoLabel;
+    auto image = images_.begin();
+    for (size_t row = 0; row < rows_.size(); ++row, image += size) {
+      const int64_t sample = sample_at(position_.index + rows_[row]);
+      if (sample >= 0) {
+        std::copy_n(data_->images.begin() + sample * size, size, image);
+        labels_[row] = data_->labels[static_cast<size_t>(sample)];
+      } else {
+        std::fill_n(image, size, 0.0f);
+        labels_[row] = kNoLabel;
+      }
+    }
+    const FeedBatch batch = {images_, labels_, position_};
+    position_.index += shape_.batch;
+    return batch;
   }
 
   std::shared_ptr<const MemoryData> data_;
   BatchShape shape_;
+  std::vector<int64_t> rows_;
   FeedPosition position_;
   std::vector<float> images_;
   std::vector<int32_t> labels_;
@@ -75,12 +89,9 @@ class ShuffledMemoryFeed : public MemoryFeed {
     if (position_.index + shape_.batch > count()) position_ = {position_.epoch + 1, 0};
     const ShuffledOrder order(static_cast<uint64_t>(count()), seed_,
                               static_cast<uint64_t>(position_.epoch));
-    for (int64_t row = 0; row < shape_.batch; ++row) {
-      fill(row, static_cast<int64_t>(order.at(static_cast<uint64_t>(position_.index + row))));
-    }
-    const FeedBatch batch = {images_, labels_, position_};
-    position_.index += shape_.batch;
-    return batch;
+    return fill([&](int64_t place) {
+      return static_cast<int64_t>(order.at(static_cast<uint64_t>(place)));
+    });
   }
 
  private:
@@ -94,17 +105,7 @@ class OrderedMemoryFeed : public MemoryFeed {
 
   std::optional<FeedBatch> next() override {
     if (position_.index >= count()) return {};
-    for (int64_t row = 0; row < shape_.batch; ++row) {
-      const int64_t sample = position_.index + row;
-      if (sample < count()) {
-        fill(row, sample);
-      } else {
-        leave_out(row);
-      }
-    }
-    const FeedBatch batch = {images_, labels_, position_};
-    position_.index += shape_.batch;
-    return batch;
+    return fill([&](int64_t place) { return place < count() ? place : -1; });
   }
 };
 

@@ -1,0 +1,17 @@
+// Short texts between the members of a group.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+
+namespace millrace {
+
+// The text of every member, in their order. Called by all members.
+std::vector<std::string> gather_texts(Group& group, const std::string& own);
+
+// The root's text on every member. Called by all members.
+std::string broadcast_text(Group& group, const std::string& text, int root);
+
+}  // namespace millrace

@@ -1,0 +1,44 @@
+// Verification sets as InsightFace has them: a Python pickle of (list of encoded images, list of
+// booleans), two images for each boolean.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+
+namespace millrace {
+
+// Images point into the bytes that were parsed.
+struct FacePairs {
+  std::vector<std::span<const std::byte>> images;  // pair i: images 2i and 2i + 1
+  std::vector<bool> same;                          // whether pair i shows one person
+
+  size_t count() const { return same.size(); }
+};
+
+// Understands the opcodes that such files are made of (lists, tuples, bytes, booleans, the memo)
+// and executes nothing. Takes any bytes; throws InputError naming the file and the byte offset.
+FacePairs parse_face_pairs(std::span<const std::byte> bytes, std::string_view file);
+
+// A set and the file that it lies in.
+class FacePairsFile {
+ public:
+  explicit FacePairsFile(const std::filesystem::path& path)
+      : file_(path), pairs_(parse_face_pairs(file_.bytes(), path.string())) {}
+
+  const FacePairs& pairs() const { return pairs_; }
+
+ private:
+  MappedFile file_;
+  FacePairs pairs_;
+};
+
+// The same as bytes, which Python's pickle.load gives back as bytes objects and booleans.
+std::string encode_face_pairs(const FacePairs& pairs);
+
+}  // namespace millrace

@@ -1,0 +1,17 @@
+#include "graph/sharding.h"
+
+namespace millrace {
+
+std::string to_string(const Sharding& sharding) {
+  switch (sharding.kind) {
+    case Sharding::Kind::broadcast:
+      return "broadcast";
+    case Sharding::Kind::split:
+      return "split(" + std::to_string(sharding.axis) + ")";
+    case Sharding::Kind::partial:
+      return "partial";
+  }
+  return {};
+}
+
+}  // namespace millrace

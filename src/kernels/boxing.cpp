@@ -1,0 +1,174 @@
+// Boxing operators. Tensors are plain. A tensor cut along an axis is `outer` rows, each the parts
+// of all members one behind the other; collectives want all rows of the first member, then all of
+// the second. The two orders are the same for axis 0, which needs no copy.
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "base/parallel.h"
+#include "base/parts.h"
+#include "kernels/support/function_kernel.h"
+#include "kernels/support/request_checks.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kCopyGrain = 1 << 17;
+
+struct Cut {
+  int members;
+  int64_t whole;      // extent along the axis
+  int64_t outer = 1;  // rows
+  int64_t inner = 1;  // elements per index along the axis
+  int64_t size;       // bytes of an element
+
+  Cut(const KernelRequest& request, const TensorSpec& tensor)
+      : members(static_cast<int>(request.op.attributes.integer("members"))),
+        whole(request.op.attributes.integer("whole")),
+        size(size_of(tensor.type.dtype)) {
+    const int64_t axis = request.op.attributes.integer("axis");
+    const Shape& shape = tensor.type.shape;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (static_cast<int64_t>(i) < axis) outer *= shape[i];
+      if (static_cast<int64_t>(i) > axis) inner *= shape[i];
+    }
+  }
+
+  bool is_in_order() const { return outer == 1 || members == 1; }
+  int64_t block() const { return outer * inner; }
+  uint64_t bytes() const { return static_cast<uint64_t>(whole * block() * size); }
+
+  // Calls copy(place among rows, place among members, bytes) for each row of each part.
+  template <typename Copy>
+  void each_row(Copy&& copy) const {
+    const int64_t grain = kCopyGrain * members / std::max<int64_t>(whole * inner * size, 1);
+    parallel_for(outer * members, grain, [&](int64_t task) {
+      const auto member = static_cast<int>(task % members);
+      const int64_t row = task / members;
+      const int64_t begin = part_begin(whole, member, members);
+      const int64_t count = part_size(whole, member, members);
+      copy((row * whole + begin) * inner * size, (begin * outer + row * count) * inner * size,
+           static_cast<size_t>(count * inner * size));
+    });
+  }
+};
+
+Collectives& collectives_of(const KernelArguments& arguments, int64_t members) {
+  if (arguments.collectives == nullptr || arguments.collectives->members() != members) {
+    throw std::logic_error("a program for several devices runs without their collectives");
+  }
+  return *arguments.collectives;
+}
+
+void copy_bytes(const std::byte* from, std::byte* to, uint64_t bytes) {
+  if (from == to) return;
+  parallel_ranges(static_cast<int64_t>(bytes), kCopyGrain, [=](int, int64_t begin, int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+  });
+}
+
+bool is_float(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return false;
+  if (request.inputs[0].type.dtype == DataType::f32) return true;
+  *refusal = "sums are made of f32";
+  return false;
+}
+
+std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request, std::string* refusal) {
+  if (!is_float(request, refusal)) return nullptr;
+  const int64_t members = request.op.attributes.integer("members");
+  const auto count = static_cast<size_t>(request.inputs[0].elements());
+  return make_function_kernel([members, count](const KernelArguments& arguments) {
+    copy_bytes(arguments.inputs[0], arguments.outputs[0], count * sizeof(float));
+    if (members == 1) return;
+    collectives_of(arguments, members).all_reduce({arguments.output<float>(0), count});
+  });
+}
+
+std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const Cut cut(request, request.outputs[0]);
+  const auto part = static_cast<size_t>(request.inputs[0].bytes());
+  const bool direct = cut.is_in_order();
+  return make_function_kernel(
+      [cut, part, direct](const KernelArguments& arguments) {
+        if (cut.members == 1) {
+          return copy_bytes(arguments.inputs[0], arguments.outputs[0], part);
+        }
+        std::byte* gathered = direct ? arguments.outputs[0] : arguments.workspace;
+        collectives_of(arguments, cut.members)
+            .all_gather({arguments.inputs[0], part}, {gathered, cut.bytes()},
+                        cut.block() * cut.size);
+        if (direct) return;
+        cut.each_row([&](int64_t in_rows, int64_t in_parts, size_t bytes) {
+          std::memcpy(arguments.outputs[0] + in_rows, gathered + in_parts, bytes);
+        });
+      },
+      direct ? 0 : cut.bytes());
+}
+
+std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request, std::string* refusal) {
+  if (!is_float(request, refusal)) return nullptr;
+  const Cut cut(request, request.inputs[0]);
+  const auto part = static_cast<size_t>(request.outputs[0].elements());
+  const bool direct = cut.is_in_order();
+  return make_function_kernel(
+      [cut, part, direct](const KernelArguments& arguments) {
+        if (cut.members == 1) {
+          return copy_bytes(arguments.inputs[0], arguments.outputs[0], part * sizeof(float));
+        }
+        std::byte* parts = arguments.inputs[0];
+        if (!direct) {
+          parts = arguments.workspace;
+          cut.each_row([&](int64_t in_rows, int64_t in_parts, size_t bytes) {
+            std::memcpy(parts + in_parts, arguments.inputs[0] + in_rows, bytes);
+          });
+        }
+        collectives_of(arguments, cut.members)
+            .reduce_scatter({reinterpret_cast<const float*>(parts), cut.bytes() / sizeof(float)},
+                            {arguments.output<float>(0), part}, cut.block());
+      },
+      direct ? 0 : cut.bytes());
+}
+
+// The whole tensor becomes the first member's share of a sum.
+std::unique_ptr<Kernel> make_share_partial(const KernelRequest& request, std::string* refusal) {
+  if (!is_float(request, refusal)) return nullptr;
+  const bool keeps = request.op.attributes.integer("member") == 0;
+  const auto bytes = static_cast<uint64_t>(request.inputs[0].bytes());
+  return make_function_kernel([keeps, bytes](const KernelArguments& arguments) {
+    if (keeps) return copy_bytes(arguments.inputs[0], arguments.outputs[0], bytes);
+    std::memset(arguments.outputs[0], 0, bytes);
+  });
+}
+
+std::unique_ptr<Kernel> make_pad_slice(const KernelRequest& request, std::string* refusal) {
+  if (!is_float(request, refusal)) return nullptr;
+  const auto axis = static_cast<size_t>(request.op.attributes.integer("axis"));
+  const Shape& part = request.inputs[0].type.shape;
+  int64_t outer = 1;
+  for (size_t i = 0; i < axis; ++i) outer *= part[i];
+  const int64_t bytes = request.inputs[0].bytes() / outer;
+  const int64_t row = request.outputs[0].bytes() / outer;
+  const int64_t before = request.op.attributes.integer("begin") * (bytes / part[axis]);
+  return make_function_kernel([=](const KernelArguments& arguments) {
+    parallel_for(outer, kCopyGrain / std::max<int64_t>(row, 1), [=](int64_t n) {
+      std::byte* to = arguments.outputs[0] + n * row;
+      std::memset(to, 0, static_cast<size_t>(before));
+      std::memcpy(to + before, arguments.inputs[0] + n * bytes, static_cast<size_t>(bytes));
+      std::memset(to + before + bytes, 0, static_cast<size_t>(row - before - bytes));
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<KernelFamily> boxing_kernels() {
+  return {{"all_reduce", {{"collective", make_all_reduce}}},
+          {"all_gather", {{"collective", make_all_gather}}},
+          {"reduce_scatter", {{"collective", make_reduce_scatter}}},
+          {"share_partial", {{"copy", make_share_partial}}},
+          {"pad_slice", {{"copy", make_pad_slice}}}};
+}
+
+}  // namespace millrace

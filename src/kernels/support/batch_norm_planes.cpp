@@ -1,0 +1,136 @@
+#include "kernels/support/batch_norm_planes.h"
+
+#include <cmath>
+
+namespace millrace {
+
+Planes::Planes(const TensorSpec& x)
+    : images(x.type.shape[0]),
+      channels(x.type.shape[1]),
+      blocks(1),
+      pixels(1),
+      block(x.layout.channel_block()) {
+  for (size_t axis = 2; axis < x.type.shape.size(); ++axis) pixels *= x.type.shape[axis];
+  blocks = (channels + block - 1) / block;
+}
+
+int64_t Planes::blocks_per_group(int64_t tensors) const {
+  constexpr int64_t kGroupBytes = 8 << 20;
+  const int64_t bytes = images * plane_values() * 4 * tensors;
+  return std::clamp<int64_t>(kGroupBytes / std::max<int64_t>(bytes, 1), 1, blocks);
+}
+
+bool is_in_planes(const KernelRequest& request, size_t x, std::string* refusal) {
+  const Layout& layout = request.inputs[x].layout;
+  const int64_t block = layout.channel_block();
+  const auto fits = [&](const TensorSpec& spec) {
+    return spec.type.shape.size() == 1 || spec.layout == layout;
+  };
+  if (std::all_of(request.inputs.begin(), request.inputs.end(), fits) && fits(request.outputs[0]) &&
+      (block == 1 || block == 8 || block == 16) && request.inputs[x].type.dtype == DataType::f32) {
+    return true;
+  }
+  *refusal = "needs f32 tensors, all plain or all with channels in blocks of 8 or 16";
+  return false;
+}
+
+void fold_parameters(const Planes& planes, const float* scale, const float* bias, const float* mean,
+                     const float* inverse, float* factor, float* offset) {
+  for (int64_t c = 0; c < planes.padded_channels(); ++c) {
+    const bool real = c < planes.channels;
+    factor[c] = real ? scale[c] * inverse[c] : 0;
+    offset[c] = real ? bias[c] - mean[c] * factor[c] : 0;
+  }
+}
+
+void pad_channels(const Planes& planes, const float* values, float* padded) {
+  for (int64_t c = 0; c < planes.padded_channels(); ++c) {
+    padded[c] = c < planes.channels ? values[c] : 0;
+  }
+}
+
+void apply_group(const Planes& planes, int64_t first, int64_t last, const float* x,
+                 const float* residual, const float* factor, const float* offset, bool relu,
+                 float* y) {
+  planes.for_each(first, last, [&](int64_t image, int64_t index) {
+    const int64_t at = planes.offset(image, index);
+    plane_apply(x + at, residual != nullptr ? residual + at : nullptr,
+                factor + index * planes.block, offset + index * planes.block, relu, planes.pixels,
+                planes.block, y + at);
+  });
+}
+
+void plane_moments(const Planes& planes, int64_t first, int64_t last, const float* x,
+                   float* partial) {
+  const int64_t padded = planes.padded_channels();
+  planes.for_each(first, last, [&](int64_t image, int64_t index) {
+    float* means = partial + image * padded * 2 + index * planes.block;
+    plane_statistics(x + planes.offset(image, index), planes.pixels, planes.block, means,
+                     means + padded);
+  });
+}
+
+ChannelMoments merged_moments(const Planes& planes, const float* partial, int64_t channel) {
+  const int64_t padded = planes.padded_channels();
+  double centre = 0;
+  for (int64_t image = 0; image < planes.images; ++image) {
+    centre += partial[image * padded * 2 + channel];
+  }
+  centre /= static_cast<double>(planes.images);
+  double squares = 0;
+  for (int64_t image = 0; image < planes.images; ++image) {
+    const double away = partial[image * padded * 2 + channel] - centre;
+    squares += partial[image * padded * 2 + padded + channel] +
+               away * away * static_cast<double>(planes.pixels);
+  }
+  return {centre, squares};
+}
+
+void normalise_channel(const ChannelMoments& moments, int64_t values, double epsilon,
+                       double momentum, float* mean, float* inverse, float* running_mean,
+                       float* running_variance) {
+  const auto count = static_cast<double>(values);
+  const double variance = moments.squares / count;
+  *mean = static_cast<float>(moments.mean);
+  *inverse = static_cast<float>(1.0 / std::sqrt(variance + epsilon));
+  const double unbiased = values > 1 ? moments.squares / (count - 1) : variance;
+  *running_mean += static_cast<float>(momentum * (moments.mean - *running_mean));
+  *running_variance += static_cast<float>(momentum * (unbiased - *running_variance));
+}
+
+void sum_gradients(const Planes& planes, int64_t first, int64_t last, const GradientInputs& inputs,
+                   float* partial) {
+  const int64_t padded = planes.padded_channels();
+  planes.for_each(first, last, [&](int64_t image, int64_t index) {
+    const int64_t at = planes.offset(image, index);
+    const int64_t c = index * planes.block;
+    float* sums = partial + image * padded * 2 + c;
+    plane_gradient_sums(inputs.dy + at, inputs.x + at, inputs.centre + c, inputs.factor + c,
+                        inputs.offset + c, inputs.relu, planes.pixels, planes.block, sums,
+                        sums + padded);
+  });
+}
+
+GradientSums merged_sums(const Planes& planes, const float* partial, int64_t channel) {
+  const int64_t padded = planes.padded_channels();
+  GradientSums sums = {0, 0};
+  for (int64_t image = 0; image < planes.images; ++image) {
+    sums.plain += partial[image * padded * 2 + channel];
+    sums.weighted += partial[image * padded * 2 + padded + channel];
+  }
+  return sums;
+}
+
+void apply_gradients(const Planes& planes, int64_t first, int64_t last,
+                     const GradientInputs& inputs, const float* slope, const float* shift,
+                     float* dx) {
+  planes.for_each(first, last, [&](int64_t image, int64_t index) {
+    const int64_t at = planes.offset(image, index);
+    const int64_t c = index * planes.block;
+    plane_gradient(inputs.dy + at, inputs.x + at, inputs.centre + c, inputs.factor + c,
+                   inputs.offset + c, slope + c, shift + c, inputs.relu, planes.pixels,
+                   planes.block, dx + at);
+  });
+}
+
+}  // namespace millrace

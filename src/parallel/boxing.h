@@ -1,0 +1,19 @@
+// What it takes to turn a tensor that lies one way on the devices into one that lies another way.
+#pragma once
+
+#include "graph/sharding.h"
+
+namespace millrace {
+
+// How the gradient of a tensor lies: split tensors have split gradients, broadcast ones partial,
+// partial ones broadcast.
+Sharding gradient_of(const Sharding& sharding);
+
+// Bytes that each device hands to others for a tensor of `bytes` in all.
+double boxing_bytes(const Sharding& from, const Sharding& to, double bytes, int members);
+
+// The same, with the way back that the gradient takes if there is one.
+double boxing_bytes_both_ways(const Sharding& from, const Sharding& to, double bytes, int members,
+                              bool has_gradient);
+
+}  // namespace millrace

@@ -1,0 +1,93 @@
+#include "parallel/expansions.h"
+
+#include "base/parts.h"
+
+namespace millrace {
+namespace {
+
+// Where the member's classes lie among all.
+Attributes class_range(const Localizer& localizer, const Operator& op) {
+  const int64_t classes = localizer.whole().tensor(op.inputs[0]).type.shape.at(1);
+  return {{"class_begin", part_begin(classes, localizer.member(), localizer.members())},
+          {"classes", classes},
+          {"members", int64_t{localizer.members()}}};
+}
+
+// Every member's statistics of its classes. Loss and accuracies of the same logits share them.
+TensorId class_statistics(Localizer& localizer, const Operator& op, TensorId logits,
+                          TensorId labels) {
+  Graph& local = localizer.local();
+  for (OperatorId id : local.order()) {
+    const Operator& earlier = local.op(id);
+    if (earlier.type != "all_gather") continue;
+    const OperatorId producer = local.tensor(earlier.inputs[0]).producer;
+    if (producer == kNone || local.op(producer).type != "softmax_statistics") continue;
+    if (local.op(producer).inputs == std::vector<TensorId>{logits, labels}) {
+      return earlier.outputs[0];
+    }
+  }
+  const TensorId own =
+      local.apply("softmax_statistics", localizer.unique_name(op.name + "/statistics"),
+                  {logits, labels}, class_range(localizer, op));
+  return localizer.gathered(own);
+}
+
+void expand_loss(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
+  const TensorId logits = localizer.boxed(op.inputs[0], way.inputs[0]);
+  const TensorId labels = localizer.boxed(op.inputs[1], way.inputs[1]);
+  const TensorId statistics = class_statistics(localizer, op, logits, labels);
+  Attributes attributes = class_range(localizer, op);
+  attributes.set("label_smoothing", op.attributes.number("label_smoothing"));
+  const TensorId loss = localizer.local().apply(
+      "split_softmax_loss", op.name, {logits, labels, statistics}, std::move(attributes));
+  localizer.stand_for(op.outputs[0], loss);
+}
+
+void expand_top_k(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
+  const TensorId logits = localizer.boxed(op.inputs[0], way.inputs[0]);
+  const TensorId labels = localizer.boxed(op.inputs[1], way.inputs[1]);
+  const TensorId statistics = class_statistics(localizer, op, logits, labels);
+  Graph& local = localizer.local();
+  const TensorId rank = local.apply("split_rank", localizer.unique_name(op.name + "/rank"),
+                                    {logits, labels, statistics}, class_range(localizer, op));
+  const TensorId total = localizer.box(rank, local.tensor(rank).type.shape, partial(), broadcast());
+  localizer.stand_for(op.outputs[0], local.apply("rank_hits", op.name, {total},
+                                                 {{"k", op.attributes.integer("k")}}));
+}
+
+void expand_batch_norm(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
+  Graph& local = localizer.local();
+  std::vector<TensorId> inputs;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    inputs.push_back(localizer.boxed(op.inputs[i], way.inputs[i]));
+  }
+  const Shape& whole = localizer.whole().tensor(op.inputs[0]).type.shape;
+  Attributes::Integers counts;
+  for (int member = 0; member < localizer.members(); ++member) {
+    counts.push_back(part_size(whole[0], member, localizer.members()) *
+                     (elements_of(whole) / (whole[0] * whole[1])));
+  }
+  const TensorId own = local.apply("batch_norm_statistics",
+                                   localizer.unique_name(op.name + "/statistics"), {inputs[0]});
+  const TensorId statistics = localizer.gathered(own);
+  inputs.insert(inputs.begin() + 5, statistics);
+  Attributes attributes = op.attributes;
+  attributes.set("counts", std::move(counts));
+  attributes.set("member", int64_t{localizer.member()});
+  attributes.set("members", int64_t{localizer.members()});
+  const OperatorId added = local.add_operator("batch_norm_synchronised", op.name, std::move(inputs),
+                                              std::move(attributes));
+  for (size_t i = 0; i < op.outputs.size(); ++i) {
+    localizer.stand_for(op.outputs[i], local.op(added).outputs.at(i));
+  }
+}
+
+}  // namespace
+
+void expand(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
+  if (op.type == "softmax_cross_entropy") return expand_loss(localizer, op, way);
+  if (op.type == "top_k") return expand_top_k(localizer, op, way);
+  expand_batch_norm(localizer, op, way);
+}
+
+}  // namespace millrace

@@ -1,0 +1,12 @@
+// Operators that become several on each device, with a collective in the middle:
+// - softmax_cross_entropy and top_k over split classes exchange three numbers per sample;
+// - batch_norm over split samples exchanges mean and variance per channel, if asked to.
+#pragma once
+
+#include "parallel/localizer.h"
+
+namespace millrace {
+
+void expand(Localizer& localizer, const Operator& op, const ShardingSignature& way);
+
+}  // namespace millrace

@@ -1,0 +1,83 @@
+#include "parallel/job_graphs.h"
+
+#include "base/error.h"
+#include "parallel/localize.h"
+#include "parallel/partition.h"
+
+namespace millrace {
+namespace {
+
+std::vector<int> assign(const Graph& network, const Plan& plan) {
+  const int stages = plan.stage_count();
+  if (stages == 1) return std::vector<int>(static_cast<size_t>(network.operator_count()), 0);
+  if (!plan.cut_after.empty()) return assign_after(network, plan.cut_after);
+  if (!plan.stage_weights.empty()) return assign_by_share(network, plan.stage_weights);
+  BalanceOptions options;
+  options.stages = stages;
+  for (const Placement& stage : plan.stages) options.replicas.push_back(stage.size());
+  return assign_balanced(network, options);
+}
+
+}  // namespace
+
+Graph with_batch(const Graph& network, int64_t batch, int64_t mean_over) {
+  Graph graph;
+  std::vector<TensorId> ids(static_cast<size_t>(network.tensor_count()), kNone);
+  for (TensorId id = 0; id < network.tensor_count(); ++id) {
+    if (network.tensor(id).producer != kNone) continue;
+    Tensor tensor = network.tensor(id);
+    if (tensor.role == Role::input) tensor.type.shape.at(0) = batch;
+    ids[static_cast<size_t>(id)] = graph.add_tensor(std::move(tensor));
+  }
+  for (OperatorId id : network.order()) {
+    const Operator& op = network.op(id);
+    std::vector<TensorId> inputs;
+    for (TensorId input : op.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
+    Attributes attributes = op.attributes;
+    if (op.type == "softmax_cross_entropy") attributes.set("samples", mean_over);
+    const OperatorId added = graph.add_operator(op.type, op.name, inputs, attributes, op.phase);
+    for (size_t i = 0; i < op.outputs.size(); ++i) {
+      const TensorId output = graph.op(added).outputs[i];
+      graph.tensor(output).name = network.tensor(op.outputs[i]).name;
+      ids[static_cast<size_t>(op.outputs[i])] = output;
+    }
+  }
+  for (TensorId id : network.results()) graph.add_result(ids[static_cast<size_t>(id)]);
+  return graph;
+}
+
+JobGraphs::JobGraphs(const Graph& network, const Plan& plan) : plan_(plan) {
+  const TensorId images = network.find_tensor("images");
+  const int64_t samples = network.tensor(images).type.shape.at(0);
+  check(plan, samples);
+  micro_batch_ = samples / plan.micro_batches;
+  const bool divided = plan.micro_batches > 1;
+  const Graph graph = divided ? with_batch(network, micro_batch_, samples) : network;
+  stage_of_operator_ = assign(graph, plan);
+  if (plan.stage_count() == 1) {
+    stages_.push_back({{0, graph, {}, {}}, {}});
+  } else {
+    edges_ = edges_between(graph, stage_of_operator_);
+    for (int stage = 0; stage < plan.stage_count(); ++stage) {
+      stages_.push_back({cut(graph, stage_of_operator_, stage), {}});
+    }
+  }
+  for (int stage = 0; stage < plan.stage_count(); ++stage) {
+    if (members(stage) == 1) continue;
+    Stage& one = stages_[static_cast<size_t>(stage)];
+    one.sharded = shard(one.whole.graph, plan.sharding, members(stage));
+  }
+}
+
+int JobGraphs::members(int stage) const {
+  return plan_.round_robin ? 1 : plan_.stages[static_cast<size_t>(stage)].size();
+}
+
+StageGraph JobGraphs::local(int stage, int member) const {
+  const Stage& one = stages_[static_cast<size_t>(stage)];
+  StageGraph graph = one.whole;
+  if (one.sharded) graph.graph = localize(*one.sharded, member);
+  return graph;
+}
+
+}  // namespace millrace

@@ -1,0 +1,47 @@
+// A network cut and divided as a plan says: the graph of every device. Plain data; no threads.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "parallel/plan.h"
+#include "parallel/shard.h"
+#include "parallel/stage_graph.h"
+
+namespace millrace {
+
+// The same network for another number of samples. Its loss stays the mean over `mean_over` samples.
+Graph with_batch(const Graph& network, int64_t batch, int64_t mean_over);
+
+// The stages of a network under a plan, for training and for evaluation alike.
+class JobGraphs {
+ public:
+  // `network` has the samples of a whole step. Throws InputError where it cannot be divided so.
+  JobGraphs(const Graph& network, const Plan& plan);
+
+  const Plan& plan() const { return plan_; }
+  int64_t micro_batch() const { return micro_batch_; }  // samples
+  const std::vector<int>& stage_of_operator() const { return stage_of_operator_; }
+  const std::vector<StageEdge>& edges() const { return edges_; }
+
+  // Devices among which each micro-batch of a stage is divided.
+  int members(int stage) const;
+
+  // The forward graph of a device of a stage; with round-robin replicas every member's is whole.
+  StageGraph local(int stage, int member) const;
+
+ private:
+  struct Stage {
+    StageGraph whole;
+    std::optional<ShardedGraph> sharded;  // with several members
+  };
+
+  Plan plan_;
+  int64_t micro_batch_ = 0;
+  std::vector<int> stage_of_operator_;
+  std::vector<StageEdge> edges_;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace millrace

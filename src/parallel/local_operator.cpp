@@ -1,0 +1,37 @@
+#include "parallel/local_operator.h"
+
+#include "base/parts.h"
+
+namespace millrace {
+
+Attributes local_attributes(const Inference& whole, const ShardingSignature& way, int member,
+                            int members) {
+  Attributes attributes = whole.op.attributes;
+  if (way.inputs.empty() || way.inputs[0].kind != Sharding::Kind::split) return attributes;
+  const int axis = way.inputs[0].axis;
+  const int64_t extent = whole.shape(0).at(static_cast<size_t>(axis));
+  const int64_t begin = part_begin(extent, member, members);
+  const std::string& type = whole.op.type;
+  if (type == "softmax_cross_entropy" && axis == 0 && !attributes.has("samples")) {
+    attributes.set("samples", extent);
+  }
+  if (type == "convolution" && axis == 1 && attributes.integer("groups") > 1) {
+    attributes.set("groups", part_size(extent, member, members));
+  }
+  if (type == "dropout" && axis == 0) attributes.set("sample_begin", begin);
+  if (type == "dropout" && axis == 1) {
+    attributes.set("channel_begin", begin);
+    attributes.set("channels", extent);
+  }
+  return attributes;
+}
+
+bool is_expanded(const Operator& op, const ShardingSignature& way, bool synchronise_batch_norm) {
+  if (way.inputs.empty()) return false;
+  const Sharding& first = way.inputs[0];
+  if (op.type == "softmax_cross_entropy" || op.type == "top_k") return first == split(1);
+  return op.type == "batch_norm" && first == split(0) && synchronise_batch_norm &&
+         !op.attributes.flag("inference");
+}
+
+}  // namespace millrace

@@ -1,0 +1,15 @@
+// What an operator becomes on one of several devices.
+#pragma once
+
+#include "graph/operator_definition.h"
+
+namespace millrace {
+
+// The attributes of the member's own operator: shapes and numbers that tell of the part it has.
+Attributes local_attributes(const Inference& whole, const ShardingSignature& way, int member,
+                            int members);
+
+// Whether several operators stand for this one on each device (see expansions.h).
+bool is_expanded(const Operator& op, const ShardingSignature& way, bool synchronise_batch_norm);
+
+}  // namespace millrace

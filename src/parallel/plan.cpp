@@ -1,0 +1,129 @@
+#include "parallel/plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+template <typename T>
+T field(const Json& json, std::string_view name, std::string_view source) {
+  try {
+    return json.at(std::string(name)).get<T>();
+  } catch (const Json::exception&) {
+    fail_input("{}: field '{}' has a value of the wrong kind.", source, name);
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceId> Plan::devices() const {
+  std::set<DeviceId> all;
+  for (const Placement& stage : stages) all.insert(stage.devices.begin(), stage.devices.end());
+  return {all.begin(), all.end()};
+}
+
+std::string Plan::schedule_name() const {
+  if (stages.size() > 1) return std::string(name_of(schedule));
+  if (micro_batches > 1) return "accumulate";
+  if (stages[0].size() > 1) return std::string(name_of(sharding.parallelism));
+  return "single";
+}
+
+Json to_json(const Plan& plan) {
+  Json json;
+  json["placement"] = to_string(plan.stages);
+  json["parallel"] = name_of(plan.sharding.parallelism);
+  Json layers = Json::object();
+  for (const auto& [name, sharding] : plan.sharding.layers) layers[name] = name_of(sharding);
+  json["layers"] = layers;
+  json["synchronise_batch_norm"] = plan.sharding.synchronise_batch_norm;
+  json["replicas"] = plan.round_robin ? "roundrobin" : "split";
+  json["share_optimizer"] = plan.share_optimizer;
+  json["cut_after"] = plan.cut_after;
+  json["stage_weights"] = plan.stage_weights;
+  json["schedule"] = name_of(plan.schedule);
+  json["static_scheduling"] = plan.static_scheduling;
+  json["microbatches"] = plan.micro_batches;
+  return json;
+}
+
+Plan parse_plan(const Json& json, std::string_view source) {
+  if (!json.is_object()) fail_input("{}: a plan is a JSON object.", source);
+  static const std::set<std::string> kKnown = {
+      "placement",       "parallel",  "layers",        "synchronise_batch_norm", "replicas",
+      "share_optimizer", "cut_after", "stage_weights", "schedule",               "microbatches",
+      "static_scheduling"};
+  for (const auto& [name, value] : json.items()) {
+    if (!kKnown.contains(name)) fail_input("{}: there is no field '{}' in a plan.", source, name);
+  }
+  Plan plan;
+  const auto has = [&](const char* name) { return json.contains(name); };
+  const auto where = [&](const char* name) { return fmt::format("{}: {}", source, name); };
+  if (has("placement")) {
+    plan.stages = parse_stages(field<std::string>(json, "placement", source), where("placement"));
+  }
+  if (has("parallel")) {
+    plan.sharding.parallelism =
+        parse_parallelism(field<std::string>(json, "parallel", source), where("parallel"));
+  }
+  if (has("layers")) {
+    const auto layers = field<std::map<std::string, std::string>>(json, "layers", source);
+    for (const auto& [name, value] : layers) {
+      plan.sharding.layers[name] =
+          parse_layer_sharding(value, fmt::format("{}: layer '{}'", source, name));
+    }
+  }
+  if (has("synchronise_batch_norm")) {
+    plan.sharding.synchronise_batch_norm = field<bool>(json, "synchronise_batch_norm", source);
+  }
+  if (has("replicas")) {
+    const auto replicas = field<std::string>(json, "replicas", source);
+    if (replicas != "split" && replicas != "roundrobin") {
+      fail_input("{}: replicas is '{}'; choose split or roundrobin.", source, replicas);
+    }
+    plan.round_robin = replicas == "roundrobin";
+  }
+  if (has("share_optimizer")) plan.share_optimizer = field<bool>(json, "share_optimizer", source);
+  if (has("cut_after")) {
+    plan.cut_after = field<std::vector<std::string>>(json, "cut_after", source);
+  }
+  if (has("stage_weights")) {
+    plan.stage_weights = field<std::vector<int64_t>>(json, "stage_weights", source);
+  }
+  if (has("schedule")) {
+    plan.schedule = parse_schedule(field<std::string>(json, "schedule", source));
+  }
+  if (has("static_scheduling")) {
+    plan.static_scheduling = field<bool>(json, "static_scheduling", source);
+  }
+  if (has("microbatches")) plan.micro_batches = field<int64_t>(json, "microbatches", source);
+  return plan;
+}
+
+void check(const Plan& plan, int64_t global_batch) {
+  const auto stages = plan.stages.size();
+  if (plan.micro_batches < 1 || global_batch % plan.micro_batches != 0) {
+    fail_input("--microbatches is {}, which does not divide the {} samples of a step.",
+               plan.micro_batches, global_batch);
+  }
+  if (!plan.cut_after.empty() && !plan.stage_weights.empty()) {
+    fail_input("--cut-after and --stage-weights both say where to cut; give one of them.");
+  }
+  if (!plan.cut_after.empty() && plan.cut_after.size() + 1 != stages) {
+    fail_input("--cut-after names {} layers, which makes {} stages, but --placement has {}.",
+               plan.cut_after.size(), plan.cut_after.size() + 1, stages);
+  }
+  if (!plan.stage_weights.empty() && plan.stage_weights.size() != stages) {
+    fail_input("--stage-weights has {} shares but --placement has {} stages.",
+               plan.stage_weights.size(), stages);
+  }
+  if (stages > 1 && plan.sharding.parallelism != Parallelism::data) {
+    fail_input("--parallel {} works within one stage; use data with several.",
+               name_of(plan.sharding.parallelism));
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,272 @@
+#include "parallel/schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kMostRows = 4096;
+constexpr int64_t kMostTasks = 4'000'000;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+struct KindName {
+  ScheduleKind kind;
+  std::string_view name;
+};
+
+constexpr KindName kKinds[] = {{ScheduleKind::gpipe, "gpipe"},
+                               {ScheduleKind::one_f_one_b_flush, "1f1b-flush"},
+                               {ScheduleKind::zero_bubble, "zero-bubble"},
+                               {ScheduleKind::one_f_one_b, "1f1b"},
+                               {ScheduleKind::ssp, "ssp"},
+                               {ScheduleKind::two_bw, "2bw"}};
+
+int64_t divide_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
+
+void check_request(const ScheduleRequest& request) {
+  if (request.stages < 1 || request.micro_batches < 1 || request.steps < 1) {
+    fail_input(
+        "A schedule of {} stages, {} micro-batches and {} steps makes no sense; each must be at "
+        "least 1.",
+        request.stages, request.micro_batches, request.steps);
+  }
+  if (!request.replicas.empty() && std::ssize(request.replicas) != request.stages) {
+    fail_input("A schedule of {} stages has replicas for {}; give one number per stage.",
+               request.stages, request.replicas.size());
+  }
+  int64_t rows = request.stages;
+  for (int count : request.replicas) {
+    if (count < 1) fail_input("A stage has {} replicas; it must have at least 1.", count);
+    rows += count;
+  }
+  if (rows > 2 * kMostRows || request.stages > kMostRows) {
+    fail_input("A schedule has more than {} stages and replicas.", kMostRows);
+  }
+  if (request.micro_batches > kMostTasks || request.steps > kMostTasks ||
+      request.micro_batches * request.steps > kMostTasks / (4 * request.stages)) {
+    fail_input(
+        "A schedule of {} micro-batches in {} steps on {} stages is too long for one table; drain "
+        "the pipeline more often.",
+        request.micro_batches, request.steps, request.stages);
+  }
+}
+
+// Writes the tasks of one row.
+class RowBuilder {
+ public:
+  RowBuilder(const Schedule& schedule, const std::vector<int>& warm_up_replicas, int stage,
+             int replica)
+      : schedule_(schedule),
+        replicas_(schedule.replicas_of(stage)),
+        warm_up_(warm_up(warm_up_replicas, stage)),
+        lag_(std::max<int64_t>(0, warm_up(warm_up_replicas, 0) - warm_up_)) {
+    row_.stage = stage;
+    row_.replica = replica;
+  }
+
+  Row take() {
+    if (is_synchronous(schedule_.kind)) {
+      for (int64_t step = 0; step < schedule_.steps; ++step) {
+        add_run(step * schedule_.micro_batches, (step + 1) * schedule_.micro_batches);
+        add_updates(step + 1);
+      }
+    } else {
+      add_run(0, schedule_.total_micro_batches());
+      add_updates(schedule_.updates_of(row_.stage));
+    }
+    declare();
+    return std::move(row_);
+  }
+
+ private:
+  // This row's micro-batches among those from `begin` to `end`.
+  void add_run(int64_t begin, int64_t end) {
+    own_.clear();
+    versions_.clear();
+    const int64_t first = begin + (row_.replica - begin % replicas_ + replicas_) % replicas_;
+    for (int64_t b = first; b < end; b += replicas_) own_.push_back(b);
+    most_ = std::max(most_, std::ssize(own_));
+    const int64_t warm = schedule_.kind == ScheduleKind::gpipe ? std::ssize(own_) : warm_up_;
+    int64_t forwards = 0;
+    int64_t weights = 0;
+    for (; forwards < std::min(warm, std::ssize(own_)); ++forwards) add_forward(forwards);
+    for (int64_t i = 0; i < std::ssize(own_); ++i) {
+      if (forwards < std::ssize(own_)) add_forward(forwards++);
+      add_backward(i);
+      if (schedule_.kind == ScheduleKind::zero_bubble && i >= lag_) add_weights(weights++);
+      const int64_t next = i + 1 < std::ssize(own_) ? own_[static_cast<size_t>(i) + 1] : kNever;
+      if (!is_synchronous(schedule_.kind) && next != kNever) {
+        add_updates(schedule_.update_of(row_.stage, next));
+      }
+    }
+    if (schedule_.kind != ScheduleKind::zero_bubble) return;
+    while (weights < std::ssize(own_)) add_weights(weights++);
+  }
+
+  int64_t version_of(int64_t micro_batch) const {
+    if (schedule_.kind != ScheduleKind::two_bw) return updates_;
+    return std::max<int64_t>(0, schedule_.update_of(row_.stage, micro_batch) - 1);
+  }
+
+  void add_forward(int64_t i) {
+    const int64_t b = own_[static_cast<size_t>(i)];
+    versions_.push_back(version_of(b));
+    row_.tasks.push_back({Work::forward, b, versions_.back()});
+  }
+
+  void add_backward(int64_t i) {
+    const bool apart = schedule_.kind == ScheduleKind::zero_bubble;
+    add_second(apart ? Work::backward_input : Work::backward, i);
+  }
+
+  void add_weights(int64_t i) { add_second(Work::backward_weights, i); }
+
+  // What follows a forward reads the version that the forward read.
+  void add_second(Work work, int64_t i) {
+    row_.tasks.push_back({work, own_[static_cast<size_t>(i)], versions_[static_cast<size_t>(i)]});
+  }
+
+  void add_updates(int64_t until) {
+    for (; updates_ < until; ++updates_) {
+      const int64_t per_update =
+          schedule_.kind == ScheduleKind::one_f_one_b || schedule_.kind == ScheduleKind::ssp
+              ? schedule_.micro_batches * replicas_
+              : schedule_.micro_batches;
+      const int64_t end = std::min((updates_ + 1) * per_update, schedule_.total_micro_batches());
+      row_.tasks.push_back({Work::update, end - 1, updates_});
+    }
+  }
+
+  void declare() {
+    row_.in_flight = std::min(most_, warm_up_ + 1);
+    switch (schedule_.kind) {
+      case ScheduleKind::gpipe:
+        row_.in_flight = most_;
+        break;
+      case ScheduleKind::zero_bubble:
+        row_.in_flight = std::min(most_, warm_up_ + 1 + lag_);
+        row_.waiting_weights = std::min(most_, lag_ + 1);
+        break;
+      case ScheduleKind::one_f_one_b:
+      case ScheduleKind::ssp:
+        row_.versions = 1 + divide_up(warm_up_, schedule_.micro_batches);
+        break;
+      case ScheduleKind::two_bw:
+        row_.versions = 2;
+        break;
+      case ScheduleKind::one_f_one_b_flush:
+        break;
+    }
+  }
+
+  const Schedule& schedule_;
+  const int64_t replicas_;
+  const int64_t warm_up_;
+  const int64_t lag_;  // micro-batches by which weights' gradients follow, zero bubble
+  Row row_;
+  std::vector<int64_t> own_;       // micro-batches of the run
+  std::vector<int64_t> versions_;  // of each forward of the run
+  int64_t most_ = 0;
+  int64_t updates_ = 0;
+};
+
+}  // namespace
+
+std::string_view name_of(ScheduleKind kind) {
+  return std::find_if(std::begin(kKinds), std::end(kKinds),
+                      [&](const KindName& entry) { return entry.kind == kind; })
+      ->name;
+}
+
+ScheduleKind parse_schedule(std::string_view name) {
+  std::vector<std::string> names;
+  for (const KindName& entry : kKinds) {
+    if (entry.name == name) return entry.kind;
+    names.emplace_back(entry.name);
+  }
+  const std::string close = nearest(name, names);
+  fail_input("The schedule '{}' is not known; {}.", name,
+             close.empty() ? "choose gpipe, 1f1b-flush, zero-bubble, 1f1b, ssp or 2bw"
+                           : fmt::format("did you mean '{}'?", close));
+}
+
+bool is_synchronous(ScheduleKind kind) {
+  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b_flush ||
+         kind == ScheduleKind::zero_bubble;
+}
+
+std::string_view name_of(Work work) {
+  switch (work) {
+    case Work::forward:
+      return "forward";
+    case Work::backward:
+      return "backward";
+    case Work::backward_input:
+      return "backward_input";
+    case Work::backward_weights:
+      return "backward_weights";
+    case Work::update:
+      return "update";
+  }
+  return "unknown";
+}
+
+int Schedule::replicas_of(int stage) const {
+  return round_robin ? replicas.at(static_cast<size_t>(stage)) : 1;
+}
+
+int Schedule::row_of(int stage, int64_t micro_batch) const {
+  int first = stage;
+  if (round_robin) first = std::accumulate(replicas.begin(), replicas.begin() + stage, 0);
+  return first + static_cast<int>(micro_batch % replicas_of(stage));
+}
+
+int64_t Schedule::update_of(int stage, int64_t micro_batch) const {
+  const bool per_replica = kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::ssp;
+  return micro_batch / (micro_batches * (per_replica ? replicas_of(stage) : 1));
+}
+
+int64_t Schedule::updates_of(int stage) const {
+  return update_of(stage, total_micro_batches() - 1) + 1;
+}
+
+int64_t warm_up(const std::vector<int>& replicas, int stage) {
+  const int behind = std::accumulate(replicas.begin() + stage, replicas.end(), -1);
+  return behind / replicas.at(static_cast<size_t>(stage));
+}
+
+Schedule make_schedule(const ScheduleRequest& request) {
+  check_request(request);
+  Schedule schedule;
+  schedule.kind = request.kind;
+  schedule.stages = request.stages;
+  schedule.micro_batches = request.micro_batches;
+  schedule.steps = request.steps;
+  schedule.replicas = request.replicas;
+  if (schedule.replicas.empty()) schedule.replicas.assign(static_cast<size_t>(request.stages), 1);
+  schedule.round_robin = request.round_robin;
+  schedule.fixed_order = request.kind != ScheduleKind::ssp || request.static_scheduling;
+
+  std::vector<int> in_turn = schedule.replicas;
+  if (!schedule.round_robin) in_turn.assign(in_turn.size(), 1);
+  const int workers = std::accumulate(in_turn.begin(), in_turn.end(), 0);
+  if (request.kind == ScheduleKind::two_bw && request.micro_batches < workers) {
+    fail_input(
+        "The schedule 2bw needs at least as many micro-batches as {} in a row, {}, but has {}; "
+        "raise --microbatches.",
+        schedule.round_robin ? "replicas" : "stages", workers, request.micro_batches);
+  }
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
+      schedule.rows.push_back(RowBuilder(schedule, in_turn, stage, replica).take());
+    }
+  }
+  return schedule;
+}
+
+}  // namespace millrace

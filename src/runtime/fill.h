@@ -1,0 +1,18 @@
+// First values of parameters and buffers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "graph/graph.h"
+
+namespace millrace {
+
+// Fills `values`, the part of shape `shape` that `slice` cuts out of the job's tensor. A value
+// depends on (seed, name, place in the whole tensor) alone, so however a tensor is divided its
+// parts start as the whole does. Uses the calling thread's team.
+void fill_slice(const Initializer& initializer, std::string_view name, uint64_t seed,
+                const Shape& shape, const Slice& slice, std::span<float> values);
+
+}  // namespace millrace

@@ -1,0 +1,36 @@
+// Finds where a computation goes wrong: values that are not finite, layers that went dead.
+//
+// Checks are kernels around kernels: a checked instruction runs, then what it wrote is looked at,
+// and Suspicious is thrown before anything later runs. A session that runs the program hands the
+// exception to its caller.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "compile/program.h"
+#include "runtime/session.h"
+
+namespace millrace {
+
+enum class Watch : uint8_t {
+  loss,    // the result "loss" alone: costs nothing, and no update has happened yet
+  finite,  // everything that any instruction writes
+  alive,   // likewise in the forward phase, and no output has the same value everywhere
+};
+
+// The first tensor at fault; the message is a clause: "layer 'conv1' (convolution, forward) …".
+class Suspicious : public JobError {
+ public:
+  using JobError::JobError;
+};
+
+// Replaces earlier checks. The program must not be running.
+void watch(Program& program, Watch what);
+
+// A clause that says what is at fault with a step whose loss was caught by Watch::loss, or looks
+// collapsed: checks parameters and inputs, then runs the step once more with `what` watched. The
+// program's updates may happen; meant for a job that ends. Empty if nothing is found.
+std::string explain_step(Session& session, Program& program, const StepState& step, Watch what);
+
+}  // namespace millrace

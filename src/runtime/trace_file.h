@@ -1,0 +1,24 @@
+// Traces as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+//
+// A process per node and a track per device; communication, which runs beside the computation, has
+// tracks of its own. Times begin at the earliest event.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "runtime/trace.h"
+
+namespace millrace {
+
+std::string trace_to_json(const TraceLog& log);
+
+// Writes trace_to_json, whole or not at all.
+void write_trace(const std::filesystem::path& path, const TraceLog& log);
+
+// Reads what trace_to_json made, and other traces of complete events as far as they name our
+// categories. Takes any bytes: throws InputError naming `source` and the event at fault.
+TraceLog parse_trace(std::string_view text, const std::string& source);
+
+}  // namespace millrace

@@ -1,0 +1,16 @@
+# Fails unless the example's network tells people apart that pixels do not.
+cmake_minimum_required(VERSION 3.22)
+file(REMOVE_RECURSE ${WORK})
+file(MAKE_DIRECTORY ${WORK})
+set(ENV{MILLRACE} ${PROGRAM})
+set(ENV{XDG_CACHE_HOME} ${WORK}/cache)
+execute_process(COMMAND ${EXAMPLE}/run ${WORK}/out RESULT_VARIABLE status OUTPUT_VARIABLE output
+                ERROR_VARIABLE output)
+message("${output}")
+if(NOT status EQUAL 0)
+  message(FATAL_ERROR "The example ended with ${status}.")
+endif()
+if(NOT output MATCHES "300 pairs: accuracy ([0-9.]+) %" OR NOT CMAKE_MATCH_1 GREATER 82)
+  message(FATAL_ERROR "The network does not tell people apart.")
+endif()
+file(REMOVE_RECURSE ${WORK})

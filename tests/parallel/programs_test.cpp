@@ -1,0 +1,146 @@
+// Members' graphs compiled and run as they will be: fused, with the kernels' own layouts, in place,
+// recomputed, gradients exchanged. Ten steps give the losses and weights of one device.
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "comm/local_group.h"
+#include "compile/compiler.h"
+#include "devices.h"
+#include "networks.h"
+#include "runtime/device_collectives.h"
+#include "runtime/session.h"
+
+namespace millrace::testing {
+namespace {
+
+constexpr int kSteps = 10;
+
+std::vector<float> floats(const Values& values) { return {values.begin(), values.end()}; }
+
+// A program on a device of its own.
+class Machine {
+ public:
+  Machine(const Graph& graph, const CompileOptions& options)
+      : program_(compile_training(graph, options)),
+        device_({.threads = 1, .pin = false}),
+        session_(device_, {&program_}) {
+    session_.initialize(5);
+  }
+
+  const Program& program() const { return program_; }
+
+  void join(Group direct, Group background) {
+    collectives_ = std::make_unique<DeviceCollectives>(std::move(direct), std::move(background));
+    session_.set_collectives(collectives_.get());
+  }
+
+  void feed(const Graph& whole, const std::map<std::string, Values>& values) {
+    for (const Slot& slot : program_.inputs) {
+      const Shape& shape = whole.tensor(whole.find_tensor(slot.name)).type.shape;
+      const Values part = part_of(values.at(slot.name), shape, slot.slice, slot.type.shape[0]);
+      if (slot.type.dtype == DataType::s32) {
+        session_.write_input(program_, slot.name, std::vector<int32_t>(part.begin(), part.end()));
+      } else {
+        session_.write_input(program_, slot.name, floats(part));
+      }
+    }
+  }
+
+  void train(const char* loss) {
+    for (int step = 0; step < kSteps; ++step) {
+      session_.run(program_, {.seed = 7, .step = step, .learning_rate = 0.02f});
+      losses_.push_back(session_.scalar(program_, loss));
+    }
+  }
+
+  const Values& losses() const { return losses_; }
+
+  const Slot& slot(const std::string& name) const {
+    for (const Slot& candidate : program_.state) {
+      if (candidate.name == name) return candidate;
+    }
+    throw std::out_of_range(name);
+  }
+
+  Values state(const std::string& name) const {
+    const Slot& found = slot(name);
+    std::vector<float> values(static_cast<size_t>(found.type.elements()));
+    session_.read_state(found, values);
+    return {values.begin(), values.end()};
+  }
+
+ private:
+  Program program_;
+  Device device_;
+  Session session_;
+  std::unique_ptr<DeviceCollectives> collectives_;
+  Values losses_;
+};
+
+CompileOptions options_for(int member, int members) {
+  CompileOptions options;
+  options.recompute = RecomputePolicy::all;
+  options.updates.members = members;
+  options.updates.member = member;
+  return options;
+}
+
+void compare(const Graph& forward, const Machine& alone, const ShardingPolicy& policy,
+             int members) {
+  SCOPED_TRACE(std::string(name_of(policy.parallelism)) + " over " + std::to_string(members));
+  const auto values = first_values(forward);
+  const ShardedGraph sharded = shard(forward, policy, members);
+  std::vector<std::unique_ptr<Machine>> machines;
+  auto direct = make_local_groups(members);
+  auto background = make_local_groups(members);
+  for (int m = 0; m < members; ++m) {
+    CompileOptions options = options_for(m, members);
+    if (m > 0) {
+      for (const Slot& slot : machines[0]->program().state) {
+        if (slot.slice.axis == kNone) options.layouts[slot.name] = slot.layout;
+      }
+    }
+    machines.push_back(std::make_unique<Machine>(localize(sharded, m), options));
+    machines.back()->join(direct[static_cast<size_t>(m)], background[static_cast<size_t>(m)]);
+    machines.back()->feed(forward, values);
+  }
+  run_together(members, [&](int member, Collectives&) {
+    machines[static_cast<size_t>(member)]->train("loss.total");
+  });
+  for (const auto& machine : machines) {
+    EXPECT_EQ(machine->losses(), machines[0]->losses());
+  }
+  EXPECT_LT(relative_error(machines[0]->losses(), alone.losses()), 1e-5);
+  const auto& state = alone.program().state;
+  ASSERT_EQ(machines[0]->program().state.size(), state.size());
+  for (const Slot& expected : state) {
+    std::vector<Values> parts;
+    for (const auto& machine : machines) parts.push_back(machine->state(expected.name));
+    const int axis = machines[0]->slot(expected.name).slice.axis;
+    const Sharding sharding = axis == kNone ? broadcast() : split(axis);
+    EXPECT_LT(
+        relative_error(joined(parts, expected.type.shape, sharding), alone.state(expected.name)),
+        1e-5)
+        << expected.name;
+  }
+}
+
+void compare_all(const Graph& forward) {
+  Machine alone(forward, options_for(0, 1));
+  alone.feed(forward, first_values(forward));
+  alone.train("loss");
+  EXPECT_LT(alone.losses().back(), alone.losses().front());
+  for (int members : {2, 3, 4, 7}) {
+    for (Parallelism parallelism : {Parallelism::data, Parallelism::model, Parallelism::hybrid}) {
+      compare(forward, alone, {parallelism, {}, true}, members);
+    }
+  }
+}
+
+TEST(Programs, AlexnetLike) { compare_all(alexnet_like(7)); }
+TEST(Programs, VggLike) { compare_all(vgg_like(7)); }
+TEST(Programs, ResnetLike) { compare_all(resnet_like(7)); }
+
+}  // namespace
+}  // namespace millrace::testing

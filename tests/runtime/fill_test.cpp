@@ -1,0 +1,52 @@
+#include "runtime/fill.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace millrace {
+namespace {
+
+// Parts along every axis are what the whole tensor has there.
+TEST(Fill, PartsStartAsTheWholeDoes) {
+  const Shape whole = {5, 4, 6};
+  const Initializer kinds[] = {{Initializer::Kind::constant, 0.5f, 0},
+                               {Initializer::Kind::normal, 1, 2},
+                               {Initializer::Kind::uniform, -1, 3}};
+  for (const Initializer& initializer : kinds) {
+    std::vector<float> all(120);
+    fill_slice(initializer, "weights", 7, whole, {}, all);
+    for (int axis = 0; axis < 3; ++axis) {
+      Shape shape = whole;
+      shape[static_cast<size_t>(axis)] = 2;
+      const Slice slice = {axis, 1, whole[static_cast<size_t>(axis)]};
+      std::vector<float> part(static_cast<size_t>(elements_of(shape)));
+      fill_slice(initializer, "weights", 7, shape, slice, part);
+      size_t i = 0;
+      for (int64_t a = 0; a < shape[0]; ++a) {
+        for (int64_t b = 0; b < shape[1]; ++b) {
+          for (int64_t c = 0; c < shape[2]; ++c) {
+            const int64_t place = ((a + (axis == 0)) * 4 + b + (axis == 1)) * 6 + c + (axis == 2);
+            EXPECT_EQ(part[i++], all[static_cast<size_t>(place)]) << axis;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Fill, DependsOnSeedAndName) {
+  const Initializer normal = {Initializer::Kind::normal, 0, 1};
+  std::vector<float> first(8);
+  std::vector<float> second(8);
+  fill_slice(normal, "a", 1, {8}, {}, first);
+  fill_slice(normal, "b", 1, {8}, {}, second);
+  EXPECT_NE(first, second);
+  fill_slice(normal, "a", 2, {8}, {}, second);
+  EXPECT_NE(first, second);
+  fill_slice(normal, "a", 1, {8}, {}, second);
+  EXPECT_EQ(first, second);
+}
+
+}  // namespace
+}  // namespace millrace
