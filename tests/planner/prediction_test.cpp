@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "made_up.h"
+#include "parallel/simulation.h"
 #include "planner/cost/boundary.h"
 
 namespace millrace {
@@ -155,6 +156,62 @@ TEST(PredictionTest, MiniBatchesInFlightWithTurns) {
   job.round_robin = true;
   EXPECT_EQ(in_flight(job, 0), 2);
   EXPECT_EQ(in_flight(job, 1), 1);
+}
+
+TEST(PredictionTest, InFlightAndVersionsAreTheSchedules) {
+  for (const PipelineOrder order :
+       {PipelineOrder::gpipe, PipelineOrder::flush, PipelineOrder::one_by_one, PipelineOrder::stale,
+        PipelineOrder::two_copies}) {
+    for (const int stages : {2, 3, 5}) {
+      PlannedJob job = made_up::straight(stages, 10);
+      job.order = order;
+      job.micro_batches =
+          order == PipelineOrder::stale || order == PipelineOrder::one_by_one ? 1 : 8;
+      ScheduleRequest request;
+      request.kind = schedule_kind(order);
+      request.stages = stages;
+      request.micro_batches = job.micro_batches;
+      request.steps = 20;
+      const Schedule schedule = make_schedule(request);
+      for (int stage = 0; stage < stages; ++stage) {
+        EXPECT_EQ(in_flight(job, stage), schedule.rows[stage].in_flight)
+            << name_of(order) << " stage " << stage << " of " << stages;
+        EXPECT_EQ(weight_versions(job, stage), schedule.rows[stage].versions)
+            << name_of(order) << " stage " << stage << " of " << stages;
+      }
+    }
+  }
+}
+
+// The same schedule in the tables' own simulation, without messages.
+TEST(PredictionTest, PaceIsThatOfTheTables) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const NetworkWork network = made_up::network({1, 2, 1.5, 0.5});
+  const CostConstants constants = made_up::constants();
+  const double forward[] = {1, 2, 1.5, 0.5};
+  Costs costs;
+  costs.task = [&](int stage, const Task& task) {
+    return task.work == Work::update ? 0 : forward[stage] * (task.work == Work::forward ? 1 : 2);
+  };
+  for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::flush,
+                                    PipelineOrder::one_by_one, PipelineOrder::two_copies}) {
+    PlannedJob job = made_up::straight(4, 4);
+    job.order = order;
+    job.batch = 2;
+    job.micro_batches = 8;
+    ScheduleRequest request;
+    request.kind = schedule_kind(order);
+    request.stages = 4;
+    request.micro_batches = 8;
+    const auto total = [&](int64_t steps) {
+      request.steps = steps;
+      const Schedule table = make_schedule(request);
+      return simulate(table, channels_between(table, 64), costs).seconds;
+    };
+    EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step,
+                (total(24) - total(12)) / 12, 1e-6)
+        << name_of(order);
+  }
 }
 
 TEST(PredictionTest, SaysWhatDoesNotFit) {

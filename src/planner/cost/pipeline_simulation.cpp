@@ -5,52 +5,13 @@
 #include <algorithm>
 #include <map>
 
+#include "parallel/schedule.h"
 #include "planner/cost/boundary.h"
 
 namespace millrace {
 namespace {
 
-enum class Piece : uint8_t { forward, backward, update };
-
 constexpr int kSteps = 12;  // besides those in which the pipeline fills and drains
-
-// What a lane does next; `index` is a micro-batch, or a step for updates.
-struct Entry {
-  Piece piece;
-  int index;
-};
-
-void append(std::vector<Entry>& order, Piece piece, int begin, int end) {
-  for (int i = begin; i < end; ++i) order.push_back({piece, i});
-}
-
-// One stage's order of `steps` steps of `micro` micro-batches.
-std::vector<Entry> order_of_steps(PipelineOrder order, int warm_up, int micro, int steps) {
-  std::vector<Entry> result;
-  if (order == PipelineOrder::gpipe || order == PipelineOrder::flush) {
-    const int ahead = order == PipelineOrder::gpipe ? micro : std::min(warm_up, micro);
-    for (int step = 0; step < steps; ++step) {
-      const int first = step * micro;
-      append(result, Piece::forward, first, first + ahead);
-      for (int i = ahead; i < micro; ++i) {
-        result.push_back({Piece::forward, first + i});
-        result.push_back({Piece::backward, first + i - ahead});
-      }
-      append(result, Piece::backward, first + micro - ahead, first + micro);
-      result.push_back({Piece::update, step});
-    }
-    return result;
-  }
-  const int count = steps * micro;
-  const int ahead = std::min(warm_up, count);
-  append(result, Piece::forward, 0, ahead);
-  for (int i = 0; i < count; ++i) {
-    if (i + ahead < count) result.push_back({Piece::forward, i + ahead});
-    result.push_back({Piece::backward, i});
-    if ((i + 1) % micro == 0) result.push_back({Piece::update, i / micro});
-  }
-  return result;
-}
 
 }  // namespace
 
@@ -78,7 +39,7 @@ class StepBuilder {
     const int warm_up = in_flight(job_, 0);
     steps_ = most_replicas * (kSteps + 2 * (warm_up / std::max(1, job_.micro_batches) + 1));
     result_.period_ = most_replicas;
-    work_.assign(stages_, std::vector<Work>(static_cast<size_t>(steps_ * job_.micro_batches)));
+    work_.assign(stages_, std::vector<Items>(static_cast<size_t>(steps_ * job_.micro_batches)));
     updates_.assign(stages_, std::vector<std::vector<int>>(steps_));
     emit();
     connect();
@@ -93,7 +54,7 @@ class StepBuilder {
   }
 
  private:
-  struct Work {
+  struct Items {
     int forward = -1, first_backward = -1, last_backward = -1;
     int activation = -1, gradient = -1;  // messages that leave the stage
   };
@@ -137,47 +98,38 @@ class StepBuilder {
     if (id >= 0 && before >= 0) item(id).after.push_back(before);
   }
 
-  // The orders of all stages, merged place by place, so that lanes that run what is ready prefer
-  // the earlier micro-batch.
-  void emit() {
-    struct Cursor {
-      int stage;
-      int replica;
-      std::vector<Entry> order;
-    };
-    std::vector<Cursor> cursors;
-    size_t longest = 0;
-    for (int stage = 0; stage < stages_; ++stage) {
-      const int rows = job_.round_robin ? replicas(stage) : 1;
-      for (int replica = 0; replica < rows; ++replica) {
-        const int own = (steps_ - replica + rows - 1) / rows;
-        cursors.push_back(
-            {stage, replica,
-             order_of_steps(job_.order, in_flight(job_, stage) - 1, job_.micro_batches, own)});
-        longest = std::max(longest, cursors.back().order.size());
-      }
+  Schedule schedule() const {
+    ScheduleRequest request;
+    request.kind = schedule_kind(job_.order);
+    request.stages = stages_;
+    request.micro_batches = job_.micro_batches;
+    request.steps = steps_;
+    request.round_robin = job_.round_robin;
+    request.static_scheduling = job_.fixed_order;
+    for (int stage = 0; job_.round_robin && stage < stages_; ++stage) {
+      request.replicas.push_back(replicas(stage));
     }
-    for (size_t place = 0; place < longest; ++place) {
-      for (const Cursor& cursor : cursors) {
-        if (place >= cursor.order.size()) continue;
-        const Entry& entry = cursor.order[place];
-        const int rows = job_.round_robin ? replicas(cursor.stage) : 1;
-        emit(cursor.stage, cursor.replica, entry, entry.index * rows + cursor.replica);
-      }
-    }
+    return make_schedule(request);
   }
 
-  void emit(int stage, int replica, const Entry& entry, int index) {
-    switch (entry.piece) {
-      case Piece::forward:
-        emit_forward(stage, index);
-        break;
-      case Piece::backward:
-        emit_backward(stage, index);
-        break;
-      case Piece::update:
-        emit_update(stage, replica, entry.index);
-        break;
+  // The rows of the schedule, merged place by place, so that lanes that run what is ready prefer
+  // the earlier micro-batch.
+  void emit() {
+    const Schedule table = schedule();
+    size_t longest = 0;
+    for (const Row& row : table.rows) longest = std::max(longest, row.tasks.size());
+    for (size_t place = 0; place < longest; ++place) {
+      for (const Row& row : table.rows) {
+        if (place >= row.tasks.size()) continue;
+        const Task& task = row.tasks[place];
+        const int index = static_cast<int>(task.micro_batch);
+        if (task.work == Work::forward) emit_forward(row.stage, index);
+        if (task.work == Work::backward) emit_backward(row.stage, index);
+        if (task.work == Work::update) {
+          const auto update = table.update_of(row.stage, task.micro_batch);
+          emit_update(row.stage, row.replica, static_cast<int>(update));
+        }
+      }
     }
   }
 
@@ -204,7 +156,7 @@ class StepBuilder {
   }
 
   void emit_forward(int stage, int index) {
-    Work& work = work_[stage][index];
+    Items& work = work_[stage][index];
     const int lane = compute_lane(device_of(stage, index));
     work.forward = add(fmt::format("F{}.{}", stage, index), "forward", lane, costs_[stage].forward);
     if (stage + 1 < stages_) {
@@ -218,7 +170,7 @@ class StepBuilder {
   }
 
   void emit_backward(int stage, int index) {
-    Work& work = work_[stage][index];
+    Items& work = work_[stage][index];
     const int device = device_of(stage, index);
     const int lane = compute_lane(device);
     if (stage + 1 == stages_) emit_head(work, lane, index);
@@ -273,7 +225,7 @@ class StepBuilder {
   }
 
   // Gather the embeddings, compute the classifier forward and backward, return their gradients.
-  void emit_head(Work& work, int lane, int index) {
+  void emit_head(Items& work, int lane, int index) {
     if (job_.head.parallel == PlannedHead::Parallel::none) return;
     const std::vector<int>& devices = job_.stages.back().devices;
     const int members = static_cast<int>(devices.size());
@@ -313,12 +265,12 @@ class StepBuilder {
   void connect() {
     for (int stage = 0; stage < stages_; ++stage) {
       for (size_t i = 0; i < work_[stage].size(); ++i) {
-        const Work& work = work_[stage][i];
+        const Items& work = work_[stage][i];
         follow(work.first_backward, work.forward);
         follow(work.activation, work.forward);
         follow(work.gradient, work.last_backward);
         if (stage > 0) {
-          const Work& before = work_[stage - 1][i];
+          const Items& before = work_[stage - 1][i];
           follow(work.forward, before.activation >= 0 ? before.activation : before.forward);
           follow(before.first_backward, work.gradient >= 0 ? work.gradient : work.last_backward);
         }
@@ -359,7 +311,7 @@ class StepBuilder {
   std::vector<Route> rings_;  // of each stage
   HeadCost head_;
   std::map<std::pair<int, std::string>, int> lanes_;
-  std::vector<std::vector<Work>> work_;                 // [stage][micro-batch]
+  std::vector<std::vector<Items>> work_;                // [stage][micro-batch]
   std::vector<std::vector<std::vector<int>>> updates_;  // [stage][step]
   std::map<std::pair<int, int>, std::pair<int, int>> collectives_;
   StepSimulation result_;

@@ -33,21 +33,23 @@ Placement placement_of(const PlannedStage& stage, int devices_per_machine) {
 
 }  // namespace
 
-std::string_view name_of(PipelineOrder order) {
+ScheduleKind schedule_kind(PipelineOrder order) {
   switch (order) {
     case PipelineOrder::gpipe:
-      return "gpipe";
+      return ScheduleKind::gpipe;
     case PipelineOrder::flush:
-      return "1f1b-flush";
+      return ScheduleKind::one_f_one_b_flush;
     case PipelineOrder::one_by_one:
-      return "1f1b";
+      return ScheduleKind::one_f_one_b;
     case PipelineOrder::stale:
-      return "ssp";
+      return ScheduleKind::ssp;
     case PipelineOrder::two_copies:
-      return "2bw";
+      return ScheduleKind::two_bw;
   }
   throw std::logic_error("unknown order");
 }
+
+std::string_view name_of(PipelineOrder order) { return name_of(schedule_kind(order)); }
 
 int PlannedJob::devices() const {
   std::set<int> all;
@@ -82,9 +84,6 @@ std::string format_stages(const std::vector<PlannedStage>& stages, int devices_p
 }
 
 Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine) {
-  constexpr ScheduleKind kKinds[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b_flush,
-                                     ScheduleKind::one_f_one_b, ScheduleKind::ssp,
-                                     ScheduleKind::two_bw};
   Plan plan;
   plan.stages.clear();
   for (const PlannedStage& stage : job.stages) {
@@ -94,7 +93,7 @@ Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_
     }
   }
   plan.round_robin = job.round_robin;
-  plan.schedule = kKinds[static_cast<size_t>(job.order)];
+  plan.schedule = schedule_kind(job.order);
   plan.static_scheduling = job.fixed_order;
   plan.micro_batches = job.micro_batches;
   if (job.head.parallel == PlannedHead::Parallel::model ||

@@ -22,6 +22,8 @@ enum class PipelineOrder : uint8_t {
   two_copies,  // never empty, one update per step, two versions of the weights
 };
 
+ScheduleKind schedule_kind(PipelineOrder order);
+
 // "gpipe", "1f1b-flush", "1f1b", "ssp", "2bw".
 std::string_view name_of(PipelineOrder order);
 

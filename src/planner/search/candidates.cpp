@@ -1,6 +1,7 @@
 #include "planner/search/candidates.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "planner/cost/boundary.h"
@@ -42,6 +43,7 @@ std::vector<int> micro_batches_for(const SearchRequest& request, const std::vect
   std::vector<int> counts;
   for (int count = 1; count <= kMostMicroBatches; count *= 2) {
     if (request.global_batch / most_replicas / count < 1) break;
+    if (std::fmod(request.global_batch, count) != 0) break;
     if (order == PipelineOrder::two_copies && count < stages) continue;
     if (order == PipelineOrder::stale && count > 1) break;
     if (request.head.parallel != PlannedHead::Parallel::none && count > 1) break;
