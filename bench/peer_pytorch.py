@@ -11,24 +11,16 @@ input) prints the last line and ends.
 """
 
 import argparse
-import json
-import resource
 import statistics
-import sys
 import time
 
 import torch
 import torchvision
 
+from peer_protocol import emit, peak_rss_bytes, positive, serve
+
 MODELS = ["alexnet", "vgg16", "vgg16_bn",
           "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is not a positive number")
-    return value
 
 
 def parse_arguments():
@@ -49,10 +41,6 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--server", action="store_true", help="run a step for each line 'step'")
     return parser.parse_args()
-
-
-def emit(record):
-    print(json.dumps(record), flush=True)
 
 
 class Job:
@@ -91,28 +79,16 @@ class Job:
         return {"model": self.arguments.model, "batch": self.arguments.batch,
                 "layout": self.arguments.layout, "steps": len(self.seconds),
                 "samples_per_second": speed,
-                "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
-
-
-def serve(job):
-    emit({"ready": True, "model": job.arguments.model, "layout": job.arguments.layout,
-          "parameters": sum(weight.numel() for weight in job.model.parameters()),
-          "torch": torch.__version__})
-    for line in sys.stdin:
-        command = line.strip()
-        if command == "step":
-            emit(job.step())
-        elif command == "quit":
-            break
-        else:
-            sys.exit(f"Unknown command '{command}'; send 'step' or 'quit'.")
+                "peak_rss_bytes": peak_rss_bytes()}
 
 
 def main():
     arguments = parse_arguments()
     job = Job(arguments)
     if arguments.server:
-        serve(job)
+        serve(job.step, {"model": arguments.model, "layout": arguments.layout,
+                         "parameters": sum(weight.numel() for weight in job.model.parameters()),
+                         "torch": torch.__version__})
     else:
         for _ in range(arguments.steps):
             emit(job.step())

@@ -23,7 +23,7 @@ set(public_headers
   millrace.h
   base/error.h base/rows.h
   compile/memory_breakdown.h
-  graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/types.h
+  graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/types.h
   kernels/convolution_algorithm.h
   models/models.h
   passes/settings.h

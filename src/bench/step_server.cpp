@@ -60,22 +60,12 @@ class Server {
 
 }  // namespace
 
-void serve_steps(const TrainJob& job, const std::function<bool(std::string&)>& read,
-                 const std::function<void(const std::string&)>& write) {
+void serve_steps(const TrainJob& job, const RequestLines& lines) {
   Server server(job);
-  write(Json{{"ready", true}, {"model", job.model}, {"batch", job.options.batch}}.dump());
-  std::string line;
-  while (read(line) && line != "quit") {
-    if (line == "step") {
-      write(server.step().dump());
-    } else if (line == "memory") {
-      write(server.memory().dump());
-    } else if (line == "limit") {
-      write(server.limit().dump());
-    } else {
-      write(Json{{"error", "unknown request"}}.dump());
-    }
-  }
+  serve_requests(lines, {{"ready", true}, {"model", job.model}, {"batch", job.options.batch}},
+                 {{"step", [&] { return server.step(); }},
+                  {"memory", [&] { return server.memory(); }},
+                  {"limit", [&] { return server.limit(); }}});
 }
 
 }  // namespace millrace

@@ -7,15 +7,11 @@
 // "quit" or the end of the input ends.
 #pragma once
 
-#include <functional>
-#include <string>
-
+#include "bench/request_loop.h"
 #include "train/job.h"
 
 namespace millrace {
 
-// `read` gives the next line, or false at the end; `write` takes an answer.
-void serve_steps(const TrainJob& job, const std::function<bool(std::string&)>& read,
-                 const std::function<void(const std::string&)>& write);
+void serve_steps(const TrainJob& job, const RequestLines& lines);
 
 }  // namespace millrace

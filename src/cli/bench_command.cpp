@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <iostream>
 #include <memory>
 
 #include "base/error.h"
@@ -10,6 +9,8 @@
 #include "base/text.h"
 #include "bench/single.h"
 #include "bench/step_server.h"
+#include "cli/bench_head_command.h"
+#include "cli/bench_published.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 
@@ -57,10 +58,7 @@ int run(const SingleFlags& flags) {
 }
 
 int serve(const JobFlags& flags) {
-  serve_steps(
-      to_job(flags),
-      [](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); },
-      [](const std::string& answer) { std::cout << answer << std::endl; });
+  serve_steps(to_job(flags), standard_lines());
   return kExitSuccess;
 }
 
@@ -85,6 +83,9 @@ void add_bench_command(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   suite->add_option("--json", single->json, "Write the table to this file as JSON");
   suite->callback([&chosen, single] { chosen = [single] { return run(*single); }; });
+
+  add_bench_head_command(*bench, chosen);
+  add_published_suite(*bench, chosen);
 
   auto steps = std::make_shared<JobFlags>();
   CLI::App* server = bench->add_subcommand(

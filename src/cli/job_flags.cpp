@@ -132,6 +132,7 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
 void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_plan_flags(command, flags.plan);
   add_length_flags(command, flags);
+  add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
   add_schedule_flags(command, flags);
   command
@@ -167,6 +168,7 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   job.options.channels = flags.channels.value_or(job.options.channels);
   job.options.dropout = choose("--dropout", flags.dropout, {"off", "on"}) == 1;
   job.options.label_smoothing = flags.label_smoothing;
+  job.options.head = to_head(flags.head, job.options.classes);
 
   job.data = {
       .source = flags.data,

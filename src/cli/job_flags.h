@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/head_flags.h"
 #include "cli/plan_flags.h"
 #include "train/job.h"
 
@@ -18,6 +19,7 @@ struct JobFlags {
   std::string model;
   std::optional<int64_t> classes, image, channels;
   std::string dropout = "on";
+  HeadFlags head;
 
   std::string data = "synthetic";
   std::string augment = "auto";

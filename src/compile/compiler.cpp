@@ -30,7 +30,7 @@ class KernelLayouts : public LayoutOracle {
   const KernelOptions& options_;
 };
 
-// Logits are only of interest when evaluating; a training step need not keep them.
+// Logits and embeddings are only of interest when evaluating; a training step need not keep them.
 void drop_result(Graph& graph, std::string_view name) {
   std::vector<TensorId> kept;
   for (TensorId id : graph.results()) {
@@ -53,6 +53,7 @@ Program training_program(StageGraph stage, const CompileOptions& options) {
   int recomputed = 0;
   int in_place = 0;
   drop_result(stage.graph, "logits");
+  drop_result(stage.graph, "embedding");
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
   pipeline.add("autodiff", [&](Graph&) { gradients = add_backward(stage); });

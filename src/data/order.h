@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/permutation.h"
+
 namespace millrace {
 
 // A permutation of [0, count) that is a function of (seed, epoch) alone and needs no memory:
@@ -12,14 +14,10 @@ class ShuffledOrder {
   ShuffledOrder(uint64_t count, uint64_t seed, uint64_t epoch);
 
   // The record at this position; position < count.
-  uint64_t at(uint64_t position) const;
+  uint64_t at(uint64_t position) const { return permutation_.at(position); }
 
  private:
-  uint64_t permute_power_of_two(uint64_t value) const;
-
-  uint64_t count_;
-  uint64_t key_;
-  int half_bits_ = 1;
+  Permutation permutation_;
 };
 
 }  // namespace millrace

@@ -46,7 +46,7 @@ struct Pose {
   float cosine, sine, scale, shift_x, shift_y;
   float light, light_x, light_y, contrast, grain;
   std::array<float, 3> tint;
-  std::array<float, kGround * kGround * 3> ground;
+  std::array<float, size_t{kGround} * kGround * 3> ground;
 };
 
 Pose draw_pose(Draws& draws) {

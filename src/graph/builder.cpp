@@ -222,12 +222,20 @@ Value Builder::l2_normalize(Value x, double epsilon) {
   return apply("l2_normalize", "", {x}, {{"epsilon", epsilon}});
 }
 
-void Builder::classify(Value logits, const ClassifyOptions& options) {
+Value Builder::input(const std::string& name, Shape shape, DataType dtype) {
   Tensor tensor;
-  tensor.name = "labels";
-  tensor.type = {{shape(logits).at(0)}, DataType::s32};
+  tensor.name = name;
+  tensor.type = {std::move(shape), dtype};
   tensor.role = Role::input;
-  const Value labels = {graph_.add_tensor(std::move(tensor))};
+  return {graph_.add_tensor(std::move(tensor))};
+}
+
+Value Builder::labels_for(Value rows) {
+  return input("labels", {shape(rows).at(0)}, DataType::s32);
+}
+
+void Builder::classify(Value logits, const ClassifyOptions& options) {
+  const Value labels = labels_for(logits);
   graph_.tensor(logits.id).name = "logits";
   const Value loss = apply("softmax_cross_entropy", "loss", {logits, labels},
                            {{"label_smoothing", options.label_smoothing}});
@@ -236,6 +244,28 @@ void Builder::classify(Value logits, const ClassifyOptions& options) {
   const Value top5 =
       apply("top_k", "top5", {logits, labels}, {{"k", std::min<int64_t>(5, classes)}});
   for (Value result : {loss, top1, top5, logits}) graph_.add_result(result.id);
+}
+
+void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
+  if (shape(embedding).size() != 2) {
+    fail_input("A margin head needs rows of features but gets {}; flatten it first.",
+               to_string(shape(embedding)));
+  }
+  const Attributes attributes = attributes_of(options);
+  const int64_t width = shape(embedding)[1];
+  const Value centres = parameter("head.centres", {attributes.integer("local_classes"), width},
+                                  {Initializer::Kind::normal, 0, 0.01f});
+  graph_.tensor(centres.id).type.dtype = options.storage;
+  if (attributes.integer("local_classes") < options.classes) {
+    graph_.tensor(centres.id).slice = {0, options.class_begin, options.classes};
+  }
+  const Value labels = labels_for(embedding);
+  const Value sample = apply("margin_head_sample", "head/sample", {labels}, attributes);
+  const Value statistics = apply("margin_head_statistics", "head/statistics",
+                                 {l2_normalize(embedding), sample, centres}, attributes);
+  const Value loss =
+      apply("margin_head_loss", "loss", {statistics, statistics}, {{"members", int64_t{1}}});
+  graph_.add_result(loss.id);
 }
 
 void Builder::result(Value x, const std::string& name) {

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/margin_head.h"
 
 namespace millrace {
 
@@ -99,6 +100,14 @@ class Builder {
   // cross-entropy), "top1" and "top5" (numbers of samples classified rightly), and "logits".
   void classify(Value logits, const ClassifyOptions& options = {});
 
+  // Ends a network that makes embeddings (N x features) with a margin head: adds the input
+  // "labels" (N, s32), the centres "head.centres", and the result "loss". The head normalises
+  // embeddings and centres, and updates the centres itself.
+  void margin_head(Value embedding, const MarginHeadOptions& options);
+
+  // An input that is not an image.
+  Value input(const std::string& name, Shape shape, DataType dtype = DataType::f32);
+
   // Makes x a result of the network under this name.
   void result(Value x, const std::string& name);
 
@@ -114,6 +123,7 @@ class Builder {
   Graph take();
 
  private:
+  Value labels_for(Value rows);
   Value buffer(const std::string& name, Shape shape, float value);
   std::string unique_name(const std::string& type);
   Value weight(const std::string& name, Shape shape, const WeightStart& start, int64_t fan_in,

@@ -86,7 +86,11 @@ Graph build(const Model& model, const ModelOptions& options) {
     return net.take();
   }
   const Value embedding = model.embed(net, options);
-  if (options.classifier) {
+  if (options.classifier && options.head) {
+    MarginHeadOptions head = *options.head;
+    head.classes = options.classes;
+    net.margin_head(embedding, head);
+  } else if (options.classifier) {
     net.classify(net.linear(embedding, "head", {.features = options.classes}),
                  {.label_smoothing = options.label_smoothing});
   }
@@ -119,7 +123,7 @@ int64_t smallest_image(const Model& model, const ModelOptions& options, int64_t 
 Graph build_model(std::string_view name, const ModelOptions& options) {
   const Model& model = find_model(name);
   check(options);
-  if (model.embed == nullptr && !options.classifier) {
+  if (model.embed == nullptr && (options.head || !options.classifier)) {
     fail_input("Model '{}' gives no embeddings; the face models are {}.", name,
                fmt::join(face_model_names(), ", "));
   }

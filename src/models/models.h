@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/margin_head.h"
 
 namespace millrace {
 
@@ -22,6 +24,9 @@ struct ModelOptions {
   bool dropout = true;     // false leaves dropout layers out
   bool classifier = true;  // false ends a face network at its embedding; others need it
   double label_smoothing = 0;
+  // Ends a face network with a margin head instead of a linear classifier; its number of classes
+  // is `classes`.
+  std::optional<MarginHeadOptions> head = {};
 };
 
 // Throws InputError for an unknown name (with a suggestion), options out of range, or an image

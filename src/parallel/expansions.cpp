@@ -55,6 +55,45 @@ void expand_top_k(Localizer& localizer, const Operator& op, const ShardingSignat
                                                  {{"k", op.attributes.integer("k")}}));
 }
 
+// Whether the members have different classes of the head.
+bool is_divided(const Localizer& localizer, const Attributes& head) {
+  return head.flag("divided") && head.integer("classes") >= localizer.members();
+}
+
+Attributes head_attributes(const Localizer& localizer, const Operator& op) {
+  Attributes attributes = op.attributes;
+  if (is_divided(localizer, attributes)) {
+    const int64_t classes = attributes.integer("classes");
+    attributes.set("class_begin", part_begin(classes, localizer.member(), localizer.members()));
+    attributes.set("local_classes", part_size(classes, localizer.member(), localizer.members()));
+  } else {
+    attributes.set("embedding_share", 1.0 / localizer.members());
+  }
+  return attributes;
+}
+
+void expand_head(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
+  std::vector<TensorId> inputs;
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    inputs.push_back(localizer.boxed(op.inputs[i], way.inputs[i]));
+  }
+  Graph& local = localizer.local();
+  Attributes attributes = op.attributes;
+  if (op.type == "margin_head_loss") {
+    const OperatorId producer = local.tensor(inputs[0]).producer;
+    if (is_divided(localizer, local.op(producer).attributes)) {
+      inputs[1] = localizer.gathered(inputs[0]);
+    }
+    attributes.set("members", int64_t{localizer.members()});
+  } else {
+    attributes = head_attributes(localizer, op);
+  }
+  const OperatorId added =
+      local.add_operator(op.type, op.name, std::move(inputs), std::move(attributes));
+  // Kept products are read by the head's own backward operator alone.
+  localizer.stand_for(op.outputs[0], local.op(added).outputs[0]);
+}
+
 void expand_batch_norm(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
   Graph& local = localizer.local();
   std::vector<TensorId> inputs;
@@ -87,6 +126,7 @@ void expand_batch_norm(Localizer& localizer, const Operator& op, const ShardingS
 void expand(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
   if (op.type == "softmax_cross_entropy") return expand_loss(localizer, op, way);
   if (op.type == "top_k") return expand_top_k(localizer, op, way);
+  if (op.type.starts_with("margin_head")) return expand_head(localizer, op, way);
   expand_batch_norm(localizer, op, way);
 }
 

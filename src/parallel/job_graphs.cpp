@@ -34,7 +34,8 @@ Graph with_batch(const Graph& network, int64_t batch, int64_t mean_over) {
     std::vector<TensorId> inputs;
     for (TensorId input : op.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
     Attributes attributes = op.attributes;
-    if (op.type == "softmax_cross_entropy") attributes.set("samples", mean_over);
+    if (op.type == "softmax_cross_entropy" || op.type == "margin_head_loss")
+      attributes.set("samples", mean_over);
     const OperatorId added = graph.add_operator(op.type, op.name, inputs, attributes, op.phase);
     for (size_t i = 0; i < op.outputs.size(); ++i) {
       const TensorId output = graph.op(added).outputs[i];

@@ -28,6 +28,7 @@ Attributes local_attributes(const Inference& whole, const ShardingSignature& way
 
 bool is_expanded(const Operator& op, const ShardingSignature& way, bool synchronise_batch_norm) {
   if (way.inputs.empty()) return false;
+  if (op.type.starts_with("margin_head")) return true;
   const Sharding& first = way.inputs[0];
   if (op.type == "softmax_cross_entropy" || op.type == "top_k") return first == split(1);
   return op.type == "batch_norm" && first == split(0) && synchronise_batch_norm &&

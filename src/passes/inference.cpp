@@ -9,6 +9,34 @@
 namespace millrace {
 namespace {
 
+// A margin head has nothing to say about samples whose class is not known: it goes, and with it
+// what only it read.
+void drop_head(Graph& graph, std::vector<bool>& removed) {
+  std::vector<bool> read = result_flags(graph);
+  bool any = false;
+  for (auto id = graph.order().rbegin(); id != graph.order().rend(); ++id) {
+    const Operator& op = graph.op(*id);
+    const bool is_head = op.type.starts_with("margin_head");
+    any = any || is_head;
+    const bool is_read = std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId output) {
+      return read[static_cast<size_t>(output)];
+    });
+    if (is_head || (any && !is_read)) removed[static_cast<size_t>(*id)] = true;
+    if (removed[static_cast<size_t>(*id)]) continue;
+    for (TensorId input : op.inputs) read[static_cast<size_t>(input)] = true;
+  }
+  std::vector<TensorId> results;
+  for (TensorId id : graph.results()) {
+    const OperatorId producer = graph.tensor(id).producer;
+    if (producer == kNone || !removed[static_cast<size_t>(producer)]) results.push_back(id);
+  }
+  graph.set_results(std::move(results));
+  for (OperatorId id : graph.order()) {
+    if (!removed[static_cast<size_t>(id)]) continue;
+    for (TensorId output : graph.op(id).outputs) graph.tensor(output).producer = kNone;
+  }
+}
+
 // With running statistics there is nothing to exchange: an ordinary batch_norm is left.
 void use_own_statistics(Graph& graph, OperatorId id, std::vector<bool>& removed) {
   constexpr size_t kStatistics = 5;
@@ -39,7 +67,9 @@ void make_inference(Graph& graph) {
   std::vector<TensorId> stands_for(static_cast<size_t>(graph.tensor_count()));
   for (TensorId id = 0; id < graph.tensor_count(); ++id) stands_for[static_cast<size_t>(id)] = id;
   std::vector<bool> removed(static_cast<size_t>(graph.operator_count()), false);
+  drop_head(graph, removed);
   for (OperatorId id : graph.order()) {
+    if (removed[static_cast<size_t>(id)]) continue;
     Operator& op = graph.op(id);
     for (TensorId& input : op.inputs) input = stands_for[static_cast<size_t>(input)];
     if (op.type == "batch_norm_synchronised") use_own_statistics(graph, id, removed);

@@ -42,6 +42,31 @@ class Updates {
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
   }
 
+  // Settings and state of a head that updates its own centres; LARS treats it as SGD does.
+  void complete_head(OperatorId id) {
+    using Kind = OptimizerSettings::Kind;
+    const TensorId centres = graph_.op(id).inputs.at(kCentres);
+    std::string_view kind = settings_.momentum == 0 ? "" : "_momentum";
+    std::vector<std::string> states = {".momentum"};
+    if (settings_.kind == Kind::adamw) {
+      kind = "_adamw";
+      states = {".first_moment", ".second_moment"};
+    } else if (kind.empty()) {
+      states.clear();
+    }
+    std::vector<TensorId> added;
+    for (const std::string& suffix : states) added.push_back(state(centres, suffix));
+    Operator& op = graph_.op(id);
+    op.type += kind;
+    op.inputs.insert(op.inputs.end(), added.begin(), added.end());
+    op.attributes.set("weight_decay", settings_.weight_decay);
+    op.attributes.set("momentum", settings_.momentum);
+    op.attributes.set("nesterov", settings_.nesterov);
+    op.attributes.set("beta1", settings_.beta1);
+    op.attributes.set("beta2", settings_.beta2);
+    op.attributes.set("epsilon", settings_.epsilon);
+  }
+
   OperatorId add(const ParameterGradient& pair) {
     const bool vector = graph_.tensor(pair.parameter).type.shape.size() <= 1;
     const double decay = vector && !settings_.decay_all ? 0.0 : settings_.weight_decay;
@@ -59,13 +84,14 @@ class Updates {
     if (settings_.momentum == 0) {
       return update("sgd_plain_update", {pair.parameter, pair.gradient}, std::move(attributes));
     }
-    return update("sgd_update", {pair.parameter, state(pair, ".momentum"), pair.gradient},
+    return update("sgd_update",
+                  {pair.parameter, part_of_state(pair.parameter, ".momentum"), pair.gradient},
                   std::move(attributes));
   }
 
   OperatorId adamw(const ParameterGradient& pair, double decay) {
-    const TensorId first = state(pair, ".first_moment");
-    const TensorId second = state(pair, ".second_moment");
+    const TensorId first = part_of_state(pair.parameter, ".first_moment");
+    const TensorId second = part_of_state(pair.parameter, ".second_moment");
     return update("adamw_update", {pair.parameter, first, second, pair.gradient},
                   {{"beta1", settings_.beta1},
                    {"beta2", settings_.beta2},
@@ -74,26 +100,35 @@ class Updates {
   }
 
   OperatorId lars(const ParameterGradient& pair, double decay) {
-    return update("lars_update", {pair.parameter, state(pair, ".momentum"), pair.gradient},
+    return update("lars_update",
+                  {pair.parameter, part_of_state(pair.parameter, ".momentum"), pair.gradient},
                   {{"momentum", settings_.momentum},
                    {"weight_decay", decay},
                    {"trust", settings_.trust},
                    {"epsilon", settings_.epsilon}});
   }
 
+  static constexpr size_t kCentres = 5;  // among the inputs of margin_head_update
+
   bool is_shared_out(TensorId parameter) const {
     return options_.share_state && !is_own(graph_, parameter, options_);
   }
 
-  TensorId state(const ParameterGradient& pair, const std::string& suffix) {
-    const Tensor& parameter = graph_.tensor(pair.parameter);
+  TensorId state(TensorId id, const std::string& suffix) {
+    const Tensor& parameter = graph_.tensor(id);
     Tensor tensor;
     tensor.name = parameter.name + suffix;
     tensor.type = parameter.type;
     tensor.role = Role::optimizer_state;
     tensor.slice = parameter.slice;
-    if (is_shared_out(pair.parameter)) tensor.part = {options_.member, options_.members};
     return graph_.add_tensor(std::move(tensor));
+  }
+
+  // Of a parameter whose gradient the optimizer gets; perhaps only a part of it.
+  TensorId part_of_state(TensorId parameter, const std::string& suffix) {
+    const TensorId added = state(parameter, suffix);
+    if (is_shared_out(parameter)) graph_.tensor(added).part = {options_.member, options_.members};
+    return added;
   }
 
   OperatorId update(std::string_view type, std::vector<TensorId> inputs, Attributes attributes) {
@@ -140,8 +175,11 @@ void update_at_once(Graph& graph, const std::vector<ParameterGradient>& gradient
 
 void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
                  const OptimizerSettings& settings, const UpdateOptions& options) {
-  if (gradients.empty()) return;
   Updates updates(graph, settings, options);
+  for (const OperatorId id : graph.order()) {
+    if (graph.op(id).type == "margin_head_update") updates.complete_head(id);
+  }
+  if (gradients.empty()) return;
   const bool clips = settings.clip_norm > 0;
   if (options.members == 1 && !options.accumulate && !clips) {
     update_at_once(graph, gradients, updates);

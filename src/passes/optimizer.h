@@ -26,6 +26,9 @@ struct UpdateOptions {
 // "<parameter>.momentum" or ".first_moment" and ".second_moment" that start at zero. LARS treats
 // tensors of rank one or less as plain SGD with momentum.
 //
+// A margin head, which updates its own centres, gets its settings and state here; clip_norm does
+// not see the centres.
+//
 // On a device alone each update stands directly behind the last operator that makes its gradient
 // or reads its parameter, so that gradients live briefly; with clip_norm all updates stand at the
 // end, behind the operators that measure the norm.

@@ -31,11 +31,11 @@ struct Rows {
 }  // namespace
 
 void fill_slice(const Initializer& initializer, std::string_view name, uint64_t seed,
-                const Shape& shape, const Slice& slice, std::span<float> values) {
+                const Shape& shape, const Slice& slice, std::span<float> values, int64_t first) {
   const Random random(seed, hash_bytes(name.data(), name.size()));
   const Rows rows(shape, slice);
   parallel_for(static_cast<int64_t>(values.size()), kFillGrain, [&](int64_t i) {
-    const auto index = static_cast<uint64_t>(rows.place(i));
+    const auto index = static_cast<uint64_t>(rows.place(first + i));
     float value = initializer.first;
     if (initializer.kind == Initializer::Kind::normal) {
       value += initializer.second * random.normal(index);

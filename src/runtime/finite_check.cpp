@@ -127,7 +127,7 @@ void watch(Program& program, Watch what) {
 
 std::string explain_step(Session& session, Program& program, const StepState& step, Watch what) {
   for (const Slot& slot : program.inputs) {
-    const std::string clause = explain_state(session, program, slot, "input");
+    std::string clause = explain_state(session, program, slot, "input");
     if (!clause.empty()) return clause;
   }
   for (const Slot& slot : program.state) {

@@ -3,17 +3,20 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <stdexcept>
 
 #include "base/parallel.h"
 #include "base/parts.h"
+#include "kernels/head/storage.h"
 #include "runtime/fill.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kCopyGrain = int64_t{1} << 18;  // bytes
+constexpr int64_t kFillChunk = int64_t{1} << 22;  // elements
 
 TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
 TensorSpec plain_spec_of(const Slot& slot) { return {slot.type, Layout()}; }
@@ -34,6 +37,18 @@ int64_t largest_arena(const std::vector<const Program*>& programs) {
   int64_t bytes = 0;
   for (const Program* program : programs) bytes = std::max(bytes, program->arena_bytes);
   return bytes;
+}
+
+bool has_sixteen_bits(const Slot& slot) {
+  return slot.type.dtype == DataType::f16 || slot.type.dtype == DataType::bf16;
+}
+
+// Values to a plain tensor, from element `first` on; what does not fit into 16 bits is rounded
+// as the head rounds (kernels/head/storage.h).
+void store(const Slot& slot, uint64_t seed, int64_t first, std::span<const float> values,
+           std::byte* tensor) {
+  store_row(slot.type.dtype, values.data(), static_cast<int64_t>(values.size()),
+            rounding_key(seed, -1, first, 0), tensor + first * size_of(slot.type.dtype));
 }
 
 }  // namespace
@@ -131,23 +146,35 @@ void Session::copy_version(int from, int to) {
   parallel_copy(source, target, memory.weights);
 }
 
+// Piece by piece where storage is plain, so that a large tensor needs no copy beside it.
 void Session::initialize(uint64_t seed) {
   std::vector<float> values;
   for (const Slot& slot : state()) {
-    values.resize(static_cast<size_t>(slot.type.elements()));
-    device_.run([&] {
-      fill_slice(slot.initializer, slot.name, seed, slot.type.shape, slot.slice, values);
-    });
-    write_state(slot, values);
+    const int64_t elements = slot.type.elements();
+    const bool in_pieces = slot.layout.is_plain() && slot.part.count == 1;
+    const int64_t chunk = in_pieces ? std::min(kFillChunk, elements) : elements;
+    for (int64_t first = 0; first < elements; first += chunk) {
+      values.resize(static_cast<size_t>(std::min(chunk, elements - first)));
+      device_.run([&] {
+        fill_slice(slot.initializer, slot.name, seed, slot.type.shape, slot.slice, values, first);
+        if (chunk < elements) store(slot, seed, first, values, state_address(slot));
+      });
+    }
+    if (chunk == elements) write_state(slot, values);
   }
+}
+
+std::byte* Session::state_address(const Slot& slot) const {
+  return address(*programs_.front(), slot, slot.role == Role::parameter ? version_ : 0);
 }
 
 void Session::run(const Program& program, const StepState& step) {
   require(program);
   const Frame frame = {0, version_, version_};
-  device_.run([&] {
+  const auto work = [&] {
     run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step);
-  });
+  };
+  device_.run(std::cref(work));  // a function of its own would be allocated
 }
 
 std::vector<InstructionTime> Session::run_timed(const Program& program, const StepState& step) {
@@ -213,6 +240,11 @@ const std::vector<Slot>& Session::state() const { return programs_.front()->stat
 
 void Session::read_state(const Slot& slot, std::span<float> values) const {
   require_size(slot, values.size());
+  if (has_sixteen_bits(slot)) {
+    const std::byte* tensor = state_address(slot);
+    device_.run([&] { load_row(slot.type.dtype, tensor, slot.type.elements(), values.data()); });
+    return;
+  }
   read_slot(*programs_.front(), slot, reinterpret_cast<std::byte*>(values.data()));
 }
 
@@ -225,6 +257,10 @@ void Session::read_part(const Slot& slot, std::span<float> values) const {
 
 void Session::write_state(const Slot& slot, std::span<const float> values) {
   require_size(slot, values.size());
+  if (has_sixteen_bits(slot)) {
+    device_.run([&] { store(slot, 0, 0, values, state_address(slot)); });
+    return;
+  }
   const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
   if (slot.part.count == 1) {
     write_slot(*programs_.front(), slot, bytes);

@@ -88,7 +88,8 @@ class Session {
   std::vector<float> result(const Program& program, std::string_view name) const;
   float scalar(const Program& program, std::string_view name) const;
 
-  // Parameters, buffers and optimizer state, by name, in plain row-major order.
+  // Parameters, buffers and optimizer state, by name, in plain row-major order, as f32 whatever
+  // they are stored as.
   const std::vector<Slot>& state() const;
   // Of a slot that has a part of the tensor's memory, `write_state` takes the whole tensor, and
   // `read_part` gives the part as it lies there.
@@ -98,6 +99,7 @@ class Session {
 
  private:
   void require(const Program& program) const;
+  std::byte* state_address(const Slot& slot) const;
   void write_slot(const Program& program, const Slot& slot, const std::byte* values);
   void read_slot(const Program& program, const Slot& slot, std::byte* values) const;
   void run_one(const Program& program, const Instruction& instruction, const Frame& frame,

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <stdexcept>
 
@@ -45,7 +44,9 @@ StageRunner::StageRunner(const StageRunnerOptions& options, Session& session,
       evaluation_(evaluation),
       gate_(bell_),
       lanes_(options.lanes, session, training, evaluation, bell_),
-      waits_(options.lanes.trace, options.lanes.trace_device) {}
+      waits_(options.lanes.trace, options.lanes.trace_device),
+      results_{find_result(training, "loss"), find_result(training, "top1"),
+               find_result(training, "top5")} {}
 
 int StageRunner::row(const Schedule& schedule) const {
   return schedule.row_of(stage(), schedule.round_robin ? options_.lanes.member : 0);
@@ -236,17 +237,15 @@ void StageRunner::prepare_accumulators(const Task& task) {
 }
 
 void StageRunner::sum_results(const Task& task, int slot) {
-  if (segment_.steps == nullptr || find_result(training_, "loss") == nullptr) return;
+  if (segment_.steps == nullptr || results_[0] == nullptr) return;
   const int64_t per_step = segment_.schedule->micro_batches;
   const int64_t m = task.micro_batch;
   sums_.step = segment_.first_step + m / per_step;
   ++sums_.micro_batches;
-  const std::pair<const char*, double*> sums[] = {
-      {"loss", &sums_.loss}, {"top1", &sums_.top1}, {"top5", &sums_.top5}};
-  for (const auto& [name, sum] : sums) {
-    const Slot* result = find_result(training_, name);
-    if (result == nullptr) continue;
-    *sum += *reinterpret_cast<const float*>(session_.address(training_, *result, slot));
+  double* sums[] = {&sums_.loss, &sums_.top1, &sums_.top5};
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (results_[i] == nullptr) continue;
+    *sums[i] += *reinterpret_cast<const float*>(session_.address(training_, *results_[i], slot));
   }
   const int64_t next = m + segment_.schedule->replicas_of(stage());
   if (next / per_step == m / per_step) return;

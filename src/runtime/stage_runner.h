@@ -1,6 +1,7 @@
 // Runs one stage's row of a schedule on one device.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,7 +21,7 @@ struct Segment {
   const Schedule* schedule = nullptr;  // borrowed until the segment has ended
   uint64_t seed = 0;
   int64_t first_step = 0;  // of the job
-  std::function<float(int64_t step)> learning_rate;
+  std::function<float(int64_t step)> learning_rate = {};
   StepQueue* steps = nullptr;  // takes the last stage's sums; may be null
 };
 
@@ -116,6 +117,7 @@ class StageRunner {
   InputGate gate_;
   StageLanes lanes_;
   WaitMeter waits_;
+  const std::array<const Slot*, 3> results_;  // loss, top1, top5; null where another stage has them
 
   const Program* active_ = nullptr;
   std::vector<const Slot*> fed_;

@@ -82,6 +82,14 @@ void check(const TrainJob& job) {
       (job.checkpoint_every.steps > 0 || job.checkpoint_every.epochs > 0)) {
     fail_input("--checkpoint-every needs --checkpoint, the directory to write to.");
   }
+  if (job.options.head && !job.evaluation_data.empty()) {
+    fail_input(
+        "--eval-data measures a linear classifier; a model with --head is measured by 'millrace "
+        "eval --verification'.");
+  }
+  if (job.options.head && job.options.label_smoothing != 0) {
+    fail_input("--label-smoothing does nothing to a margin head; leave it out with --head.");
+  }
   if (job.evaluation_data.empty() &&
       (job.evaluation_every.steps > 0 || job.evaluation_every.epochs > 0)) {
     fail_input("--eval-every needs --eval-data.");

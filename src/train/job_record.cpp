@@ -29,6 +29,27 @@ std::string_view name_of(ConvolutionAlgorithm algorithm) {
   return "?";
 }
 
+std::string_view name_of(HeadParallel parallel) {
+  switch (parallel) {
+    case HeadParallel::dp:
+      return "dp";
+    case HeadParallel::mp:
+      return "mp";
+    case HeadParallel::pfc:
+      return "pfc";
+  }
+  return "?";
+}
+
+Json describe_head(const MarginHeadOptions& head) {
+  return {{"margin", {head.multiplier, head.addend, head.subtrahend}},
+          {"scale", head.scale},
+          {"exact_gradient", head.exact_gradient},
+          {"parallel", name_of(head.parallel)},
+          {"sample_rate", head.sample_rate},
+          {"dtype", millrace::name_of(head.storage)}};
+}
+
 }  // namespace
 
 Json describe_job(const TrainJob& job) {
@@ -41,6 +62,7 @@ Json describe_job(const TrainJob& job) {
   fixed["batch"] = job.options.batch;
   fixed["seed"] = job.seed;
   fixed["optimizer"] = name_of(job.optimizer.kind);
+  if (job.options.head) fixed["head"] = describe_head(*job.options.head);
   json["data"] = job.data.source;
   json["label-offset"] = job.data.label_offset;
   json["augment"] = job.data.augment;

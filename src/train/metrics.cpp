@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -44,8 +45,10 @@ void MetricsWriter::on_step(const StepReport& report) {
   json["epoch"] = report.epoch;
   json["loss"] = report.loss;
   json["learning_rate"] = report.learning_rate;
-  json["top1"] = report.top1;
-  json["top5"] = report.top5;
+  if (std::isfinite(report.top1)) {
+    json["top1"] = report.top1;
+    json["top5"] = report.top5;
+  }
   json["samples"] = report.samples;
   json["seconds"] = report.seconds;
   json["wait_seconds"] = report.wait_seconds;

@@ -29,7 +29,7 @@ struct StepReport {
   int64_t samples = 0;
   double loss = 0;
   double learning_rate = 0;
-  double top1 = 0;  // share of the batch
+  double top1 = 0;  // share of the batch; NaN with a margin head, which does not tell
   double top5 = 0;
   double seconds = 0;             // of this step, waiting for data included
   double wait_seconds = 0;        // for data, within `seconds`

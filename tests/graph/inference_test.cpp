@@ -51,6 +51,39 @@ Attributes pool(int64_t kernel, int64_t stride, int64_t padding) {
           {"padding", Integers{padding, padding}}};
 }
 
+Attributes head(double rate) {
+  return {{"classes", int64_t{1000}},
+          {"class_begin", int64_t{100}},
+          {"local_classes", int64_t{600}},
+          {"sample_rate", rate},
+          {"cache_bytes", int64_t{1} << 20}};
+}
+
+// Twelve samples of dimension 16, 600 classes: three blocks of 256 rows.
+std::vector<Case> head_cases() {
+  const TensorType e = f32({12, 16});
+  const TensorType w = {{600, 16}, DataType::bf16};
+  const TensorType s = f32({12, 3});
+  const TensorType products = f32({3 * 256 * 12});
+  const TensorType few = f32({256 * 12});
+  return {
+      {"margin_head_sample", {s32({12})}, head(1), {s32({28})}},
+      {"margin_head_sample", {s32({12})}, head(0.1), {s32({28})}},
+      {"margin_head_sample", {s32({12})}, head(0.001), {s32({28})}},
+      {"margin_head_statistics", {e, s32({28}), w}, head(1), {s, products}},
+      {"margin_head_statistics", {e, s32({28}), w}, head(0.1), {s, few}},
+      {"margin_head_statistics",
+       {e, s32({28}), w},
+       with(head(1), "cache_bytes", int64_t{1}),
+       {s, few}},
+      {"margin_head_loss", {s, f32({36, 3})}, {}, {f32({1}), f32({12})}},
+      {"margin_head_loss_backward", {f32({1}), s, f32({12})}, {}, {s}},
+      {"margin_head_update", {s, s, e, s32({28}), products, w}, head(1), {e}},
+      {"margin_head_update_momentum", {s, s, e, s32({28}), products, w, w}, head(1), {e}},
+      {"margin_head_update_adamw", {s, s, e, s32({28}), few, w, w, w}, head(0.1), {e}},
+  };
+}
+
 Attributes member(int64_t number, int64_t members) {
   return {{"member", number}, {"members", members}};
 }
@@ -181,6 +214,7 @@ std::vector<Case> good_cases() {
        smooth,
        {f32({4, 10})}},
   };
+  for (Case& entry : head_cases()) cases.push_back(std::move(entry));
   for (const char* type : {"relu", "relu6", "sigmoid", "tanh"}) {
     cases.push_back({type, {x}, {}, {x}});
     cases.push_back({std::string(type) + "_backward", {x, x}, {}, {x}});
@@ -263,6 +297,17 @@ std::vector<BadCase> bad_cases() {
        {x, x},
        with(one, "kernel", Integers{3, 3}),
        "2x6x3x3 but gets 2x6x5x5"},
+      {"margin_head_sample", {s32({4})}, head(0), "a sample rate above 0 and up to 1 but gets 0"},
+      {"margin_head_sample", {f32({4})}, head(1), "needs s32 labels but gets f32"},
+      {"margin_head_sample",
+       {s32({4})},
+       with(head(1), "class_begin", int64_t{500}),
+       "a part of 1000 classes but gets 600 from 500"},
+      {"margin_head_statistics",
+       {f32({4, 8}), s32({12}), f32({500, 8})},
+       head(1),
+       "a centre for each class, of shape 600x8 but gets 500x8"},
+      {"margin_head_loss", {f32({3, 3}), f32({7, 3})}, {}, "three statistics for each of 3"},
       {"dropout", {x}, {{"rate", 1.0}}, "a rate from 0 to below 1 but gets 1"},
       {"all_reduce", {x}, member(3, 3), "a member below 3 members but gets 3"},
       {"all_gather", {x}, part(0, 2, 1, 14), "needs 7 rows along axis 1 but gets 6"},

@@ -20,7 +20,8 @@ TEST(Gradients, AgreeWithDifferenceQuotients) {
 }
 
 TEST(Gradients, EveryDifferentiableOperatorIsChecked) {
-  std::set<std::string_view> checked;
+  // The margin head updates its centres itself; margin_head_test.cpp has its gradients.
+  std::set<std::string_view> checked = {"margin_head_loss", "margin_head_statistics"};
   const auto cases = read_cases("gradients");
   for (const OperatorCase& entry : cases) checked.insert(entry.type);
   // These have gradients only together with what feeds them; tests/parallel compares them with

@@ -7,6 +7,7 @@
 #include "comm/local_group.h"
 #include "compile/compiler.h"
 #include "devices.h"
+#include "graph/builder.h"
 #include "networks.h"
 #include "runtime/device_collectives.h"
 #include "runtime/session.h"
@@ -134,6 +135,35 @@ void compare_all(const Graph& forward) {
   for (int members : {2, 3, 4, 7}) {
     for (Parallelism parallelism : {Parallelism::data, Parallelism::model, Parallelism::hybrid}) {
       compare(forward, alone, {parallelism, {}, true}, members);
+    }
+  }
+}
+
+Graph with_head(HeadParallel parallel, int64_t classes) {
+  Builder net;
+  Value x = net.image(9, 3, 8, 8);
+  x = net.relu(net.convolution(x, "conv", {.channels = 8, .kernel = 3, .stride = 2, .bias = true}));
+  x = net.linear(net.flatten(x), "fc", {.features = 16});
+  MarginHeadOptions head = {.classes = classes, .addend = 0.3, .scale = 8};
+  head.parallel = parallel;
+  net.margin_head(x, head);
+  return net.take();
+}
+
+// The same classes take part however they are divided.
+TEST(Programs, MarginHeads) {
+  for (const HeadParallel parallel : {HeadParallel::dp, HeadParallel::mp, HeadParallel::pfc}) {
+    for (const int64_t classes : {kClasses, int64_t{300}}) {
+      const Graph forward = with_head(parallel, classes);
+      Machine alone(forward, options_for(0, 1));
+      alone.feed(forward, first_values(forward));
+      alone.train("loss");
+      EXPECT_LT(alone.losses().back(), alone.losses().front());
+      for (const int members : {2, 3, 8}) {
+        for (const Parallelism kind : {Parallelism::data, Parallelism::model}) {
+          compare(forward, alone, {kind, {}, true}, members);
+        }
+      }
     }
   }
 }

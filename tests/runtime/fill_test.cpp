@@ -35,6 +35,18 @@ TEST(Fill, PartsStartAsTheWholeDoes) {
   }
 }
 
+TEST(Fill, PieceByPieceIsTheSame) {
+  const Initializer normal = {Initializer::Kind::normal, 0, 1};
+  const Slice slice = {1, 2, 9};
+  std::vector<float> all(3 * 4 * 5);
+  fill_slice(normal, "a", 1, {3, 4, 5}, slice, all);
+  for (size_t first = 0; first < all.size(); first += 7) {
+    std::vector<float> piece(std::min<size_t>(7, all.size() - first));
+    fill_slice(normal, "a", 1, {3, 4, 5}, slice, piece, static_cast<int64_t>(first));
+    for (size_t i = 0; i < piece.size(); ++i) EXPECT_EQ(piece[i], all[first + i]);
+  }
+}
+
 TEST(Fill, DependsOnSeedAndName) {
   const Initializer normal = {Initializer::Kind::normal, 0, 1};
   std::vector<float> first(8);

@@ -1,0 +1,225 @@
+#include "bench/head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "bench/head_server.h"
+#include "bench/line_process.h"
+#include "bench/statistics.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kPython = "/usr/bin/python3";  // Debian's, which has Debian's PyTorch
+
+using Progress = std::function<void(const std::string&)>;
+
+std::vector<std::string> own_command(const HeadBenchOptions& options, int64_t classes,
+                                     const std::string& mode) {
+  return {options.program.string(),
+          "bench",
+          "head-steps",
+          "--classes",
+          std::to_string(classes),
+          "--sample-rate",
+          mode == "pfc" ? fmt::format("{}", options.sample_rate) : "1",
+          "--batch",
+          std::to_string(options.batch),
+          "--dimension",
+          std::to_string(options.dimension),
+          "--threads",
+          std::to_string(options.threads),
+          "--head-dtype",
+          options.storage};
+}
+
+// On one device dp and mp are the same work.
+std::string peer_mode(const std::string& mode) { return mode == "pfc" ? "pfc" : "mp"; }
+
+std::vector<std::string> peer_command(const HeadBenchOptions& options, int64_t classes,
+                                      const std::string& mode) {
+  return {kPython,         options.peer_script.string(),
+          "--classes",     std::to_string(classes),
+          "--mode",        peer_mode(mode),
+          "--update",      options.peer_update,
+          "--sample-rate", fmt::format("{}", options.sample_rate),
+          "--batch",       std::to_string(options.batch),
+          "--dimension",   std::to_string(options.dimension),
+          "--threads",     std::to_string(options.threads)};
+}
+
+// PyTorch keeps up to seven copies of the centres with every class, five with a sample.
+bool peer_fits(const HeadBenchOptions& options, int64_t classes, const std::string& mode) {
+  const int64_t centres = classes * options.dimension * static_cast<int64_t>(sizeof(float));
+  const int64_t copies = peer_mode(mode) == "mp" ? 7 : 5;
+  return centres * copies < available_memory();
+}
+
+// A process that takes part, and its times.
+struct Runner {
+  LineProcess process;
+  std::vector<double> seconds = {};
+
+  explicit Runner(const std::vector<std::string>& command) : process(command) { process.ask(""); }
+
+  void step(bool counts) {
+    const double time = process.ask("step").at("seconds").get<double>();
+    if (counts) seconds.push_back(time);
+  }
+};
+
+const HeadRow* earlier_row(const std::vector<HeadRow>& rows, int64_t classes,
+                           const std::string& mode) {
+  for (const HeadRow& row : rows) {
+    if (row.classes == classes && peer_mode(row.mode) == peer_mode(mode) &&
+        row.peer_samples_per_second > 0) {
+      return &row;
+    }
+  }
+  return nullptr;
+}
+
+void measure(const HeadBenchOptions& options, const HeadRow* earlier, HeadRow& row,
+             const Progress& progress) {
+  Runner own(own_command(options, row.classes, row.mode));
+  std::unique_ptr<Runner> peer;
+  if (options.peer && earlier == nullptr) {
+    if (peer_fits(options, row.classes, row.mode)) {
+      peer = std::make_unique<Runner>(peer_command(options, row.classes, row.mode));
+    } else {
+      progress(fmt::format("{} {}: PyTorch left out, it would not fit into memory", row.classes,
+                           row.mode));
+    }
+  }
+  for (int round = 0; round < options.warm_up + options.steps; ++round) {
+    own.step(round >= options.warm_up);
+    if (peer) peer->step(round >= options.warm_up);
+    if (round < options.warm_up) continue;
+    progress(fmt::format("{} {} step {}/{}: {:.3f} s{}", row.classes, row.mode,
+                         round - options.warm_up + 1, options.steps, own.seconds.back(),
+                         peer ? fmt::format(", PyTorch {:.3f} s", peer->seconds.back()) : ""));
+  }
+  const Json memory = own.process.ask("memory");
+  const auto batch = static_cast<double>(options.batch);
+  row.seconds_per_step = median(own.seconds);
+  row.samples_per_second = batch / row.seconds_per_step;
+  row.peak_bytes = memory.at("arena_bytes").get<int64_t>();
+  row.process_peak_rss_bytes = memory.at("peak_rss_bytes").get<int64_t>();
+  if (peer) {
+    row.peer_samples_per_second = batch / median(peer->seconds);
+    row.peer_peak_rss_bytes = peer->process.ask("quit").at("peak_rss_bytes").get<int64_t>();
+  } else if (earlier != nullptr) {
+    row.peer_samples_per_second = earlier->peer_samples_per_second;
+    row.peer_peak_rss_bytes = earlier->peer_peak_rss_bytes;
+  }
+}
+
+void check(const HeadBenchOptions& options) {
+  for (const int64_t classes : options.classes) {
+    if (classes < 1 || classes > INT32_MAX) {
+      fail_input("--classes has {}; it must lie between 1 and {}.", classes, INT32_MAX);
+    }
+  }
+  for (const std::string& mode : options.modes) {
+    if (mode != "dp" && mode != "mp" && mode != "pfc") {
+      fail_input("--modes has '{}'; choose among dp, mp and pfc.", mode);
+    }
+  }
+  if (!(options.sample_rate > 0 && options.sample_rate <= 1)) {
+    fail_input("--sample-rate is {}; it must be above 0 and at most 1.", options.sample_rate);
+  }
+  if (options.batch < 1 || options.dimension < 1 || options.steps < 1 || options.threads < 1) {
+    fail_input("--batch, --dimension, --steps and --threads must be at least 1.");
+  }
+  if (options.peer && !std::filesystem::exists(options.peer_script)) {
+    fail_input(
+        "--peer-script names '{}', which does not exist; run from the repository's root or give "
+        "its path.",
+        options.peer_script.string());
+  }
+}
+
+std::string ratio(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
+
+std::string bytes(int64_t value) {
+  return value > 0 ? format_bytes(static_cast<uint64_t>(value)) : "-";
+}
+
+}  // namespace
+
+double HeadRow::speed_ratio() const {
+  return peer_samples_per_second > 0 ? samples_per_second / peer_samples_per_second : 0;
+}
+
+double HeadRow::memory_ratio() const {
+  if (peer_peak_rss_bytes == 0) return 0;
+  return static_cast<double>(process_peak_rss_bytes) / static_cast<double>(peer_peak_rss_bytes);
+}
+
+std::vector<HeadRow> run_head_bench(const HeadBenchOptions& options, const Progress& progress) {
+  check(options);
+  std::vector<HeadRow> rows;
+  for (const int64_t classes : options.classes) {
+    for (const std::string& mode : options.modes) {
+      HeadRow row;
+      row.classes = classes;
+      row.mode = mode;
+      try {
+        measure(options, earlier_row(rows, classes, mode), row, progress);
+      } catch (const JobError& error) {
+        row.refusal = error.what();
+        progress(fmt::format("{} {}: {}", classes, mode, error.what()));
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string to_table(const std::vector<HeadRow>& rows) {
+  std::string text = fmt::format("{:>10} {:<5} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11} {:>8}\n",
+                                 "identities", "mode", "samples/s", "PyTorch", "speed", "device",
+                                 "process", "PyTorch", "memory");
+  for (const HeadRow& row : rows) {
+    text += fmt::format("{:>10} {:<5} {:>10.2f} {:>10.2f} {:>8} {:>11} {:>11} {:>11} {:>8}\n",
+                        row.classes, row.mode, row.samples_per_second, row.peer_samples_per_second,
+                        ratio(row.speed_ratio()), bytes(row.peak_bytes),
+                        bytes(row.process_peak_rss_bytes), bytes(row.peer_peak_rss_bytes),
+                        ratio(row.memory_ratio()));
+  }
+  return text;
+}
+
+Json to_json(const std::vector<HeadRow>& rows, const HeadBenchOptions& options) {
+  Json list = Json::array();
+  for (const HeadRow& row : rows) {
+    Json entry = {{"classes", row.classes},
+                  {"mode", row.mode},
+                  {"samples_per_second", row.samples_per_second},
+                  {"seconds_per_step", row.seconds_per_step},
+                  {"peak_bytes", row.peak_bytes},
+                  {"process_peak_rss_bytes", row.process_peak_rss_bytes},
+                  {"sample_rate", row.mode == "pfc" ? options.sample_rate : 1.0},
+                  {"head_dtype", options.storage},
+                  {"batch", options.batch},
+                  {"dimension", options.dimension},
+                  {"threads", options.threads}};
+    if (!row.refusal.empty()) entry["reason"] = row.refusal;
+    if (row.peer_samples_per_second > 0) {
+      entry["peer"] = "pytorch";
+      entry["peer_samples_per_second"] = row.peer_samples_per_second;
+      entry["peer_peak_rss_bytes"] = row.peer_peak_rss_bytes;
+      entry["speed_ratio"] = row.speed_ratio();
+      entry["memory_ratio"] = row.memory_ratio();
+    }
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace millrace

@@ -1,0 +1,29 @@
+// A classifier head by itself, run a step at a time on request.
+//
+// Protocol as in bench/step_server.h, with the requests "step" ({"seconds", "loss"}) and "memory"
+// ({"peak_rss_bytes", "arena_bytes"}).
+#pragma once
+
+#include <cstdint>
+
+#include "bench/request_loop.h"
+#include "graph/margin_head.h"
+
+namespace millrace {
+
+struct HeadJob {
+  MarginHeadOptions head;
+  int64_t batch = 128;
+  int64_t dimension = 512;
+  int threads = 2;
+  uint64_t seed = 1;
+};
+
+// Random embeddings and labels, SGD with momentum. Throws JobError if the machine has not the
+// memory that the head needs.
+void serve_head_steps(const HeadJob& job, const RequestLines& lines);
+
+// Bytes that this machine could give a new process now.
+int64_t available_memory();
+
+}  // namespace millrace

@@ -1,0 +1,63 @@
+// Sizes that the operators of the margin head share with their kernels and with whoever plans
+// memory. Everything here is a function of the attributes and of the shapes alone.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/attributes.h"
+#include "graph/types.h"
+
+namespace millrace {
+
+// A head's part of the classes: [class_begin, class_begin + local_classes) of `classes`.
+struct ClassRange {
+  int64_t classes = 0;
+  int64_t begin = 0;
+  int64_t local = 0;
+};
+
+// How a head lies on several devices: every device has all centres; the centres are divided by
+// class; or they are, and a step uses a sample of them. On one device dp and mp are the same.
+enum class HeadParallel : uint8_t { dp, mp, pfc };
+
+// What a user decides about a head. ArcFace is addend 0.5, CosFace subtrahend 0.4; a plain
+// softmax over cosines has no margin at all.
+struct MarginHeadOptions {
+  int64_t classes = 0;
+  int64_t class_begin = 0;    // this part's first class
+  int64_t local_classes = 0;  // in this part; 0: all
+  double multiplier = 1;      // of the target's angle
+  double addend = 0;          // to the target's angle
+  double subtrahend = 0;      // from the target's cosine
+  double scale = 64;
+  bool exact_gradient = true;  // false: the target's gradient is that of the plain cosine
+  HeadParallel parallel = HeadParallel::mp;
+  double sample_rate = 1;            // of pfc; 1 uses every class in every step
+  DataType storage = DataType::f32;  // of the centres and their state
+  int64_t cache_bytes = int64_t{256} << 20;
+};
+
+// The attributes that the head's operators share.
+Attributes attributes_of(const MarginHeadOptions& options);
+
+ClassRange class_range_of(const Attributes& attributes);
+
+// Classes that a step uses when the batch has few of them: floor(rate * local).
+int64_t sampled_classes(double sample_rate, int64_t local_classes);
+
+// The tensor "sample" is s32: the number of classes in use, how many of them the batch has, two
+// words of a key, then for each row of the batch the position of its class (-1: in another part),
+// then the batch's classes in order, counted from the part's first. kernels/head/sampling.h makes
+// and reads it.
+int64_t sample_elements(int64_t batch);
+
+// Classes are worked on in blocks of this many rows, so that a block and what is made of it
+// stay in a core's cache.
+int64_t head_block_rows(int64_t batch, int64_t dimension);
+
+// The products of embeddings and centres that fit into the attribute "cache_bytes" are kept from
+// the forward to the backward half, as whole blocks; at least one.
+int64_t head_cache_blocks(int64_t cache_bytes, int64_t classes_in_use, int64_t batch,
+                          int64_t dimension);
+
+}  // namespace millrace

@@ -1,0 +1,229 @@
+#include "graph/margin_head.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "graph/operators/shapes.h"
+
+namespace millrace {
+
+Attributes attributes_of(const MarginHeadOptions& options) {
+  return {{"classes", options.classes},
+          {"class_begin", options.class_begin},
+          {"local_classes", options.local_classes > 0 ? options.local_classes : options.classes},
+          {"margin_multiplier", options.multiplier},
+          {"margin_addend", options.addend},
+          {"margin_subtrahend", options.subtrahend},
+          {"scale", options.scale},
+          {"exact_gradient", options.exact_gradient},
+          {"sample_rate", options.sample_rate},
+          {"divided", options.parallel != HeadParallel::dp},
+          {"embedding_share", 1.0},
+          {"cache_bytes", options.cache_bytes}};
+}
+
+ClassRange class_range_of(const Attributes& attributes) {
+  return {attributes.integer("classes"), attributes.integer("class_begin"),
+          attributes.integer("local_classes")};
+}
+
+int64_t sampled_classes(double sample_rate, int64_t local_classes) {
+  const auto wanted = std::floor(sample_rate * static_cast<double>(local_classes) + 1e-6);
+  return std::clamp<int64_t>(static_cast<int64_t>(wanted), 0, local_classes);
+}
+
+namespace {
+
+// The most classes that a step can use.
+int64_t most_classes(double sample_rate, int64_t local_classes, int64_t batch) {
+  return std::max(sampled_classes(sample_rate, local_classes), std::min(batch, local_classes));
+}
+
+}  // namespace
+
+int64_t sample_elements(int64_t batch) { return 4 + 2 * batch; }
+
+int64_t head_block_rows(int64_t batch, int64_t dimension) {
+  constexpr int64_t kFloats = 160 * 1024;
+  return std::clamp<int64_t>(kFloats / (2 * dimension + batch) / 16 * 16, 16, 256);
+}
+
+int64_t head_cache_blocks(int64_t cache_bytes, int64_t classes_in_use, int64_t batch,
+                          int64_t dimension) {
+  const int64_t rows = head_block_rows(batch, dimension);
+  const int64_t blocks = (classes_in_use + rows - 1) / rows;
+  const int64_t block_bytes = rows * batch * static_cast<int64_t>(sizeof(float));
+  return std::max<int64_t>(1, std::min(blocks, cache_bytes / block_bytes));
+}
+
+namespace {
+
+void expect_range(const Inference& inference) {
+  const ClassRange range = class_range_of(inference.op.attributes);
+  if (range.local < 1 || range.begin < 0 || range.begin + range.local > range.classes) {
+    fail_input("needs a part of {} classes but gets {} from {}", range.classes, range.local,
+               range.begin);
+  }
+  if (range.classes > INT32_MAX) {
+    fail_input("needs at most {} classes but gets {}", INT32_MAX, range.classes);
+  }
+  const double rate = inference.op.attributes.number("sample_rate");
+  if (!(rate > 0 && rate <= 1)) {
+    fail_input("needs a sample rate above 0 and up to 1 but gets {}", rate);
+  }
+}
+
+// The batch of embeddings.
+int64_t expect_rows(const Inference& inference, size_t embeddings, size_t sample, size_t centres) {
+  expect_range(inference);
+  expect_matrix(inference, embeddings);
+  const ClassRange range = class_range_of(inference.op.attributes);
+  const int64_t batch = inference.shape(embeddings)[0];
+  expect_shape(inference, centres, {range.local, inference.shape(embeddings)[1]},
+               "a centre for each class,");
+  expect_shape(inference, sample, {sample_elements(batch)}, "a sample");
+  return batch;
+}
+
+TensorType products_type(const Inference& inference, size_t embeddings) {
+  const Attributes& attributes = inference.op.attributes;
+  const Shape& shape = inference.shape(embeddings);
+  const int64_t used =
+      most_classes(attributes.number("sample_rate"), attributes.integer("local_classes"), shape[0]);
+  const int64_t blocks =
+      head_cache_blocks(attributes.integer("cache_bytes"), used, shape[0], shape[1]);
+  return {{blocks * head_block_rows(shape[0], shape[1]) * shape[0]}, DataType::f32};
+}
+
+std::vector<TensorType> infer_sample(const Inference& inference) {
+  expect_inputs(inference, 1);
+  expect_range(inference);
+  if (inference.shape(0).size() != 1) {
+    fail_input("needs one label for each sample but gets {}", to_string(inference.shape(0)));
+  }
+  const int64_t batch = inference.shape(0)[0];
+  expect_labels(inference, 0, batch);
+  return {{{sample_elements(batch)}, DataType::s32}};
+}
+
+std::vector<TensorType> infer_statistics(const Inference& inference) {
+  expect_inputs(inference, 3);
+  const int64_t batch = expect_rows(inference, 0, 1, 2);
+  return {{{batch, 3}, DataType::f32}, products_type(inference, 0)};
+}
+
+std::vector<TensorType> infer_update(const Inference& inference, size_t states) {
+  expect_inputs(inference, 6 + states);
+  const int64_t batch = expect_rows(inference, 2, 3, 5);
+  expect_shape(inference, 0, {batch, 3}, "the gradient of the statistics");
+  expect_shape(inference, 1, {batch, 3}, "statistics");
+  expect_shape(inference, 4, products_type(inference, 2).shape, "products");
+  for (size_t i = 0; i < states; ++i) {
+    expect_shape(inference, 6 + i, inference.shape(5), "states like the centres,");
+  }
+  return {inference.inputs[2]};
+}
+
+template <size_t states>
+std::vector<TensorType> infer_update_with(const Inference& inference) {
+  return infer_update(inference, states);
+}
+
+void expect_shards(const Inference& inference, size_t statistics, int64_t batch) {
+  const Shape& shape = inference.shape(statistics);
+  if (shape.size() != 2 || shape[1] != 3 || batch < 1 || shape[0] % batch != 0) {
+    fail_input("needs three statistics for each of {} samples, perhaps several times, but gets {}",
+               batch, to_string(shape));
+  }
+}
+
+// The statistics of this part, then those of all parts.
+std::vector<TensorType> infer_loss(const Inference& inference) {
+  expect_inputs(inference, 2);
+  expect_matrix(inference, 0);
+  const int64_t batch = inference.shape(0)[0];
+  expect_shape(inference, 0, {batch, 3}, "statistics");
+  expect_shards(inference, 1, batch);
+  return {{{1}, DataType::f32}, {{batch}, DataType::f32}};
+}
+
+std::vector<TensorType> infer_loss_backward(const Inference& inference) {
+  expect_inputs(inference, 3);
+  expect_shape(inference, 0, {1}, "the gradient of a loss");
+  if (inference.shape(2).size() != 1) {
+    fail_input("needs one logarithm for each sample but gets {}", to_string(inference.shape(2)));
+  }
+  expect_shards(inference, 1, inference.shape(2)[0]);
+  return {inference.inputs[1]};
+}
+
+void differentiate_loss(Differentiation& d) {
+  const OperatorId added =
+      d.apply("margin_head_loss_backward", {d.output_gradient(0), d.input(0), d.output(1)},
+              d.op().attributes);
+  d.set_input_gradient(0, d.result(added));
+}
+
+// The centres get no gradient: the operator updates them itself, by the settings that the
+// optimizer pass fills in.
+void differentiate_statistics(Differentiation& d) {
+  const OperatorId added =
+      d.apply("margin_head_update",
+              {d.output_gradient(0), d.output(0), d.input(0), d.input(1), d.output(1), d.input(2)},
+              d.op().attributes);
+  d.set_input_gradient(0, d.result(added));
+}
+
+// Of several devices each has some classes and sees the whole batch, or all do the same.
+std::vector<ShardingSignature> statistics_shardings(const Inference& inference) {
+  if (!inference.op.attributes.flag("divided")) return {};
+  return {{{broadcast(), broadcast(), split(0)}, {broadcast(), broadcast()}}};
+}
+
+// Each device has a share of the loss, and the whole gradient of its own statistics.
+std::vector<ShardingSignature> loss_shardings(const Inference&) {
+  return {{{broadcast(), broadcast()}, {partial(), broadcast()}}};
+}
+
+double products(const Inference& inference, size_t embeddings) {
+  const Attributes& attributes = inference.op.attributes;
+  const Shape& shape = inference.shape(embeddings);
+  const int64_t used =
+      most_classes(attributes.number("sample_rate"), attributes.integer("local_classes"), shape[0]);
+  return 2.0 * static_cast<double>(used) * static_cast<double>(shape[0]) *
+         static_cast<double>(shape[1]);
+}
+
+double count_statistics(const Inference& inference) { return products(inference, 0); }
+double count_update(const Inference& inference) { return 2 * products(inference, 2); }
+
+}  // namespace
+
+std::vector<OperatorDefinition> margin_head_operators() {
+  return {{.type = "margin_head_sample", .infer = infer_sample},
+          {.type = "margin_head_statistics",
+           .infer = infer_statistics,
+           .differentiate = differentiate_statistics,
+           .shardings = statistics_shardings,
+           .arithmetic = count_statistics},
+          {.type = "margin_head_loss",
+           .infer = infer_loss,
+           .differentiate = differentiate_loss,
+           .shardings = loss_shardings},
+          {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
+          {.type = "margin_head_update",
+           .infer = infer_update_with<0>,
+           .mutated_inputs = {5},
+           .arithmetic = count_update},
+          {.type = "margin_head_update_momentum",
+           .infer = infer_update_with<1>,
+           .mutated_inputs = {5, 6},
+           .arithmetic = count_update},
+          {.type = "margin_head_update_adamw",
+           .infer = infer_update_with<2>,
+           .mutated_inputs = {5, 6, 7},
+           .arithmetic = count_update}};
+}
+
+}  // namespace millrace

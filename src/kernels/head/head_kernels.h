@@ -1,0 +1,19 @@
+// The two heavy kernels of the margin head: both go through the classes in blocks that stay in a
+// core's cache and hold no more than a block of logits per thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/kernel.h"
+
+namespace millrace {
+
+// margin_head_statistics: products of a block, margin, running maximum and sum.
+std::unique_ptr<Kernel> make_head_statistics(const KernelRequest& request, std::string* refusal);
+
+// margin_head_update and its kinds: the products again (or as kept), their gradients, the
+// embeddings' gradient, and the step of each centre of the block.
+std::unique_ptr<Kernel> make_head_update(const KernelRequest& request, std::string* refusal);
+
+}  // namespace millrace

@@ -1,0 +1,110 @@
+#include "kernels/head/sampling.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace millrace {
+namespace {
+
+constexpr uint64_t kSampleStream = 0x73616D706C65;
+// Where the parts of the tensor start.
+constexpr int64_t kCount = 0;
+constexpr int64_t kPositives = 1;
+constexpr int64_t kKey = 2;
+constexpr int64_t kTargets = 4;
+
+void check_labels(const ClassRange& range, std::span<const int32_t> labels) {
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || labels[i] >= range.classes) {
+      fail_input(
+          "Sample {} of the batch has the label {}, which is not one of the {} classes; raise "
+          "--classes or correct the data.",
+          i, labels[i], range.classes);
+    }
+  }
+}
+
+uint64_t key_of(const ClassRange& range, uint64_t seed, int64_t step) {
+  const uint64_t part =
+      hash_combine(static_cast<uint64_t>(range.begin), static_cast<uint64_t>(range.local));
+  const uint64_t stream = hash_combine(seed, kSampleStream);
+  return hash_combine(hash_combine(stream, static_cast<uint64_t>(step)), part);
+}
+
+uint64_t key_in(const int32_t* tensor) {
+  return static_cast<uint64_t>(static_cast<uint32_t>(tensor[kKey])) << 32 |
+         static_cast<uint32_t>(tensor[kKey + 1]);
+}
+
+}  // namespace
+
+void draw_sample(const ClassRange& range, double sample_rate, std::span<const int32_t> labels,
+                 uint64_t seed, int64_t step, int32_t* tensor) {
+  check_labels(range, labels);
+  const bool everything = sample_rate >= 1;
+  int32_t* targets = tensor + kTargets;
+  int32_t* positives = targets + labels.size();
+  int32_t* end = positives;
+  const auto local_of = [&](int32_t label) {
+    const int64_t local = label - range.begin;
+    return local >= 0 && local < range.local ? static_cast<int32_t>(local) : -1;
+  };
+  for (const int32_t label : labels) {
+    if (local_of(label) >= 0) *end++ = local_of(label);
+  }
+  std::sort(positives, end);
+  end = std::unique(positives, end);
+  for (const int32_t label : labels) {
+    const int32_t local = local_of(label);
+    const auto place = static_cast<int32_t>(std::lower_bound(positives, end, local) - positives);
+    *targets++ = everything || local < 0 ? local : place;
+  }
+  const int64_t wanted = everything ? range.local : sampled_classes(sample_rate, range.local);
+  const uint64_t key = key_of(range, seed, step);
+  tensor[kCount] = static_cast<int32_t>(std::max<int64_t>(wanted, end - positives));
+  tensor[kPositives] = static_cast<int32_t>(end - positives);
+  tensor[kKey] = static_cast<int32_t>(key >> 32);
+  tensor[kKey + 1] = static_cast<int32_t>(key);
+}
+
+Sample::Sample(const int32_t* tensor, const ClassRange& range, int64_t batch, double sample_rate)
+    : count_(tensor[kCount]),
+      everything_(sample_rate >= 1),
+      targets_(tensor + kTargets),
+      positives_(targets_ + batch, static_cast<size_t>(tensor[kPositives])),
+      order_(static_cast<uint64_t>(range.local - tensor[kPositives]), key_in(tensor)) {}
+
+// The class with `number` classes before it that are no positives: as many positives come before
+// it as have at most `number` others before them.
+int32_t Sample::other(int64_t number) const {
+  size_t before = 0;
+  size_t end = positives_.size();
+  while (before < end) {
+    const size_t middle = (before + end) / 2;
+    if (positives_[middle] - static_cast<int64_t>(middle) <= number) {
+      before = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return static_cast<int32_t>(number + static_cast<int64_t>(before));
+}
+
+void Sample::list(int64_t first, std::span<int32_t> classes) const {
+  const auto taken = static_cast<int64_t>(positives_.size());
+  int64_t position = first;
+  for (int32_t& entry : classes) {
+    if (everything_) {
+      entry = static_cast<int32_t>(position);
+    } else if (position < taken) {
+      entry = positives_[static_cast<size_t>(position)];
+    } else {
+      entry = other(static_cast<int64_t>(order_.at(static_cast<uint64_t>(position - taken))));
+    }
+    ++position;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,90 @@
+#include "kernels/head/softmax_block.h"
+
+#include <limits>
+
+#include "kernels/support/vector_math.h"
+
+namespace millrace {
+namespace {
+
+MILLRACE_VECTORIZED void maxima(const ProductBlock& block, float* __restrict best) {
+  const int64_t batch = block.batch;
+  for (int64_t i = 0; i < batch; ++i) best[i] = -std::numeric_limits<float>::infinity();
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const float* __restrict x = block.products + row * batch;
+    const float factor = block.factors[row];
+    for (int64_t i = 0; i < batch; ++i) {
+      const float logit = x[i] * factor;
+      best[i] = logit > best[i] ? logit : best[i];
+    }
+  }
+}
+
+MILLRACE_VECTORIZED void raise_maxima(const float* __restrict best, int64_t batch,
+                                      float* __restrict maximum, double* __restrict sum) {
+  for (int64_t i = 0; i < batch; ++i) {
+    const float raised = best[i] > maximum[i] ? best[i] : maximum[i];
+    const float shrink = vector_exp(maximum[i] - raised);
+    sum[i] = sum[i] == 0 ? 0 : sum[i] * static_cast<double>(shrink);
+    maximum[i] = raised;
+  }
+}
+
+MILLRACE_VECTORIZED void exponentials(const ProductBlock& block, const float* __restrict maximum,
+                                      float* __restrict sums) {
+  const int64_t batch = block.batch;
+  for (int64_t i = 0; i < batch; ++i) sums[i] = 0;
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const float* __restrict x = block.products + row * batch;
+    const float factor = block.factors[row];
+    for (int64_t i = 0; i < batch; ++i) sums[i] += vector_exp(x[i] * factor - maximum[i]);
+  }
+}
+
+MILLRACE_VECTORIZED float row_gradients(const float* __restrict x, float factor,
+                                        const float* __restrict maximum,
+                                        const float* __restrict weight, int64_t batch,
+                                        float* __restrict out, float* __restrict scratch) {
+  for (int64_t i = 0; i < batch; ++i) {
+    const float gradient = vector_exp(x[i] * factor - maximum[i]) * weight[i] * factor;
+    out[i] = gradient;
+    scratch[i] = gradient * x[i];
+  }
+  FloatLanes lanes = {};
+  int64_t i = 0;
+  for (; i + kFloatLanes <= batch; i += kFloatLanes) {
+    FloatLanes next;
+    load_lanes(scratch + i, next);
+    lanes += next;
+  }
+  double sum = sum_of_lanes(lanes);
+  for (; i < batch; ++i) sum += static_cast<double>(scratch[i]);
+  return static_cast<float>(sum);
+}
+
+}  // namespace
+
+void start(const RunningSums& sums, int64_t batch) {
+  for (int64_t i = 0; i < batch; ++i) {
+    sums.maximum[i] = -std::numeric_limits<float>::infinity();
+    sums.sum[i] = 0;
+  }
+}
+
+void add_block(const ProductBlock& block, const RunningSums& sums) {
+  maxima(block, sums.scratch);
+  raise_maxima(sums.scratch, block.batch, sums.maximum, sums.sum);
+  exponentials(block, sums.maximum, sums.scratch);
+  for (int64_t i = 0; i < block.batch; ++i) sums.sum[i] += static_cast<double>(sums.scratch[i]);
+}
+
+void product_gradients(const ProductBlock& block, const LogitGradients& logits, float* gradients,
+                       float* along, float* scratch) {
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const int64_t at = row * block.batch;
+    along[row] = row_gradients(block.products + at, block.factors[row], logits.maximum,
+                               logits.weight, block.batch, gradients + at, scratch);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+// One block of the head: `rows` classes by `batch` samples, the products of embeddings and raw
+// centres with the samples of a class next to each other. A logit is product * factor of its row.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace {
+
+struct ProductBlock {
+  const float* products = nullptr;
+  const float* factors = nullptr;  // of each row: scale / norm
+  int64_t rows = 0;
+  int64_t batch = 0;
+};
+
+// Per sample over the blocks seen so far: the largest logit and the sum of e^(logit - largest).
+struct RunningSums {
+  float* maximum = nullptr;
+  double* sum = nullptr;
+  float* scratch = nullptr;  // of `batch` elements
+};
+
+void start(const RunningSums& sums, int64_t batch);
+void add_block(const ProductBlock& block, const RunningSums& sums);
+
+// Per sample: the gradient of a logit is weight * e^(logit - maximum).
+struct LogitGradients {
+  const float* maximum = nullptr;
+  const float* weight = nullptr;
+};
+
+// Writes the gradients of the products (those of the logits times the factor) and, per row, the
+// sum over the samples of gradient * product.
+void product_gradients(const ProductBlock& block, const LogitGradients& logits, float* gradients,
+                       float* along, float* scratch);
+
+}  // namespace millrace

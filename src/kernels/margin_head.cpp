@@ -1,0 +1,112 @@
+// The margin head: which classes a step uses, the statistics of their logits, the loss, and the
+// step of the centres. See docs/faces.md for what is computed and head/ for the parts.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/head/head_kernels.h"
+#include "kernels/head/sampling.h"
+#include "kernels/reference/reference.h"
+#include "kernels/support/function_kernel.h"
+#include "kernels/support/request_checks.h"
+
+namespace millrace {
+namespace {
+
+std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) {
+  const ClassRange range = class_range_of(request.op.attributes);
+  const double rate = request.op.attributes.number("sample_rate");
+  const auto batch = static_cast<size_t>(request.inputs[0].elements());
+  return make_function_kernel([=](const KernelArguments& a) {
+    draw_sample(range, rate, {a.input<int32_t>(0), batch}, a.step->seed, a.step->step,
+                a.output<int32_t>(0));
+  });
+}
+
+// The number of samples of which the loss is the mean, if not those of these rows.
+double samples_of(const KernelRequest& request, int64_t batch) {
+  const Attributes& attributes = request.op.attributes;
+  return static_cast<double>(attributes.has("samples") ? attributes.integer("samples") : batch);
+}
+
+struct RowStatistics {
+  float maximum;
+  float sum;
+  float target;
+};
+
+// The shards' rows follow each other, all samples of one before those of the next.
+std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
+  const int64_t batch = request.inputs[0].type.shape.at(0);
+  const auto members = static_cast<double>(request.op.attributes.integer("members"));
+  const double samples = samples_of(request, batch);
+  const int64_t shards = request.inputs[1].type.shape.at(0) / batch;
+  return make_function_kernel([=](const KernelArguments& a) {
+    const auto* rows = a.input<RowStatistics>(1);
+    double loss = 0;
+    for (int64_t i = 0; i < batch; ++i) {
+      double maximum = -std::numeric_limits<double>::infinity();
+      double target = maximum;
+      for (int64_t s = 0; s < shards; ++s) {
+        maximum = std::max<double>(maximum, rows[s * batch + i].maximum);
+        target = std::max<double>(target, rows[s * batch + i].target);
+      }
+      double sum = 0;
+      for (int64_t s = 0; s < shards; ++s) {
+        const RowStatistics& row = rows[s * batch + i];
+        if (row.sum != 0) sum += row.sum * std::exp(row.maximum - maximum);
+      }
+      const double logarithm = maximum + std::log(sum);
+      a.output<float>(1)[i] = static_cast<float>(logarithm);
+      const double row = logarithm - target;
+      loss += row < 0 ? 0 : row;  // by rounding only
+    }
+    a.output<float>(0)[0] = static_cast<float>(loss / (samples * members));
+  });
+}
+
+// The maximum is only a shift: the loss does not change with it.
+std::unique_ptr<Kernel> make_loss_backward(const KernelRequest& request, std::string*) {
+  const int64_t rows = request.inputs[1].type.shape.at(0);
+  const int64_t batch = request.inputs[2].type.shape.at(0);
+  const double samples = samples_of(request, batch);
+  return make_function_kernel([=](const KernelArguments& a) {
+    const auto* statistics = a.input<RowStatistics>(1);
+    const auto* logarithms = a.input<float>(2);
+    auto* gradients = a.output<RowStatistics>(0);
+    const double share = a.input<float>(0)[0] / samples;
+    for (int64_t r = 0; r < rows; ++r) {
+      const double shift = static_cast<double>(statistics[r].maximum) - logarithms[r % batch];
+      const bool is_here = statistics[r].target > -std::numeric_limits<float>::infinity();
+      gradients[r] = {0, static_cast<float>(std::exp(shift) * share),
+                      is_here ? static_cast<float>(-share) : 0.0f};
+    }
+  });
+}
+
+template <auto make>
+std::unique_ptr<Kernel> if_plain(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make(request, refusal);
+}
+
+KernelFamily update_family(std::string_view type) {
+  return {type, {{"blocks", if_plain<make_head_update>}, {"reference", reference_head_update}}};
+}
+
+}  // namespace
+
+std::vector<KernelFamily> margin_head_kernels() {
+  return {
+      {"margin_head_sample", {{"permutation", if_plain<make_sample>}}},
+      {"margin_head_statistics",
+       {{"blocks", if_plain<make_head_statistics>}, {"reference", reference_head_statistics}}},
+      {"margin_head_loss", {{"rows", if_plain<make_loss>}}},
+      {"margin_head_loss_backward", {{"rows", if_plain<make_loss_backward>}}},
+      update_family("margin_head_update"),
+      update_family("margin_head_update_momentum"),
+      update_family("margin_head_update_adamw"),
+  };
+}
+
+}  // namespace millrace

@@ -1,0 +1,127 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/head/centre_block.h"
+#include "kernels/head/head_problem.h"
+#include "kernels/head/row_update.h"
+#include "kernels/reference/reference.h"
+#include "kernels/support/function_kernel.h"
+
+namespace millrace {
+namespace {
+
+using Row = std::vector<double>;
+
+Row row_of(const CentreRows& centres, int64_t number) {
+  std::vector<float> values(static_cast<size_t>(centres.dimension));
+  load_row(centres.storage, centres.row(number), centres.dimension, values.data());
+  return {values.begin(), values.end()};
+}
+
+int64_t class_at(const Sample& sample, int64_t position) {
+  int32_t number = 0;
+  sample.list(position, {&number, 1});
+  return number;
+}
+
+double dot(const Row& a, const Row& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+Row embedding_of(const float* embeddings, int64_t i, int64_t dimension) {
+  return {embeddings + i * dimension, embeddings + (i + 1) * dimension};
+}
+
+double norm_of(const Row& centre) {
+  return std::max<double>(std::sqrt(dot(centre, centre)), kLeastNorm);
+}
+
+void statistics(const HeadProblem& problem, const KernelArguments& a) {
+  const Sample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
+  const CentreRows centres = {a.inputs[2], problem.storage, problem.dimension};
+  for (int64_t i = 0; i < problem.batch; ++i) {
+    const Row embedding = embedding_of(a.input<float>(0), i, problem.dimension);
+    std::vector<double> logits;
+    double maximum = -std::numeric_limits<double>::infinity();
+    double target = maximum;
+    for (int64_t j = 0; j < sample.count(); ++j) {
+      const Row centre = row_of(centres, class_at(sample, j));
+      const double cosine = dot(embedding, centre) / norm_of(centre);
+      const bool is_target = sample.targets()[i] == j;
+      logits.push_back(is_target ? problem.margin.logit(cosine) : problem.margin.scale * cosine);
+      if (is_target) target = logits.back();
+      maximum = std::max(maximum, logits.back());
+    }
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit - maximum);
+    float* out = a.output<float>(0) + 3 * i;
+    out[0] = static_cast<float>(maximum);
+    out[1] = static_cast<float>(sum);
+    out[2] = static_cast<float>(target);
+  }
+}
+
+void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArguments& a) {
+  const Sample sample(a.input<int32_t>(3), problem.range, problem.batch, problem.sample_rate);
+  const CentreRows centres = {a.inputs[5], problem.storage, problem.dimension};
+  const RowUpdate now = fixed.at_step(*a.step);
+  const auto width = static_cast<size_t>(problem.dimension);
+  std::vector<Row> of_embeddings(static_cast<size_t>(problem.batch), Row(width));
+  std::vector<float> scratch(static_cast<size_t>(now.scratch_elements()));
+  for (int64_t j = 0; j < sample.count(); ++j) {
+    const int64_t number = class_at(sample, j);
+    const Row centre = row_of(centres, number);
+    const double norm = norm_of(centre);
+    Row of_centre(width);
+    double along = 0;
+    for (int64_t i = 0; i < problem.batch; ++i) {
+      const Row embedding = embedding_of(a.input<float>(2), i, problem.dimension);
+      const float* row = a.input<float>(1) + 3 * i;
+      const float* of_row = a.input<float>(0) + 3 * i;
+      const double cosine = dot(embedding, centre) / norm;
+      const bool is_target = sample.targets()[i] == j;
+      const double logit = is_target ? problem.margin.logit(cosine) : problem.margin.scale * cosine;
+      double of_cosine = of_row[1] * std::exp(logit - row[0]) + (is_target ? of_row[2] : 0.0f);
+      of_cosine *= is_target ? problem.margin.slope(cosine) : problem.margin.scale;
+      for (size_t d = 0; d < width; ++d) {
+        of_embeddings[static_cast<size_t>(i)][d] += of_cosine * centre[d] / norm;
+        of_centre[d] += of_cosine * embedding[d] / norm;
+      }
+      along += of_cosine * cosine / (norm * norm);
+    }
+    std::vector<float> gradient(of_centre.begin(), of_centre.end());
+    std::byte* states[2] = {};
+    for (size_t s = 0; s < now.state_count(); ++s) {
+      states[s] = CentreRows{a.inputs[6 + s], problem.storage, problem.dimension}.row(number);
+    }
+    now.apply(gradient.data(), norm > kLeastNorm ? static_cast<float>(along) : 0.0f,
+              problem.range.begin + number, centres.row(number), states, scratch.data());
+  }
+  for (int64_t i = 0; i < problem.batch; ++i) {
+    for (size_t d = 0; d < width; ++d) {
+      a.output<float>(0)[i * problem.dimension + static_cast<int64_t>(d)] =
+          static_cast<float>(of_embeddings[static_cast<size_t>(i)][d] * problem.embedding_share);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reference_head_statistics(const KernelRequest& request, std::string*) {
+  return make_function_kernel([problem = head_problem_of(request, 0, 2, request.outputs[1].type)](
+                                  const KernelArguments& a) { statistics(problem, a); });
+}
+
+std::unique_ptr<Kernel> reference_head_update(const KernelRequest& request, std::string*) {
+  const HeadProblem problem = head_problem_of(request, 2, 5, request.inputs[4].type);
+  return make_function_kernel(
+      [problem, fixed = row_update_of(request.op.type, request.op.attributes, problem.storage,
+                                      problem.dimension)](const KernelArguments& a) {
+        update(problem, fixed, a);
+      });
+}
+
+}  // namespace millrace
