@@ -42,8 +42,9 @@ check-fuzz: deps ## a million hostile inputs for every parser
 	@tools/install-deps check
 	@tools/fuzz 1000000
 
-check-kill: build ## kill training at fifty random moments, resume, compare bit for bit
+check-kill: build ## kill training, or one of its ranks, at random moments, resume, compare bit for bit
 	@tools/kill-test --kills 50
+	@tools/kill-test --kills 20 --ranks 2
 
 check-networks: build ## train between two hosts in network namespaces (as root)
 	@tools/check-networks

@@ -21,6 +21,7 @@ enum Kind : int { kBeat = 1, kFinished, kFailed };  // the tags of messages
 constexpr auto kPoll = std::chrono::milliseconds(50);
 constexpr auto kFarewell = std::chrono::seconds(1);
 constexpr size_t kLongestText = 1000;
+constexpr int kNewsHurry = 5;  // times as often when there is something new to tell
 
 // A message on its way; the text stays until it has left.
 struct Outgoing {
@@ -71,6 +72,7 @@ class Heartbeat::Impl {
   void set_activity(const std::string& what) {
     const std::lock_guard lock(mutex_);
     activity_ = what.substr(0, kLongestText);
+    news_ = true;
   }
 
   void fail(const std::string& reason) {
@@ -107,8 +109,10 @@ class Heartbeat::Impl {
         say_farewell();
         return;
       }
-      if (!all_finished_ && Seconds(now - last_beat).count() >= options_.interval) {
+      const double interval = news_ ? options_.interval / kNewsHurry : options_.interval;
+      if (!all_finished_ && Seconds(now - last_beat).count() >= interval) {
         send_beats();
+        news_ = false;
         last_beat = now;
       }
       if (finished_ && !all_finished_ && announce_finish()) {
@@ -225,6 +229,7 @@ class Heartbeat::Impl {
   std::condition_variable changed_;
   std::vector<Peer> peers_;
   std::string activity_;
+  bool news_ = false;  // an activity that the others do not know
   std::string failure_;
   bool told_ = false;  // the others know of the failure
   bool announced_ = false;

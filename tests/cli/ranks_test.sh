@@ -1,0 +1,74 @@
+#!/bin/sh
+# ranks_test.sh WAY PROGRAM LAUNCHER...: training as two ranks.
+#   same   gives the losses of two devices in one process
+#   seeds  is refused by both ranks if their seeds differ
+#   data   ends on both if one has no data
+#   stop   ends by itself, naming the rank, within ten seconds of the stop of one
+set -u
+way=$1
+program=$2
+shift 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+flags="train --model fashion_cnn --batch 8 --threads-per-device 1 --oversubscribe --conv-algo direct --quiet"
+
+fail() {
+  echo "$way: $1"
+  cat "$work/output"
+  exit 1
+}
+
+# both EXPECTED: the job must have failed with this sentence on both ranks.
+both() {
+  [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "status $status"
+  [ "$(grep -c "millrace: .*$1" "$work/output")" -eq 2 ] || fail "not both ranks say '$1'"
+}
+
+case $way in
+  same)
+    losses() {
+      timeout 60 "$@" --steps 5 --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?"
+      python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss"])' "$work/summary"
+    }
+    losses "$@" -n 2 "$program" $flags > "$work/ranks" || fail "$(cat "$work/ranks")"
+    losses "$program" $flags --devices 2 > "$work/devices" || fail "$(cat "$work/devices")"
+    [ -s "$work/ranks" ] && cmp -s "$work/ranks" "$work/devices" ||
+      fail "$(cat "$work/ranks" "$work/devices")"
+    ;;
+  seeds)
+    timeout 30 "$@" -n 1 "$program" $flags --steps 5 --seed 3 : -n 1 "$program" $flags --steps 5 \
+      --seed 4 > "$work/output" 2>&1
+    status=$?
+    both 'seed is 3 on .*rank 0 .* but 4 on .*rank 1 '
+    [ "$status" -eq 2 ] || fail "status $status"
+    ;;
+  data)
+    timeout 30 "$@" -n 1 "$program" $flags --steps 5 : -n 1 "$program" $flags --steps 5 \
+      --data idx:nowhere > "$work/output" 2>&1
+    status=$?
+    both "Data set 'nowhere' does not exist"
+    ;;
+  stop)
+    timeout 60 "$@" -n 2 sh -c 'echo $$ > "$0/pid.${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"' \
+      "$work" "$program" $flags --steps 1000000 --metrics "$work/metrics" > "$work/output" 2>&1 &
+    job=$!
+    while [ "$(wc -l 2> /dev/null < "$work/metrics" || echo 0)" -lt 3 ]; do
+      kill -0 $job 2> /dev/null || fail "it did not start"
+      sleep 0.1
+    done
+    stopped=$(date +%s)
+    kill -STOP "$(cat "$work/pid.1")"
+    wait $job
+    status=$?
+    while kill -0 "$(cat "$work/pid.1")" 2> /dev/null; do
+      [ $(($(date +%s) - stopped)) -le 10 ] || fail "rank 1 is still there"
+      sleep 0.1
+    done
+    [ $(($(date +%s) - stopped)) -le 10 ] || fail "$(($(date +%s) - stopped)) seconds"
+    [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "status $status"
+    grep -q 'millrace: rank 1 on host .* has not been heard of .*step' "$work/output" ||
+      fail "rank 0 does not say why"
+    ;;
+  *) fail "there is no such way" ;;
+esac
+exit 0
