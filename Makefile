@@ -1,6 +1,6 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
 .PHONY: all help deps build demo test check check-sanitizers check-naming check-format \
-        check-pytorch check-fuzz check-kill bench bench-single bench-data bench-checkpoint \
+        check-pytorch check-fuzz check-kill check-networks bench bench-single bench-data bench-checkpoint \
         format clean
 
 all: build
@@ -21,7 +21,7 @@ demo: build ## train something real-sized and show the result
 test: build ## build and run every test
 	@ctest --preset default
 
-check: test check-format check-naming check-pytorch check-sanitizers check-fuzz check-kill ## the tests and all slower checks
+check: test check-format check-naming check-pytorch check-sanitizers check-fuzz check-kill check-networks ## the tests and all slower checks
 
 check-format: ## formatting, without changing files
 	@tools/install-deps check
@@ -44,6 +44,9 @@ check-fuzz: deps ## a million hostile inputs for every parser
 
 check-kill: build ## kill training at fifty random moments, resume, compare bit for bit
 	@tools/kill-test --kills 50
+
+check-networks: build ## train between two hosts in network namespaces (as root)
+	@tools/check-networks
 
 bench: bench-single bench-data bench-checkpoint ## every benchmark
 

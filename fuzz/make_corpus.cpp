@@ -14,6 +14,7 @@
 #include "data/image/png.h"
 #include "data/safetensors.h"
 #include "data/tools.h"
+#include "planner/cluster/cluster.h"
 
 namespace millrace {
 namespace {
@@ -95,6 +96,23 @@ void make_safetensors(const std::filesystem::path& directory) {
   write_safetensors(directory / "safetensors" / "none", {}, {});
 }
 
+void make_clusters(const std::filesystem::path& directory) {
+  for (const char* folder : {"cluster", "topology"}) {
+    std::filesystem::create_directories(directory / folder);
+  }
+  for (const std::string& name : builtin_cluster_names()) {
+    const Json json = describe(find_cluster(name, "--cluster"));
+    write_text(directory / "cluster" / name, json.dump());
+    std::string header, rows;
+    int device = 0;
+    for (const Json& row : json["topology"]) {
+      header += fmt::format("\tGPU{}", device);
+      rows += fmt::format("GPU{} {} 0-7\n", device++, row.get<std::string>());
+    }
+    write_text(directory / "topology" / name, header + "\tCPU Affinity\n" + rows);
+  }
+}
+
 void make_face_pairs(const std::filesystem::path& directory) {
   const std::string image = "an image";
   FacePairs pairs;
@@ -128,6 +146,7 @@ int main(int argc, char** argv) {
     millrace::make_records(argv[1]);
     millrace::make_idx(argv[1]);
     millrace::make_safetensors(argv[1]);
+    millrace::make_clusters(argv[1]);
     millrace::make_face_pairs(argv[1]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

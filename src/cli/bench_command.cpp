@@ -10,6 +10,7 @@
 #include "bench/single.h"
 #include "bench/step_server.h"
 #include "cli/bench_head_command.h"
+#include "cli/bench_published.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 
@@ -84,6 +85,7 @@ void add_bench_command(CLI::App& program, Action& chosen) {
   suite->callback([&chosen, single] { chosen = [single] { return run(*single); }; });
 
   add_bench_head_command(*bench, chosen);
+  add_published_suite(*bench, chosen);
 
   auto steps = std::make_shared<JobFlags>();
   CLI::App* server = bench->add_subcommand(

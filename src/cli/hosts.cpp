@@ -128,6 +128,7 @@ void start_on_hosts(const std::string& hosts) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> command = launcher_command(hosts, program, own_arguments(), settings);
   std::vector<char*> words;
+  words.reserve(command.size() + 1);
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
   ::execvp(words[0], words.data());

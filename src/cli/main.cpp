@@ -13,6 +13,7 @@
 #include "cli/help_formatter.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
+#include "runtime/cores.h"
 #include "train/version.h"
 
 namespace millrace {
@@ -125,6 +126,7 @@ int main(int count, char** arguments) {
     return fail(message, status);
   };
   try {
+    if (launch_place().binding == Binding::by_default) keep_to(host_cores());
     if (launched_ranks() > 1) session.emplace();
     return run(count, arguments, session ? &*session : nullptr);
   } catch (const InputError& error) {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/plan_cluster.h"
 #include "cli/plan_pipedream.h"
 #include "cli/progress.h"
 #include "train/plan.h"
@@ -18,16 +19,23 @@ constexpr const char* kExamples = R"(Examples:
     millrace plan --model vgg16 --batch 28 --device-memory 12066MiB
   The same for a program to read:
     millrace plan --model vgg16 --batch 28 --device-memory 12066MiB --json
+  What would OneFlow take for it on eight TITAN V, the classifier on a device of its own?
+    millrace plan --model vgg16 --batch 28 --cluster titanv-8 --as oneflow \
+      --placement 0:0-6.0:7 --stage-weights 11:7
+  Which plan is the fastest on sixteen of them?
+    millrace plan --auto --cluster titanv-8x2 --model vgg16 --batch 32
   Divide a profiled network into stages on 2 servers of 4 devices, by PipeDream's optimizer:
     millrace plan --strategy pipedream --profile vgg16.txt --workers 4,2 --bandwidth 1e10,1e9
 
-The memory is exact: it is the size of the one block that the job would allocate. The time is
-an estimate from each operator's arithmetic and memory traffic, and a short measurement of
-this machine. Exit status: 0 also when the job does not fit (see "fits"), 2 bad usage or input.)";
+Without --cluster the memory is exact: it is the size of the one block that the job would
+allocate; the time is an estimate from each operator's arithmetic and memory traffic, and a short
+measurement of this machine. With --cluster both come from a model that was fitted to published
+results ('millrace bench published' shows how well). Exit status: 0 also when the job does not fit (see "fits"), 2 bad usage or input.)";
 
 struct PlanCommandFlags {
   JobFlags job;
   PipedreamFlags pipedream;
+  ClusterFlags cluster;
   std::string workers = "2";
   bool json = false;
 };
@@ -106,12 +114,18 @@ void add_plan_command(CLI::App& program, Action& chosen) {
       ->group("Data")
       ->capture_default_str();
   add_pipedream_flags(*command, flags->pipedream);
+  add_cluster_flags(*command, flags->cluster);
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
   command->footer(kExamples);
   command->callback([flags, command, &chosen] {
     chosen = [flags, command] {
-      if (!uses_pipedream(*command, flags->pipedream)) return run_plan(*flags);
-      return run_pipedream(flags->pipedream, flags->workers, flags->json);
+      if (uses_pipedream(*command, flags->pipedream)) {
+        return run_pipedream(flags->pipedream, flags->workers, flags->json);
+      }
+      if (uses_cluster(*command, flags->cluster)) {
+        return run_cluster_plan(*command, flags->cluster, flags->job, flags->json);
+      }
+      return run_plan(*flags);
     };
   });
 }

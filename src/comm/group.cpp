@@ -9,7 +9,7 @@
 
 namespace millrace {
 
-int64_t element_bytes(ElementType type) { return type == ElementType::kFloat64 ? 8 : 4; }
+int64_t element_bytes(ElementType type) { return type == ElementType::float64 ? 8 : 4; }
 
 const char* operation_name(Operation operation) {
   constexpr std::array<const char*, kOperations> kNames = {
@@ -67,47 +67,47 @@ int64_t Group::part_size(int64_t count, int member, int64_t block) const {
 void Group::all_reduce(void* data, int64_t count, ElementType type) {
   const double seconds = state_->transport->all_reduce(data, count, type);
   const int64_t own = part_size(count, rank());
-  state_->record(Operation::kAllReduce, (count - own + own * (size() - 1)) * element_bytes(type),
+  state_->record(Operation::all_reduce, (count - own + own * (size() - 1)) * element_bytes(type),
                  seconds);
 }
 
 void Group::reduce_scatter(const void* whole, void* part, int64_t count, int64_t part_count,
                            int64_t block, ElementType type) {
-  check_part(Operation::kReduceScatter, count, part_count, block);
+  check_part(Operation::reduce_scatter, count, part_count, block);
   const double seconds = state_->transport->reduce_scatter(whole, part, count, block, type);
-  state_->record(Operation::kReduceScatter, (count - part_count) * element_bytes(type), seconds);
+  state_->record(Operation::reduce_scatter, (count - part_count) * element_bytes(type), seconds);
 }
 
 void Group::all_gather(const void* part, void* whole, int64_t part_count, int64_t count,
                        int64_t item_bytes) {
-  check_part(Operation::kAllGather, count, part_count, 1);
+  check_part(Operation::all_gather, count, part_count, 1);
   const double seconds = state_->transport->all_gather(part, whole, count, item_bytes);
-  state_->record(Operation::kAllGather, part_count * item_bytes * (size() - 1), seconds);
+  state_->record(Operation::all_gather, part_count * item_bytes * (size() - 1), seconds);
 }
 
 void Group::all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                        int64_t block_bytes) {
-  check_part(Operation::kAllGather, count_of(whole), count_of(part), block_bytes);
+  check_part(Operation::all_gather, count_of(whole), count_of(part), block_bytes);
   all_gather(part.data(), whole.data(), count_of(part) / block_bytes, count_of(whole) / block_bytes,
              block_bytes);
 }
 
 void Group::broadcast(void* data, int64_t bytes, int root) {
-  check_peer(Operation::kBroadcast, root);
+  check_peer(Operation::broadcast, root);
   const double seconds = state_->transport->broadcast(data, bytes, root);
-  state_->record(Operation::kBroadcast, root == rank() ? bytes * (size() - 1) : 0, seconds);
+  state_->record(Operation::broadcast, root == rank() ? bytes * (size() - 1) : 0, seconds);
 }
 
-void Group::barrier() { state_->record(Operation::kBarrier, 0, state_->transport->barrier()); }
+void Group::barrier() { state_->record(Operation::barrier, 0, state_->transport->barrier()); }
 
 void Group::send(int to, const void* data, int64_t bytes, int tag) {
-  check_message(Operation::kSend, to, tag);
-  state_->record(Operation::kSend, bytes, state_->transport->send(to, data, bytes, tag));
+  check_message(Operation::send, to, tag);
+  state_->record(Operation::send, bytes, state_->transport->send(to, data, bytes, tag));
 }
 
 void Group::receive(int from, void* data, int64_t bytes, int tag) {
-  check_message(Operation::kReceive, from, tag);
-  state_->record(Operation::kReceive, 0, state_->transport->receive(from, data, bytes, tag));
+  check_message(Operation::receive, from, tag);
+  state_->record(Operation::receive, 0, state_->transport->receive(from, data, bytes, tag));
 }
 
 void Group::fail(const std::string& reason) noexcept {

@@ -129,12 +129,12 @@ class Group {
   template <typename T>
   static constexpr ElementType element_type() {
     if constexpr (std::is_same_v<T, float>) {
-      return ElementType::kFloat32;
+      return ElementType::float32;
     } else if constexpr (std::is_same_v<T, double>) {
-      return ElementType::kFloat64;
+      return ElementType::float64;
     } else {
       static_assert(std::is_same_v<T, int32_t>, "sums take float, double or int32_t");
-      return ElementType::kInt32;
+      return ElementType::int32;
     }
   }
 

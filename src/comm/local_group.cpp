@@ -30,7 +30,7 @@ class LocalTransport final : public Transport {
 
   double all_reduce(void* data, int64_t count, ElementType type) override {
     const LocalCall call = {
-        Operation::kAllReduce, count, static_cast<int64_t>(type), 1, data, data};
+        Operation::all_reduce, count, static_cast<int64_t>(type), 1, data, data};
     return together(call, [&] {
       const int64_t begin = part_begin(count, rank_, size()) * element_bytes(type);
       for (int member = 0; member < size(); ++member) {
@@ -44,12 +44,12 @@ class LocalTransport final : public Transport {
   double reduce_scatter(const void* whole, void* part, int64_t count, int64_t block,
                         ElementType type) override {
     const LocalCall call = {
-        Operation::kReduceScatter, count, static_cast<int64_t>(type), block, whole, part};
+        Operation::reduce_scatter, count, static_cast<int64_t>(type), block, whole, part};
     return together(call, [&] { sum_own_part(std::span(&part, 1), count, block, type); });
   }
 
   double all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) override {
-    const LocalCall call = {Operation::kAllGather, count, item_bytes, 1, part, whole};
+    const LocalCall call = {Operation::all_gather, count, item_bytes, 1, part, whole};
     return together(call, [&] {
       for (int member = 0; member < size(); ++member) {
         const int64_t begin = part_begin(count, member, size());
@@ -61,7 +61,7 @@ class LocalTransport final : public Transport {
   }
 
   double broadcast(void* data, int64_t bytes, int root) override {
-    return together({Operation::kBroadcast, bytes, root, 1, data, data},
+    return together({Operation::broadcast, bytes, root, 1, data, data},
                     [&] { parallel_copy(data, hub_->call(root).input, bytes); });
   }
 

@@ -36,7 +36,7 @@ double LocalHub::enter(int member, const LocalCall& call, double deadline) {
   present_[static_cast<size_t>(member)] = true;
   if (++arrived_ < size()) {
     const int64_t round = entered_;
-    const bool in_time = wait(lock, deadline, [&] { return entered_ != round; });
+    const bool in_time = wait(lock, changed_, deadline, [&] { return entered_ != round; });
     if (entered_ == round) {
       if (!in_time) {
         set_failure(fmt::format("{} did not join {} within {} seconds.", missing_members(),
@@ -83,19 +83,20 @@ double LocalHub::send(int from, int to, const void* data, int64_t bytes, int tag
   Lock lock(mutex_);
   throw_if_failed();
   Message message = {data, bytes};
-  std::deque<Message*>& queue = messages_[{from, to, tag}];
-  queue.push_back(&message);
-  changed_.notify_all();
-  const bool in_time = wait(lock, deadline, [&] { return message.progress != Progress::kOffered; });
-  if (message.progress == Progress::kOffered) {
-    queue.erase(std::find(queue.begin(), queue.end(), &message));
+  Line& line = lines_[{from, to, tag}];
+  line.messages.push_back(&message);
+  line.changed.notify_all();
+  const bool in_time =
+      wait(lock, line.changed, deadline, [&] { return message.progress != Progress::offered; });
+  if (message.progress == Progress::offered) {
+    line.messages.erase(std::find(line.messages.begin(), line.messages.end(), &message));
     if (!in_time) {
       set_failure(fmt::format("{} did not receive message {} of {} within {} seconds.", name(to),
                               tag, name(from), deadline));
     }
     throw_if_failed();
   }
-  changed_.wait(lock, [&] { return message.progress == Progress::kDone; });
+  line.changed.wait(lock, [&] { return message.progress == Progress::done; });
   return seconds_since(start);
 }
 
@@ -103,27 +104,27 @@ double LocalHub::receive(int from, int to, void* data, int64_t bytes, int tag, d
   const Clock::time_point start = Clock::now();
   Lock lock(mutex_);
   throw_if_failed();
-  std::deque<Message*>& queue = messages_[{from, to, tag}];
-  const bool in_time = wait(lock, deadline, [&] { return !queue.empty(); });
-  if (!in_time && queue.empty()) {
+  Line& line = lines_[{from, to, tag}];
+  const bool in_time = wait(lock, line.changed, deadline, [&] { return !line.messages.empty(); });
+  if (!in_time && line.messages.empty()) {
     set_failure(fmt::format("{} did not send message {} to {} within {} seconds.", name(from), tag,
                             name(to), deadline));
   }
   throw_if_failed();
-  Message& message = *queue.front();
+  Message& message = *line.messages.front();
   if (message.bytes != bytes) {
     set_failure(fmt::format("{} sends {} bytes as message {} while {} receives {}.", name(from),
                             message.bytes, tag, name(to), bytes));
     throw_if_failed();
   }
-  queue.pop_front();
-  message.progress = Progress::kTaken;
+  line.messages.pop_front();
+  message.progress = Progress::taken;
   const double waited = seconds_since(start);
   lock.unlock();
   parallel_copy(data, message.data, bytes);
   lock.lock();
-  message.progress = Progress::kDone;
-  changed_.notify_all();
+  message.progress = Progress::done;
+  line.changed.notify_all();
   return waited;
 }
 
@@ -132,18 +133,20 @@ void LocalHub::stop(const std::string& sentence) {
   set_failure(sentence);
 }
 
-bool LocalHub::wait(Lock& lock, double deadline, const std::function<bool()>& ready) {
+bool LocalHub::wait(Lock& lock, std::condition_variable& changed, double deadline,
+                    const std::function<bool()>& ready) {
   const auto over = [&] { return ready() || !failure_.empty(); };
   if (deadline <= 0) {
-    changed_.wait(lock, over);
+    changed.wait(lock, over);
     return true;
   }
-  return changed_.wait_for(lock, std::chrono::duration<double>(deadline), over);
+  return changed.wait_for(lock, std::chrono::duration<double>(deadline), over);
 }
 
 void LocalHub::set_failure(std::string sentence) {
   if (failure_.empty()) failure_ = std::move(sentence);
   changed_.notify_all();
+  for (auto& [address, line] : lines_) line.changed.notify_all();
 }
 
 void LocalHub::throw_if_failed() const {

@@ -17,7 +17,7 @@ namespace millrace {
 
 // What a member brings to a collective; the numbers must be the same for all.
 struct LocalCall {
-  Operation operation = Operation::kBarrier;
+  Operation operation = Operation::barrier;
   int64_t count = 0;
   int64_t kind = 0;   // element type, item size or root
   int64_t block = 1;  // parts are whole blocks of this many elements
@@ -46,17 +46,23 @@ class LocalHub {
   void stop(const std::string& sentence);
 
  private:
-  enum class Progress { kOffered, kTaken, kDone };
+  enum class Progress : uint8_t { offered, taken, done };
   struct Message {
     const void* data;
     int64_t bytes;
-    Progress progress = Progress::kOffered;
+    Progress progress = Progress::offered;
+  };
+  // Messages between two members with one tag; those who wait for another are not woken.
+  struct Line {
+    std::deque<Message*> messages;
+    std::condition_variable changed;
   };
   using Address = std::tuple<int, int, int>;  // from, to, tag
   using Lock = std::unique_lock<std::mutex>;
 
   // Waits until ready, a failure or the deadline; false at the deadline.
-  bool wait(Lock& lock, double deadline, const std::function<bool()>& ready);
+  bool wait(Lock& lock, std::condition_variable& changed, double deadline,
+            const std::function<bool()>& ready);
   void set_failure(std::string sentence);
   void throw_if_failed() const;
   std::string missing_members() const;
@@ -71,7 +77,7 @@ class LocalHub {
   int left_ = 0;
   int64_t entered_ = 0;
   int64_t completed_ = 0;
-  std::map<Address, std::deque<Message*>> messages_;
+  std::map<Address, Line> lines_;
 };
 
 }  // namespace millrace

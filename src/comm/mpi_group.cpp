@@ -31,6 +31,7 @@ std::vector<std::string> rank_names(int ranks) {
   MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, hosts.data(), MPI_MAX_PROCESSOR_NAME,
                 MPI_CHAR, MPI_COMM_WORLD);
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (int rank = 0; rank < ranks; ++rank) {
     names.push_back(
         fmt::format("rank {} on host {}", rank, hosts[static_cast<size_t>(rank)].data()));

@@ -51,14 +51,14 @@ double MpiTransport::all_reduce(void* data, int64_t count, ElementType type) {
   return collective([&] {
     const Terms terms = {count, 1, type};
     char* whole = static_cast<char*>(data);
-    double waited = exchange_all(Operation::kAllReduce, whole, terms, [&](int64_t index) {
+    double waited = exchange_all(Operation::all_reduce, whole, terms, [&](int64_t index) {
       sum_chunk(whole, whole + chunk(terms, rank(), index).begin, terms, index);
       MpiTransfers& results = results_[static_cast<size_t>(index % kWindow)];
-      const double seconds = finish(results, Operation::kAllReduce);
+      const double seconds = finish(results, Operation::all_reduce);
       start_handing_back(results, whole, terms, index);
       return seconds;
     });
-    for (MpiTransfers& results : results_) waited += finish(results, Operation::kAllReduce);
+    for (MpiTransfers& results : results_) waited += finish(results, Operation::all_reduce);
     return waited;
   });
 }
@@ -68,7 +68,7 @@ double MpiTransport::reduce_scatter(const void* whole, void* part, int64_t count
   return collective([&] {
     const Terms terms = {count, block, type};
     const char* input = static_cast<const char*>(whole);
-    return exchange_all(Operation::kReduceScatter, input, terms, [&](int64_t index) {
+    return exchange_all(Operation::reduce_scatter, input, terms, [&](int64_t index) {
       sum_chunk(input, static_cast<char*>(part) + index * kChunkBytes, terms, index);
       return 0.0;
     });
@@ -104,7 +104,7 @@ double MpiTransport::all_gather(const void* part, void* whole, int64_t count, in
       endpoint_->start_send(transfers_, (rank() + step) % size(), part, own_size, kGatherTag);
     }
     parallel_copy(output + own_begin, part, own_size);
-    return finish(transfers_, Operation::kAllGather);
+    return finish(transfers_, Operation::all_gather);
   });
 }
 
@@ -121,7 +121,7 @@ double MpiTransport::broadcast(void* data, int64_t bytes, int root) {
       const int64_t length = std::min(kBroadcastPiece, bytes - begin);
       if (place != 0) {
         endpoint_->start_receive(arrival_, parent, piece, length, kBroadcastTag);
-        waited += finish(arrival_, Operation::kBroadcast);
+        waited += finish(arrival_, Operation::broadcast);
       }
       for (int child = reach / 2; child > 0; child /= 2) {
         if (place + child >= size()) continue;
@@ -129,7 +129,7 @@ double MpiTransport::broadcast(void* data, int64_t bytes, int root) {
                               kBroadcastTag);
       }
     }
-    return waited + finish(transfers_, Operation::kBroadcast);
+    return waited + finish(transfers_, Operation::broadcast);
   });
 }
 
@@ -140,7 +140,7 @@ double MpiTransport::barrier() {
       const int from = (rank() + size() - distance) % size();
       endpoint_->start_receive(transfers_, from, nullptr, 0, kBarrierTag);
       endpoint_->start_send(transfers_, (rank() + distance) % size(), nullptr, 0, kBarrierTag);
-      waited += finish(transfers_, Operation::kBarrier);
+      waited += finish(transfers_, Operation::barrier);
     }
     return waited;
   });
@@ -150,14 +150,14 @@ double MpiTransport::send(int to, const void* data, int64_t bytes, int tag) {
   endpoint_->check();
   MpiTransfers transfers = {.member = member_};
   endpoint_->start_send(transfers, to, data, bytes, kMessageTag + tag);
-  return finish_message(transfers, Operation::kSend);
+  return finish_message(transfers, Operation::send);
 }
 
 double MpiTransport::receive(int from, void* data, int64_t bytes, int tag) {
   endpoint_->check();
   MpiTransfers transfers = {.member = member_};
   endpoint_->start_receive(transfers, from, data, bytes, kMessageTag + tag);
-  return finish_message(transfers, Operation::kReceive);
+  return finish_message(transfers, Operation::receive);
 }
 
 double MpiTransport::finish_message(MpiTransfers& transfers, Operation operation) {

@@ -52,11 +52,11 @@ void sum_all(std::span<const void* const> sources, std::span<void* const> target
 void ordered_sum(std::span<const void* const> sources, std::span<void* const> targets,
                  int64_t count, ElementType type) {
   switch (type) {
-    case ElementType::kFloat32:
+    case ElementType::float32:
       return sum_all<float>(sources, targets, count);
-    case ElementType::kFloat64:
+    case ElementType::float64:
       return sum_all<double>(sources, targets, count);
-    case ElementType::kInt32:
+    case ElementType::int32:
       return sum_all<int32_t>(sources, targets, count);
   }
 }

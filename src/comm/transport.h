@@ -9,17 +9,17 @@
 namespace millrace {
 
 // Elements that can be summed.
-enum class ElementType { kFloat32, kFloat64, kInt32 };
+enum class ElementType : uint8_t { float32, float64, int32 };
 int64_t element_bytes(ElementType type);
 
-enum class Operation {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kBarrier,
-  kSend,
-  kReceive,
+enum class Operation : uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  barrier,
+  send,
+  receive,
 };
 inline constexpr int kOperations = 7;
 const char* operation_name(Operation operation);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
 
 #include "compile/memory_plan.h"
 #include "graph/operator_definition.h"
+#include "passes/autodiff.h"
 #include "passes/liveness.h"
 #include "passes/rewrite.h"
 
@@ -88,7 +90,8 @@ class Assembler {
   }
 
  private:
-  // Positions in the order where the backward and the update phase begin.
+  // Positions in the order where the backward and the update phase begin, and the part of backward
+  // that may wait.
   void find_phases() {
     const std::vector<OperatorId>& order = graph_.order();
     backward_ = update_ = order.size();
@@ -105,11 +108,16 @@ class Assembler {
         throw std::logic_error("'" + graph_.op(order[i]).name + "' stands in another phase");
       }
     }
+    weights_ = update_;
+    if (!shape_.split_backward) return;
+    const std::vector<OperatorId> list = weight_gradient_operators(graph_);
+    const std::set<OperatorId> apart(list.begin(), list.end());
+    while (weights_ > backward_ && apart.contains(order[weights_ - 1])) --weights_;
   }
 
   int phase_at(int position) const {
     const auto place = static_cast<size_t>(position);
-    return place < backward_ ? 0 : place < update_ ? 1 : 2;
+    return place < backward_ ? 0 : place < weights_ ? 1 : place < update_ ? 2 : 3;
   }
 
   void place_state(const Program* sharing) {
@@ -212,8 +220,10 @@ class Assembler {
                                  positions_.begin());
     };
     const size_t backward = first_from(backward_);
+    const size_t weights = first_from(weights_);
     const size_t update = first_from(update_);
-    program_.phases = {{Phase::forward, 0, backward}, {Phase::backward, backward, update}};
+    program_.phases = {{Phase::forward, 0, backward}, {Phase::backward, backward, weights}};
+    program_.backward_weights = {Phase::backward, weights, update};
     if (shape_.phasing == Phasing::micro_batches) {
       program_.phases.push_back({Phase::update, update, count});
     }
@@ -253,7 +263,7 @@ class Assembler {
       }
       // What another device or the caller fetches stays until the next phase has begun.
       if (!whole && result) {
-        const int next = static_cast<int>(phase_at(life.first) == 0 ? backward_ : update_);
+        const int next = static_cast<int>(phase_at(life.first) == 0 ? backward_ : weights_);
         buffer.request.last = std::max(life.last, std::min(next, end));
       }
       buffers.push_back(buffer);
@@ -337,6 +347,7 @@ class Assembler {
   const KernelOptions& options_;
   const StepShape shape_;
   size_t backward_ = 0;  // position of the first operator of the backward phase
+  size_t weights_ = 0;   // of the part of it that may wait
   size_t update_ = 0;
   Program program_;
   std::vector<Address> addresses_;  // by storage root

@@ -22,6 +22,9 @@ struct StepShape {
   int slots = 1;     // micro-batches under way at once
   int versions = 1;  // of the parameters
   int64_t channel_bytes = 0;
+  // Micro-batches only: backward ends with the gradients that other stages wait for, and the rest
+  // of it is Program::backward_weights. The graph's order must be such (defer_weight_gradients).
+  bool split_backward = false;
 };
 
 // With `sharing` the state keeps the places that it has in that program.

@@ -60,6 +60,7 @@ Program training_program(StageGraph stage, const CompileOptions& options) {
   pipeline.add("gradient_fusion", fuse_gradients);
   pipeline.add("optimizer",
                [&](Graph& g) { add_updates(g, gradients, options.optimizer, options.updates); });
+  if (options.shape.split_backward) pipeline.add("backward_order", defer_weight_gradients);
   pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
@@ -83,7 +84,9 @@ Program evaluation_program(Graph graph, const CompileOptions& options, const Pro
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, fixed); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
   pipeline.run(graph, {});
-  Program program = assemble(graph, options.kernels, {}, sharing);
+  StepShape shape;
+  shape.channel_bytes = options.shape.channel_bytes;
+  Program program = assemble(graph, options.kernels, shape, sharing);
   program.in_place = in_place;
   return program;
 }

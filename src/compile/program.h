@@ -69,9 +69,11 @@ struct PhaseRange {
 struct Program {
   std::vector<Instruction> instructions;
   std::vector<PhaseRange> phases;  // one for a program that is only run whole
-  std::vector<Slot> state;         // persistent slots, in the order of the graph
-  std::vector<Slot> inputs;        // to be written before a run; keep their contents across runs
-  std::vector<Slot> results;       // readable after a run
+  // What leads to gradients of weights alone, where it runs apart from the rest of backward.
+  PhaseRange backward_weights = {Phase::backward, 0, 0};
+  std::vector<Slot> state;    // persistent slots, in the order of the graph
+  std::vector<Slot> inputs;   // to be written before a run; keep their contents across runs
+  std::vector<Slot> results;  // readable after a run
   MemoryMap memory;
   int64_t arena_bytes = 0;  // memory.total()
   MemoryBreakdown breakdown;

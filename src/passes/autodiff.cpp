@@ -1,6 +1,7 @@
 #include "passes/autodiff.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -169,6 +170,20 @@ std::vector<OperatorId> weight_gradient_operators(const Graph& graph) {
   }
   std::reverse(found.begin(), found.end());
   return found;
+}
+
+void defer_weight_gradients(Graph& graph) {
+  const std::vector<OperatorId> deferred = weight_gradient_operators(graph);
+  const std::set<OperatorId> apart(deferred.begin(), deferred.end());
+  std::vector<OperatorId> order;
+  std::vector<OperatorId> updates;
+  for (OperatorId id : graph.order()) {
+    if (apart.contains(id)) continue;
+    (graph.op(id).phase == Phase::update ? updates : order).push_back(id);
+  }
+  order.insert(order.end(), deferred.begin(), deferred.end());
+  order.insert(order.end(), updates.begin(), updates.end());
+  graph.set_order(std::move(order));
 }
 
 }  // namespace millrace

@@ -54,4 +54,7 @@ std::vector<bool> trained_tensors(const Graph& graph, const std::vector<TensorId
 // results that is every one.
 std::vector<OperatorId> weight_gradient_operators(const Graph& graph);
 
+// Moves them behind the rest of the backward pass.
+void defer_weight_gradients(Graph& graph);
+
 }  // namespace millrace

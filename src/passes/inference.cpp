@@ -53,6 +53,14 @@ void use_own_statistics(Graph& graph, OperatorId id, std::vector<bool>& removed)
   op.type = "batch_norm";
 }
 
+// A result keeps its name when another tensor takes its place, for those who look for it.
+void take_over_name(Graph& graph, TensorId old, TensorId now) {
+  const auto& results = graph.results();
+  const bool known = std::find(results.begin(), results.end(), now) != results.end();
+  if (known || is_persistent(graph.tensor(now).role)) return;
+  std::swap(graph.tensor(old).name, graph.tensor(now).name);
+}
+
 }  // namespace
 
 void make_inference(Graph& graph) {
@@ -73,7 +81,10 @@ void make_inference(Graph& graph) {
     }
   }
   std::vector<TensorId> results;
-  for (TensorId id : graph.results()) results.push_back(stands_for[static_cast<size_t>(id)]);
+  for (TensorId id : graph.results()) {
+    results.push_back(stands_for[static_cast<size_t>(id)]);
+    if (results.back() != id) take_over_name(graph, id, results.back());
+  }
   graph.set_results(std::move(results));
   erase_operators(graph, removed);
 }

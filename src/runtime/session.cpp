@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <stdexcept>
 
 #include "base/parallel.h"
@@ -24,6 +25,12 @@ void require_size(const Slot& slot, size_t count) {
   if (static_cast<int64_t>(count) != slot.type.elements()) {
     throw std::logic_error("wrong number of values for '" + slot.name + "'");
   }
+}
+
+void parallel_copy(const std::byte* source, std::byte* target, int64_t bytes) {
+  parallel_ranges(bytes, kCopyGrain, [&](int, int64_t begin, int64_t end) {
+    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
+  });
 }
 
 int64_t largest_arena(const std::vector<const Program*>& programs) {
@@ -56,6 +63,7 @@ Session::Session(Device& device, std::vector<const Program*> programs)
   }
   inputs_.resize(most);
   outputs_.resize(most);
+  find_carried();
 }
 
 Session::~Session() = default;
@@ -68,6 +76,10 @@ void Session::require(const Program& program) const {
 
 std::byte* Session::address(const Program& program, const Slot& slot, int copy) const {
   return arena_.data() + program.memory.begin(slot.address.region, copy) + slot.address.offset;
+}
+
+std::byte* Session::channels() const {
+  return arena_.data() + arena_.bytes() - programs_.front()->memory.channels;
 }
 
 void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
@@ -90,8 +102,39 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
 
 void Session::run_phase(const Program& program, const PhaseRange& range, const Frame& frame,
                         const StepState& step) {
+  const bool carries = &program == programs_.front() && frame.newest_version >= 0 &&
+                       frame.newest_version != frame.new_version;
   for (size_t i = range.begin; i < range.end; ++i) {
+    if (carries) carry(i, frame);
     run_one(program, program.instructions[i], frame, step);
+  }
+}
+
+void Session::find_carried() {
+  const Program& program = *programs_.front();
+  std::map<int64_t, const Slot*> waiting;
+  for (const Slot& slot : program.state) {
+    if (slot.role == Role::parameter) waiting[slot.address.offset] = &slot;
+  }
+  carried_.resize(program.instructions.size());
+  for (size_t i = 0; i < carried_.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.phase != Phase::update) continue;
+    for (const Address& address : instruction.inputs) {
+      if (address.region != ArenaRegion::weights) continue;
+      const auto found = waiting.find(address.offset);
+      if (found == waiting.end()) continue;
+      carried_[i].push_back(found->second);
+      waiting.erase(found);
+    }
+  }
+}
+
+void Session::carry(size_t instruction, const Frame& frame) {
+  const Program& program = *programs_.front();
+  for (const Slot* slot : carried_[instruction]) {
+    parallel_copy(address(program, *slot, frame.newest_version),
+                  address(program, *slot, frame.new_version), slot->bytes);
   }
 }
 
@@ -100,9 +143,7 @@ void Session::copy_version(int from, int to) {
   const MemoryMap& memory = programs_.front()->memory;
   const std::byte* source = arena_.data() + memory.begin(ArenaRegion::weights, from);
   std::byte* target = arena_.data() + memory.begin(ArenaRegion::weights, to);
-  parallel_ranges(memory.weights, kCopyGrain, [&](int, int64_t begin, int64_t end) {
-    std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
-  });
+  parallel_copy(source, target, memory.weights);
 }
 
 // Piece by piece where storage is plain, so that a large tensor needs no copy beside it.
@@ -151,14 +192,23 @@ std::vector<InstructionTime> Session::run_timed(const Program& program, const St
   return times;
 }
 
+void Session::copy_in(const Program& program, const Slot& slot, int copy, const std::byte* values) {
+  copy_between_layouts(plain_spec_of(slot), values, spec_of(slot), address(program, slot, copy));
+}
+
+void Session::copy_out(const Program& program, const Slot& slot, int copy,
+                       std::byte* values) const {
+  copy_between_layouts(spec_of(slot), address(program, slot, copy), plain_spec_of(slot), values);
+}
+
 void Session::write_slot(const Program& program, const Slot& slot, const std::byte* values) {
-  std::byte* target = address(program, slot, slot.role == Role::parameter ? version_ : 0);
-  device_.run([&] { copy_between_layouts(plain_spec_of(slot), values, spec_of(slot), target); });
+  const int copy = slot.role == Role::parameter ? version_ : 0;
+  device_.run([&] { copy_in(program, slot, copy, values); });
 }
 
 void Session::read_slot(const Program& program, const Slot& slot, std::byte* values) const {
-  const std::byte* source = address(program, slot, slot.role == Role::parameter ? version_ : 0);
-  device_.run([&] { copy_between_layouts(spec_of(slot), source, plain_spec_of(slot), values); });
+  const int copy = slot.role == Role::parameter ? version_ : 0;
+  device_.run([&] { copy_out(program, slot, copy, values); });
 }
 
 void Session::write_input(const Program& program, std::string_view name,

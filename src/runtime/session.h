@@ -26,6 +26,9 @@ struct Frame {
   int slot = 0;         // of the micro-batch
   int version = 0;      // of the parameters that forward and backward read
   int new_version = 0;  // that updates write
+  // The version that updates begin from: each parameter is copied from there before its update,
+  // when nothing reads its old value any more. -1: `new_version` has it already.
+  int newest_version = -1;
 };
 
 class Session {
@@ -40,6 +43,10 @@ class Session {
   const Arena& arena() const { return arena_; }
   int64_t arena_bytes() const { return arena_.bytes(); }
   int64_t resident_bytes() const { return arena_.resident_bytes(); }
+
+  // Where buffers for what goes to and comes from other stages lie: behind everything that any of
+  // the programs uses, as long as all were compiled with the same channel_bytes.
+  std::byte* channels() const;
 
   // What kernels reach the other devices by; borrowed, null for a device alone.
   void set_collectives(Collectives* collectives) { collectives_ = collectives; }
@@ -72,6 +79,11 @@ class Session {
   // Where a slot lies in the arena.
   std::byte* address(const Program& program, const Slot& slot, int copy = 0) const;
 
+  // Moves a slot from or to plain row-major order; called on the device's own thread, or for an
+  // input by a thread that has made sure that the device does not use it.
+  void copy_in(const Program& program, const Slot& slot, int copy, const std::byte* values);
+  void copy_out(const Program& program, const Slot& slot, int copy, std::byte* values) const;
+
   // A result in plain row-major order; `scalar` for one-element results.
   std::vector<float> result(const Program& program, std::string_view name) const;
   float scalar(const Program& program, std::string_view name) const;
@@ -92,12 +104,16 @@ class Session {
   void read_slot(const Program& program, const Slot& slot, std::byte* values) const;
   void run_one(const Program& program, const Instruction& instruction, const Frame& frame,
                const StepState& step);
+  void find_carried();
+  void carry(size_t instruction, const Frame& frame);
 
   Device& device_;
   std::vector<const Program*> programs_;
   Arena arena_;
   Collectives* collectives_ = nullptr;
   int version_ = 0;
+  // By instruction of the first program: parameters that no update before it has touched.
+  std::vector<std::vector<const Slot*>> carried_;
   std::vector<std::byte*> inputs_;  // of the instruction that runs now
   std::vector<std::byte*> outputs_;
 };

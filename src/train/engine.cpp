@@ -79,6 +79,9 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
   }
   make_workers();
   work_out_rows();
+  if (!plan_.runs_whole()) {
+    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), device_numbers());
+  }
 }
 
 Engine::~Engine() = default;
@@ -154,7 +157,26 @@ StageGraph Engine::local_graph(const Worker& worker) const {
 }
 
 CompileOptions Engine::options_of(const Worker& worker, const TrainJob& job) {
-  return stage_options(job, worker.stage, worker.member, worker.device->threads(), &tuner_);
+  CompileOptions options =
+      stage_options(job, worker.stage, worker.member, worker.device->threads(), &tuner_);
+  if (layout_) options.shape.channel_bytes = layout_->channel_bytes(worker.stage, worker.member);
+  return options;
+}
+
+// The number in the job of each device of each stage.
+std::vector<std::vector<int>> Engine::device_numbers() const {
+  const auto by_rank = devices_by_rank(plan_, groups_.ranks());
+  std::vector<DeviceId> all;
+  for (const auto& devices : by_rank) all.insert(all.end(), devices.begin(), devices.end());
+  std::vector<std::vector<int>> numbers;
+  for (const Placement& stage : plan_.stages) {
+    numbers.emplace_back();
+    for (const DeviceId& id : stage.devices) {
+      numbers.back().push_back(
+          static_cast<int>(std::find(all.begin(), all.end(), id) - all.begin()));
+    }
+  }
+  return numbers;
 }
 
 void Engine::compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose) {
@@ -201,11 +223,14 @@ void Engine::work_out_rows() {
       const TensorId id = graph.find_tensor(name);
       if (id == kNone) continue;
       const Tensor& tensor = graph.tensor(id);
-      RowRange rows = {0, samples_};
+      RowRange rows = {0, graphs_.micro_batch()};
       if (tensor.slice.axis == 0) {
         rows = {tensor.slice.begin, tensor.slice.begin + tensor.type.shape.at(0)};
       }
-      ranges.push_back(rows);
+      for (int64_t m = 0; m < plan_.micro_batches; ++m) {
+        const int64_t begin = m * graphs_.micro_batch();
+        ranges.push_back({begin + rows.begin, begin + rows.end});
+      }
     }
   }
   if (ranges.empty()) ranges.push_back({0, 1});
@@ -238,6 +263,35 @@ void Engine::start(uint64_t seed) {
     worker->session->set_collectives(worker->collectives.get());
     worker->session->initialize(seed);
   }
+  if (layout_ && workers_.front()->training) start_pipeline();
+}
+
+void Engine::start_pipeline() {
+  const std::vector<Group> messages = groups_.make_for_messages(groups_.all());
+  Pipeline::Options options;
+  options.graphs = &graphs_;
+  options.layout = &*layout_;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    Worker& worker = *workers_[i];
+    options.workers.push_back(&worker);
+    const auto place = std::find_if(devices_.begin(), devices_.end(), [&](const auto& device) {
+      return device.get() == worker.device;
+    });
+    options.messages.push_back(messages[static_cast<size_t>(place - devices_.begin())]);
+    options.trace_devices.push_back(static_cast<int>(i));
+  }
+  options.trace = trace_;
+  options.stop = [this](const std::string& sentence) { groups_.stop(sentence); };
+  options.place_of_row = [this](int64_t row) { return place_of_row(row); };
+  pipeline_.emplace(std::move(options));
+}
+
+std::vector<TraceDevice> Engine::trace_devices() const {
+  std::vector<TraceDevice> devices;
+  for (const auto& worker : workers_) {
+    devices.push_back({worker->id.node, worker->id.device, worker->stage});
+  }
+  return devices;
 }
 
 void Engine::write_inputs(const FeedBatch& batch, bool evaluation) {
@@ -281,12 +335,34 @@ void Engine::run_all(const std::function<void(Worker&)>& work) {
   if (first) std::rethrow_exception(first);
 }
 
+// Instructions of one phase that follow each other are one event of the trace.
+void Engine::run_whole(Worker& worker, const StepState& state) {
+  const Program& program = *worker.training;
+  const size_t count = program.instructions.size();
+  if (trace_ == nullptr) {
+    worker.session->run_phase(program, {Phase::forward, 0, count}, {}, state);
+    return;
+  }
+  constexpr TraceCategory kCategories[] = {TraceCategory::forward, TraceCategory::backward,
+                                           TraceCategory::update};
+  const auto device =
+      static_cast<int>(std::find_if(workers_.begin(), workers_.end(),
+                                    [&](const auto& one) { return one.get() == &worker; }) -
+                       workers_.begin());
+  for (size_t begin = 0; begin < count;) {
+    const Phase phase = program.instructions[begin].phase;
+    size_t end = begin;
+    while (end < count && program.instructions[end].phase == phase) ++end;
+    const TraceScope scope(trace_, device, kCategories[static_cast<size_t>(phase)], name_of(phase),
+                           state.step);
+    worker.session->run_phase(program, {phase, begin, end}, {}, state);
+    begin = end;
+  }
+}
+
 StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
   if (batch != nullptr) write_inputs(*batch, false);
-  run_all([&](Worker& worker) {
-    const Program& program = *worker.training;
-    worker.session->run_phase(program, {Phase::forward, 0, program.instructions.size()}, {}, state);
-  });
+  run_all([&](Worker& worker) { run_whole(worker, state); });
   const Worker& last = *workers_.back();
   const auto value = [&](std::string_view name) {
     const Slot* slot = find_result(*last.training, name);
@@ -296,7 +372,56 @@ StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
   return {value("loss"), value("top1"), value("top5")};
 }
 
+bool Engine::overlaps_steps() const {
+  return plan_.stage_count() > 1 && !is_synchronous(plan_.schedule);
+}
+
+void Engine::train(const Steps& steps) {
+  if (pipeline_) {
+    train_pipeline(steps);
+    return;
+  }
+  for (int64_t i = 0; i < steps.count; ++i) {
+    const int64_t number = steps.first + i;
+    const StepState state = {steps.seed, number, steps.learning_rate(number)};
+    steps.finished(number, step(steps.next(), state));
+  }
+}
+
+void Engine::train_pipeline(const Steps& steps) {
+  const auto outcome = [&](const StepShares& sum) {
+    const double scale = sum.parts > 0 ? static_cast<double>(plan_.micro_batches) / sum.parts : 0;
+    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale};
+  };
+  std::vector<StepShares> shares;
+  Pipeline::Work work;
+  work.seed = steps.seed;
+  work.first = steps.first;
+  work.count = steps.count;
+  work.learning_rate = steps.learning_rate;
+  work.next = [&]() -> const FeedBatch& { return *steps.next(); };
+  work.finished = [&](int64_t step, const StepShares& sum) {
+    shares.push_back(sum);
+    if (!rank_group_) steps.finished(step, outcome(sum));
+  };
+  pipeline_->train(work);
+  if (!rank_group_) return;
+  std::vector<double> sums;
+  for (const StepShares& share : shares) {
+    sums.insert(sums.end(), {share.loss, share.top1, share.top5, share.parts});
+  }
+  rank_group_->all_reduce(std::span(sums));
+  for (int64_t i = 0; i < steps.count; ++i) {
+    const double* sum = sums.data() + 4 * i;
+    steps.finished(steps.first + i, outcome({sum[0], sum[1], sum[2], sum[3]}));
+  }
+}
+
 void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
+  if (pipeline_) {
+    pipeline_->evaluate(batch, scores);
+    return;
+  }
   write_inputs(batch, true);
   run_all([&](Worker& worker) {
     const Program& program = *worker.evaluation;

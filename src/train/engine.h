@@ -14,6 +14,7 @@
 #include "train/evaluation.h"
 #include "train/job.h"
 #include "train/observer.h"
+#include "train/pipeline.h"
 #include "train/worker.h"
 
 namespace millrace {
@@ -62,9 +63,21 @@ class Engine {
   // Rows of each batch that this process feeds its devices with.
   const std::vector<RowRange>& rows() const { return rows_; }
 
-  // One step with these inputs (the rows of `rows`), or with those of the last call where `batch`
-  // is null.
-  StepOutcome step(const FeedBatch* batch, const StepState& state);
+  // Steps one after the other, `first` and on. `next` gives the rows of each batch, on any thread;
+  // null where the inputs of the last call are to be used again. `finished` is called for each
+  // step, in order, on this thread.
+  struct Steps {
+    uint64_t seed = 0;
+    int64_t first = 0;
+    int64_t count = 1;
+    std::function<float(int64_t step)> learning_rate;
+    std::function<const FeedBatch*()> next;
+    std::function<void(int64_t step, const StepOutcome&)> finished;
+  };
+  void train(const Steps& steps);
+
+  // Whether steps overlap, so that `train` is best given many.
+  bool overlaps_steps() const;
 
   // Adds the scores of a batch; `finish_scores` sums them over the processes.
   void evaluate(const FeedBatch& batch, Scores& scores);
@@ -83,6 +96,10 @@ class Engine {
   void watch(Watch what);
   // See explain_step; on a device alone, otherwise nothing.
   std::string explain(const StepState& step, Watch what);
+
+  // Records what the devices do from now on; borrowed. Before `start`.
+  void set_trace(TraceRecorder* trace) { trace_ = trace; }
+  std::vector<TraceDevice> trace_devices() const;
 
   // A word that changes when any operator of any device is run by another implementation: the
   // same job with the same word gives the same bits.
@@ -103,6 +120,11 @@ class Engine {
   void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
   StageGraph local_graph(const Worker& worker) const;
   void work_out_rows();
+  StepOutcome step(const FeedBatch* batch, const StepState& state);
+  void run_whole(Worker& worker, const StepState& state);
+  void train_pipeline(const Steps& steps);
+  std::vector<std::vector<int>> device_numbers() const;
+  void start_pipeline();
   void write_inputs(const FeedBatch& batch, bool evaluation);
   // Runs `work` for every worker at once, on the devices' threads.
   void run_all(const std::function<void(Worker&)>& work);
@@ -118,6 +140,9 @@ class Engine {
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<RowRange> rows_;
   int64_t samples_ = 0;  // of a step
+  TraceRecorder* trace_ = nullptr;
+  std::optional<PipelineLayout> layout_;  // unless every step is one program
+  std::optional<Pipeline> pipeline_;
 };
 
 }  // namespace millrace

@@ -12,6 +12,7 @@
 #include "parallel/job_graphs.h"
 #include "runtime/cores.h"
 #include "train/device_report.h"
+#include "train/pipeline.h"
 #include "train/stage_options.h"
 #include "train/summary.h"
 
@@ -123,8 +124,9 @@ struct CompiledPlan {
   size_t instructions = 0;
 };
 
-CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs, Device& device,
-                          ConvolutionTuner& tuner, const MachineSpeed& speed) {
+CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
+                          const PipelineLayout* layout, Device& device, ConvolutionTuner& tuner,
+                          const MachineSpeed& speed) {
   CompiledPlan compiled;
   double slowest = 0;
   for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
@@ -138,9 +140,10 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs, Device& 
       const int64_t key = divided_weights || job.plan.share_optimizer ? member : rows;
       if (!known.contains(key)) {
         Program program;
+        CompileOptions options = stage_options(job, stage, member, device.threads(), &tuner);
+        if (layout != nullptr) options.shape.channel_bytes = layout->channel_bytes(stage, member);
         device.run([&] {
-          program = compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member),
-                                  stage_options(job, stage, member, device.threads(), &tuner));
+          program = compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member), options);
         });
         DeviceReport report;
         report.stage = stage;
@@ -174,17 +177,30 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   const int cores = available_cores();
   const int threads = job.threads > 0 ? std::min(job.threads, cores) : std::max(1, cores / devices);
   Device device({.threads = threads});
+  std::optional<PipelineLayout> layout;
+  if (!job.plan.runs_whole()) {
+    const std::vector<DeviceId> all = job.plan.devices();
+    std::vector<std::vector<int>> numbers;
+    for (const Placement& stage : job.plan.stages) {
+      numbers.emplace_back();
+      for (const DeviceId& id : stage.devices) {
+        numbers.back().push_back(
+            static_cast<int>(std::find(all.begin(), all.end(), id) - all.begin()));
+      }
+    }
+    layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)), numbers);
+  }
   ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
   std::string refusal;
   CompiledPlan compiled;
   try {
-    compiled = compile_plan(job, graphs, device, tuner, speed);
+    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, tuner, speed);
   } catch (const InputError& error) {
     if (job.device_memory == 0) throw;
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
-    compiled = compile_plan(unlimited, graphs, device, tuner, speed);
+    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, tuner, speed);
     const auto fits = [&](const DeviceReport& one) { return one.arena_bytes <= job.device_memory; };
     if (std::all_of(compiled.devices.begin(), compiled.devices.end(), fits)) throw;
     refusal = error.what();

@@ -5,15 +5,10 @@
 namespace millrace {
 namespace {
 
-// Long enough for every stage to have as much under way as it ever has.
-int64_t steps_to_fill(const Plan& plan) {
-  if (is_synchronous(plan.schedule)) return 1;
-  return 4 * static_cast<int64_t>(plan.devices().size() + plan.stages.size());
-}
-
 // Whether each update follows one backward, so that both are one phase.
 bool updates_at_once(const Row& row) {
   for (size_t i = 0; i < row.tasks.size(); ++i) {
+    if (row.tasks[i].work == Work::backward_input) return false;
     if (row.tasks[i].work == Work::backward &&
         (i + 1 == row.tasks.size() || row.tasks[i + 1].work != Work::update)) {
       return false;
@@ -23,6 +18,11 @@ bool updates_at_once(const Row& row) {
 }
 
 }  // namespace
+
+int64_t steps_to_fill(const Plan& plan) {
+  if (is_synchronous(plan.schedule)) return 1;
+  return 4 * static_cast<int64_t>(plan.devices().size() + plan.stages.size());
+}
 
 CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner) {
   CompileOptions options;
@@ -65,6 +65,7 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
     options.shape.slots = static_cast<int>(row.in_flight);
     options.shape.versions = static_cast<int>(row.versions);
     options.updates.accumulate = !at_once;
+    options.shape.split_backward = plan.schedule == ScheduleKind::zero_bubble;
   }
   return options;
 }

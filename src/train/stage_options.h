@@ -11,6 +11,9 @@ namespace millrace {
 // A job's settings for one device alone; `tuner` is borrowed.
 CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner);
 
+// Steps in which every stage of a plan has as much under way as it ever has.
+int64_t steps_to_fill(const Plan& plan);
+
 // The table of a segment of so many steps; a plan that runs whole has none.
 Schedule schedule_of(const Plan& plan, int64_t steps);
 

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <memory>
@@ -94,7 +95,7 @@ class Trainer {
       open();
       prepare();
       while (result_.step < result_.total_steps) {
-        step();
+        steps();
         report_checkpoints();
         if (engine_.any(job_.stop != nullptr && job_.stop->load())) break;
         if (result_.step < result_.total_steps) do_periodic_work();
@@ -111,7 +112,9 @@ class Trainer {
  private:
   void open();
   void prepare();
-  void step();
+  int64_t steps_at_once() const;
+  void steps();
+  void finish_step(int64_t step, const StepOutcome& outcome);
   void do_periodic_work();
   void evaluate_now();
   void save_checkpoint();
@@ -139,6 +142,9 @@ class Trainer {
   TrainResult result_;
   int64_t saved_step_ = -1;
   int64_t evaluated_step_ = -1;
+  std::optional<FeedBatch> next_batch_;
+  Clock::time_point step_start_;
+  std::atomic<double> waited_ = 0;  // for data, since the last step
   bool inputs_written_ = false;
   int64_t same_losses_ = 0;
 };
@@ -200,39 +206,78 @@ void Trainer::prepare() {
                       .arena_bytes = engine_.session().arena_bytes()});
 }
 
-void Trainer::step() {
-  const auto start = Clock::now();
+// Steps that may run into each other: up to the next moment at which the whole job must stand
+// still, and not so many that an interruption would wait long.
+int64_t Trainer::steps_at_once() const {
+  constexpr int64_t kMost = 32;
+  if (!engine_.overlaps_steps()) return 1;
+  const int64_t per_epoch = feed_->batches_per_epoch();
+  int64_t count = 1;
+  while (count < kMost && result_.step + count < result_.total_steps) {
+    const int64_t step = result_.step + count;
+    const bool epoch_ends = per_epoch > 0 && step % per_epoch == 0;
+    if (epoch_ends || (saves() && job_.checkpoint_every.due(step, per_epoch)) ||
+        (start_evaluation_ && job_.evaluation_every.due(step, per_epoch))) {
+      break;
+    }
+    ++count;
+  }
+  return count;
+}
+
+void Trainer::steps() {
+  step_start_ = Clock::now();
+  waited_ = 0;
+  Engine::Steps work;
+  work.seed = job_.seed;
+  work.first = result_.step;
+  work.count = steps_at_once();
+  work.learning_rate = [this](int64_t step) {
+    return static_cast<float>(learning_rate_at(job_.learning_rate, step));
+  };
+  work.next = [this]() -> const FeedBatch* {
+    const auto start = Clock::now();
+    next_batch_ = feed_->next();
+    if (!next_batch_) {
+      fail_job("The training data ended after step {} of {}.", result_.step, result_.total_steps);
+    }
+    waited_ = waited_ + seconds_since(start);
+    return inputs_written_ ? nullptr : &*next_batch_;
+  };
+  work.finished = [this](int64_t step, const StepOutcome& outcome) { finish_step(step, outcome); };
   engine_.set_activity(fmt::format("step {}", result_.step + 1));
-  const std::optional<FeedBatch> next = feed_->next();
-  if (!next)
-    fail_job("The training data ended after step {} of {}.", result_.step, result_.total_steps);
-  const FeedBatch& batch = *next;
-  const double waited = seconds_since(start);
-  const double rate = learning_rate_at(job_.learning_rate, result_.step);
-  const StepState state = {job_.seed, result_.step, static_cast<float>(rate)};
-  StepOutcome outcome;
+  const StepState state = {job_.seed, result_.step, work.learning_rate(result_.step)};
   try {
-    outcome = engine_.step(inputs_written_ ? nullptr : &batch, state);
+    engine_.train(work);
   } catch (const Suspicious& found) {
     fail_step(state, found.what());
   }
-  if (feed_->constant() && !inputs_written_) {
+  if (feed_->constant() && !inputs_written_ && job_.plan.runs_whole()) {
     inputs_written_ = true;
     feed_->release();
   }
+}
+
+void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
+  const double rate = learning_rate_at(job_.learning_rate, step);
   const double loss = outcome.loss;
-  ++result_.step;
-  if (!feed_->constant()) look_for_collapse(loss, state);
-  const double seconds = seconds_since(start);
+  result_.step = step + 1;
+  if (!feed_->constant()) {
+    look_for_collapse(loss, {job_.seed, step, static_cast<float>(rate)});
+  }
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - step_start_).count();
   result_.losses.push_back(loss);
   result_.seconds.push_back(seconds);
+  const double waited = waited_.exchange(0);
   result_.wait_seconds += waited;
   const double recent = recent_step_seconds();
   const auto samples = static_cast<double>(job_.options.batch);
+  const int64_t per_epoch = feed_->batches_per_epoch();
   observer_.on_step(
       {.step = result_.step,
        .total_steps = result_.total_steps,
-       .epoch = batch.position.epoch,
+       .epoch = per_epoch > 0 ? step / per_epoch : 0,
        .samples = job_.options.batch,
        .loss = loss,
        .learning_rate = rate,
@@ -240,9 +285,10 @@ void Trainer::step() {
        .top5 = outcome.top5 / samples,
        .seconds = seconds,
        .wait_seconds = waited,
-       .checkpoint_seconds = writer_ ? writer_->seconds_writing_since(start) : 0,
+       .checkpoint_seconds = writer_ ? writer_->seconds_writing_since(step_start_) : 0,
        .samples_per_second = samples / recent,
        .seconds_left = recent * static_cast<double>(result_.total_steps - result_.step)});
+  step_start_ = now;
 }
 
 void Trainer::fail_step(const StepState& state, const std::string& found) {

@@ -188,11 +188,11 @@ TEST(Group, CountsBytesCallsAndWaiting) {
     if (group.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     group.barrier();
     const GroupStatistics statistics = groups[0].statistics();
-    EXPECT_EQ(statistics.of(Operation::kAllReduce).calls, 1);
-    EXPECT_EQ(statistics.of(Operation::kAllReduce).bytes, 800 * (members - 1));
+    EXPECT_EQ(statistics.of(Operation::all_reduce).calls, 1);
+    EXPECT_EQ(statistics.of(Operation::all_reduce).bytes, 800 * (members - 1));
     EXPECT_EQ(statistics.total().calls, 2);
     if (group.rank() == 1) {
-      EXPECT_GT(statistics.of(Operation::kBarrier).seconds_waited, 0.05);
+      EXPECT_GT(statistics.of(Operation::barrier).seconds_waited, 0.05);
     }
   });
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "models/models.h"
+#include "parallel/partition.h"
 
 namespace millrace {
 namespace {
@@ -95,6 +96,32 @@ TEST(Compiler, EvaluationSharesTheStateOfTraining) {
   }
   EXPECT_EQ(evaluation.memory.persistent(), training.memory.persistent());
   EXPECT_EQ(evaluation.result("logits").type.shape, (Shape{8, 1000}));
+}
+
+// What the stage before waits for is made without the gradients of weights.
+TEST(Compiler, BackwardToWeightsRunsApart) {
+  const Graph network = model("vgg16", 2, 32);
+  const std::vector<int> stages = assign_by_share(network, {1, 1, 1});
+  CompileOptions options = direct();
+  options.updates.accumulate = true;
+  options.shape = {.phasing = Phasing::micro_batches, .slots = 3, .split_backward = true};
+  for (int stage = 0; stage < 3; ++stage) {
+    const Program program = compile_stage(cut(network, stages, stage), options);
+    EXPECT_EQ(program.breakdown.total(), program.arena_bytes);
+    const PhaseRange& backward = program.phase(Phase::backward);
+    EXPECT_EQ(program.backward_weights.begin, backward.end);
+    EXPECT_EQ(program.backward_weights.end, program.phase(Phase::update).begin);
+    int apart = 0;
+    for (size_t i = backward.begin; i < program.backward_weights.end; ++i) {
+      const Instruction& instruction = program.instructions[i];
+      const bool of_weights =
+          instruction.type == "accumulate" || instruction.type.ends_with("backward_weights");
+      EXPECT_TRUE(!of_weights || i >= backward.end) << instruction.name;
+      apart += of_weights ? 1 : 0;
+    }
+    EXPECT_GT(apart, 4);
+    EXPECT_EQ(backward.begin == backward.end, stage == 0);
+  }
 }
 
 }  // namespace

@@ -20,11 +20,15 @@ TEST(Inference, DropoutDisappearsAndItsReadersTakeItsInput) {
   const Value last = net.dropout(b, 0.1);
   Graph graph = net.take();
   graph.set_results({last.id, dropped.id});
+  const std::string last_name = graph.tensor(last.id).name;
+  const std::string dropped_name = graph.tensor(dropped.id).name;
   make_inference(graph);
   graph.validate();
   EXPECT_THAT(types_of(graph), ElementsAre("flatten", "linear", "linear"));
   EXPECT_EQ(graph.op(operator_named(graph, "b")).inputs[0], a.id);
   EXPECT_THAT(graph.results(), ElementsAre(b.id, a.id));
+  EXPECT_EQ(graph.tensor(b.id).name, last_name);
+  EXPECT_EQ(graph.tensor(a.id).name, dropped_name);
 }
 
 TEST(Inference, NormalisationsUseRunningStatisticsAndWriteNothing) {

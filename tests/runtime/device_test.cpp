@@ -10,7 +10,6 @@
 
 #include "base/parallel.h"
 #include "runtime/arena.h"
-#include "runtime/arena.h"
 #include "runtime/cores.h"
 
 namespace millrace {

@@ -1,0 +1,12 @@
+// `millrace bench published`: the published tables next to predictions.
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "cli/command.h"
+
+namespace millrace {
+
+void add_published_suite(CLI::App& bench, Action& chosen);
+
+}  // namespace millrace

@@ -1,0 +1,171 @@
+#include "cli/cluster_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
+
+std::string size_text(const Json& bytes) { return format_bytes(bytes.get<uint64_t>()); }
+
+std::string_view precision_name(DataType type) {
+  return type == DataType::f32 ? "fp32" : type == DataType::f16 ? "fp16" : "bf16";
+}
+
+Json describe_memory(const StageMemory& memory) {
+  return {{"weights", whole(memory.weights)},     {"gradients", whole(memory.gradients)},
+          {"optimizer", whole(memory.optimizer)}, {"activations", whole(memory.activations)},
+          {"workspace", whole(memory.workspace)}, {"communication", whole(memory.communication)},
+          {"context", whole(memory.context)}};
+}
+
+// Flags of `train` that belong to the plan but are not part of it.
+Json describe_flags(const PlannedJob& job) {
+  Json flags = {{"--batch", job.batch}, {"--precision", precision_name(job.precision)}};
+  flags["--recompute"] = job.recompute ? "all" : "none";
+  constexpr const char* kHeads[] = {"none", "dp", "mp", "pfc"};
+  if (job.head.parallel != PlannedHead::Parallel::none) {
+    flags["--head-parallel"] = kHeads[static_cast<size_t>(job.head.parallel)];
+    flags["--classes"] = job.head.classes;
+  }
+  if (job.head.parallel == PlannedHead::Parallel::sampled) {
+    flags["--sample-rate"] = job.head.sample_rate;
+  }
+  return flags;
+}
+
+Json describe_plan(const PlannedJob& job, const PlanInputs& inputs) {
+  return to_json(plan_of(inputs.network, job, inputs.cluster.devices_per_machine));
+}
+
+Json describe_stages(const PlannedJob& job, const PlanInputs& inputs) {
+  Json stages = Json::array();
+  for (size_t i = 0; i < job.stages.size(); ++i) {
+    const PlannedStage& stage = job.stages[i];
+    const std::string devices = format_stages({stage}, inputs.cluster.devices_per_machine);
+    stages.push_back({{"stage", i},
+                      {"devices", devices},
+                      {"first", inputs.network.layers.at(stage.begin).name},
+                      {"last", inputs.network.layers.at(stage.end - 1).name},
+                      {"operators", stage.end - stage.begin}});
+  }
+  return stages;
+}
+
+}  // namespace
+
+Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
+                         const PlanInputs& inputs) {
+  Json json = {{"model", inputs.network.model},
+               {"cluster", inputs.cluster.name},
+               {"system", inputs.software.name},
+               {"global_batch", job.samples_per_step()},
+               {"precision", precision_name(job.precision)}};
+  json["devices"] = Json::array();
+  for (size_t i = 0; i < job.stages.size(); ++i) {
+    for (const int device : job.stages[i].devices) {
+      const int count = inputs.cluster.devices_per_machine;
+      json["devices"].push_back({{"id", fmt::format("{}:{}", device / count, device % count)},
+                                 {"stage", i},
+                                 {"peak_bytes", whole(prediction.device_memory[i])},
+                                 {"breakdown", describe_memory(prediction.memory[i])}});
+    }
+  }
+  json["predicted_seconds_per_step"] = prediction.seconds_per_step;
+  json["predicted_samples_per_second"] = prediction.samples_per_second;
+  json["predicted_epoch_seconds"] = prediction.epoch_seconds;
+  json["bubble"] = prediction.bubble;
+  json["limited_by"] = prediction.limited_by;
+  json["error_estimate"] = {{"median", inputs.constants.median_error},
+                            {"worst", inputs.constants.worst_error}};
+  json["fits"] = prediction.fits;
+  json["device_memory_bytes"] = whole(inputs.cluster.device.memory_bytes);
+  if (!prediction.fits) json["reason"] = prediction.reason;
+  json["stages"] = describe_stages(job, inputs);
+  json["flags"] = describe_flags(job);
+  json["plan"] = describe_plan(job, inputs);
+  return json;
+}
+
+Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs) {
+  const auto describe_all = [&](const std::vector<SearchResult>& results) {
+    Json list = Json::array();
+    for (const SearchResult& result : results) {
+      const char* origin = result.pipedream ? ", divided as PipeDream would" : "";
+      list.push_back({{"shape", describe_shape(result.job) + origin},
+                      {"fits", result.fits},
+                      {"predicted_seconds_per_step", result.seconds_per_step},
+                      {"predicted_samples_per_second", result.samples_per_second},
+                      {"predicted_epoch_seconds", kImagesOfEpoch / result.samples_per_second},
+                      {"peak_bytes", whole(result.memory)},
+                      {"verdict", result.verdict},
+                      {"flags", describe_flags(result.job)},
+                      {"plan", describe_plan(result.job, inputs)}});
+    }
+    return list;
+  };
+  Json json = {{"tried", outcome.tried}, {"fits", !outcome.plans.empty()}};
+  json["best"] = describe_all(outcome.plans);
+  json["others"] = describe_all(outcome.others);
+  return json;
+}
+
+std::string format_search(const Json& described) {
+  std::string text = fmt::format("{} plans compared.\n", described["tried"].get<size_t>());
+  if (!described["fits"].get<bool>()) text += "None of them fits.\n";
+  for (const char* list : {"best", "others"}) {
+    if (described[list].empty()) continue;
+    text += list == std::string_view("best") ? "\nThe best:\n" : "\nWhy others lost:\n";
+    for (const Json& result : described[list]) {
+      text += fmt::format("  {:>9.1f} samples/s  {:>10}  {}\n{:24}{}\n",
+                          result["predicted_samples_per_second"].get<double>(),
+                          size_text(result["peak_bytes"]), result["shape"].get<std::string>(), "",
+                          result["verdict"].get<std::string>());
+    }
+  }
+  return text;
+}
+
+std::string format_prediction(const Json& described) {
+  std::string text;
+  if (described.contains("search")) text += format_search(described["search"]) + "\n";
+  const Json& plan = described["plan"];
+  text += fmt::format(
+      "{} on {}, as {}, global batch {:.0f}, {}\n\n", described["model"].get<std::string>(),
+      described["cluster"].get<std::string>(), described["system"].get<std::string>(),
+      described["global_batch"].get<double>(), described["precision"].get<std::string>());
+  for (const Json& stage : described["stages"]) {
+    for (const Json& device : described["devices"]) {
+      if (device["stage"] != stage["stage"]) continue;
+      text += fmt::format("  stage {} on {}: {} to {}, {} a device\n", stage["stage"].get<int>(),
+                          stage["devices"].get<std::string>(), stage["first"].get<std::string>(),
+                          stage["last"].get<std::string>(), size_text(device["peak_bytes"]));
+      break;
+    }
+  }
+  const double samples = described["predicted_samples_per_second"].get<double>();
+  text += fmt::format(
+      "\nAbout {:.4f} s per step, {:.1f} samples/s, {:.0f} s for 1281167 images; typically within "
+      "{:.0f} %, at worst {:.0f} % in the rows that the costs were not fitted to.\n",
+      described["predicted_seconds_per_step"].get<double>(), samples,
+      described["predicted_epoch_seconds"].get<double>(),
+      described["error_estimate"]["median"].get<double>() * 100,
+      described["error_estimate"]["worst"].get<double>() * 100);
+  if (described["stages"].size() > 1) {
+    text += fmt::format("Schedule {}, {} micro-batches; devices idle {:.0f} % of the time.\n",
+                        plan["schedule"].get<std::string>(), plan["microbatches"].get<int>(),
+                        described["bubble"].get<double>() * 100);
+  }
+  text += fmt::format("{} the {} of a device.\n",
+                      described["fits"].get<bool>() ? "Fits into" : "Does not fit into",
+                      size_text(described["device_memory_bytes"]));
+  if (described.contains("reason")) text += described["reason"].get<std::string>() + "\n";
+  return text;
+}
+
+}  // namespace millrace

@@ -1,0 +1,131 @@
+#include "planner/cost/planned_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "parallel/partition.h"
+
+namespace millrace {
+namespace {
+
+std::vector<int> backbone_of(const NetworkWork& network) {
+  std::vector<int> backbone;
+  for (size_t i = 0; i < network.layers.size(); ++i) {
+    if (network.layers[i].backbone) backbone.push_back(static_cast<int>(i));
+  }
+  return backbone;
+}
+
+Placement placement_of(const PlannedStage& stage, int devices_per_machine) {
+  Placement placement;
+  std::vector<int> devices = stage.devices;
+  std::sort(devices.begin(), devices.end());
+  for (const int device : devices) {
+    placement.devices.push_back({device / devices_per_machine, device % devices_per_machine});
+  }
+  return placement;
+}
+
+}  // namespace
+
+ScheduleKind schedule_kind(PipelineOrder order) {
+  switch (order) {
+    case PipelineOrder::gpipe:
+      return ScheduleKind::gpipe;
+    case PipelineOrder::flush:
+      return ScheduleKind::one_f_one_b_flush;
+    case PipelineOrder::one_by_one:
+      return ScheduleKind::one_f_one_b;
+    case PipelineOrder::stale:
+      return ScheduleKind::ssp;
+    case PipelineOrder::two_copies:
+      return ScheduleKind::two_bw;
+  }
+  throw std::logic_error("unknown order");
+}
+
+std::string_view name_of(PipelineOrder order) { return name_of(schedule_kind(order)); }
+
+int PlannedJob::devices() const {
+  std::set<int> all;
+  for (const PlannedStage& stage : stages) all.insert(stage.devices.begin(), stage.devices.end());
+  return static_cast<int>(all.size());
+}
+
+double PlannedJob::samples_per_step() const { return round_robin ? batch : batch * devices(); }
+
+std::vector<std::vector<int>> stages_on(std::string_view text, int machines,
+                                        int devices_per_machine, std::string_view flag) {
+  std::vector<std::vector<int>> stages;
+  for (const Placement& placement : parse_stages(text, flag)) {
+    stages.emplace_back();
+    for (const DeviceId& id : placement.devices) {
+      if (id.node >= machines || id.device >= devices_per_machine) {
+        fail_input("{} names device {}, but there are {} machines of {} devices, counted from 0.",
+                   flag, to_string(id), machines, devices_per_machine);
+      }
+      stages.back().push_back(id.node * devices_per_machine + id.device);
+    }
+  }
+  return stages;
+}
+
+std::string format_stages(const std::vector<PlannedStage>& stages, int devices_per_machine) {
+  std::vector<Placement> placements;
+  for (const PlannedStage& stage : stages) {
+    placements.push_back(placement_of(stage, devices_per_machine));
+  }
+  return to_string(placements);
+}
+
+Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine) {
+  Plan plan;
+  plan.stages.clear();
+  for (const PlannedStage& stage : job.stages) {
+    plan.stages.push_back(placement_of(stage, devices_per_machine));
+    if (plan.stages.size() < job.stages.size()) {
+      plan.cut_after.push_back(network.layers.at(stage.end - 1).name);
+    }
+  }
+  plan.round_robin = job.round_robin;
+  plan.schedule = schedule_kind(job.order);
+  plan.static_scheduling = job.fixed_order;
+  plan.micro_batches = job.micro_batches;
+  if (job.head.parallel == PlannedHead::Parallel::model ||
+      job.head.parallel == PlannedHead::Parallel::sampled) {
+    plan.sharding.parallelism = Parallelism::hybrid;
+  }
+  return plan;
+}
+
+std::vector<int> cut_by_operators(const NetworkWork& network, std::string_view weights,
+                                  size_t stages, std::string_view flag) {
+  const std::vector<int64_t> shares = parse_stage_weights(weights, flag);
+  if (shares.size() != stages) {
+    fail_input("{} has {} shares for {} stages; give one a stage.", flag, shares.size(), stages);
+  }
+  const std::vector<int> counted = backbone_of(network);
+  const auto count = static_cast<int64_t>(counted.size());
+  const auto total = std::accumulate(shares.begin(), shares.end(), int64_t{0});
+  std::vector<int> ends;
+  int64_t sum = 0;
+  for (size_t stage = 0; stage + 1 < stages; ++stage) {
+    sum += shares[stage];
+    const auto index = static_cast<size_t>(count * sum / total);
+    const int end = index == 0 ? 0 : counted.at(index);
+    if (end <= (ends.empty() ? 0 : ends.back())) {
+      fail_input("{} gives stage {} no operator; the network has {} to share out.", flag, stage,
+                 count);
+    }
+    ends.push_back(end);
+  }
+  ends.push_back(static_cast<int>(network.layers.size()));
+  return ends;
+}
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+// A training job as the planner sees it: which layers run where, in which order, in what pieces.
+// Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/types.h"
+#include "parallel/plan.h"
+#include "planner/cost/network_work.h"
+
+namespace millrace {
+
+// How a pipeline of several stages proceeds.
+enum class PipelineOrder : uint8_t {
+  gpipe,       // all forward, all backward, update
+  flush,       // one forward, one backward in turn; empty at each update
+  one_by_one,  // the same, never empty: each mini-batch updates (PipeDream)
+  stale,       // the same with bounded staleness, whatever is ready runs (OneFlow)
+  two_copies,  // never empty, one update per step, two versions of the weights
+};
+
+ScheduleKind schedule_kind(PipelineOrder order);
+
+// "gpipe", "1f1b-flush", "1f1b", "ssp", "2bw".
+std::string_view name_of(PipelineOrder order);
+
+// Layers [begin, end) on these devices, which share each batch (or take turns).
+struct PlannedStage {
+  std::vector<int> devices;
+  int begin = 0;
+  int end = 0;
+};
+
+// A classifier of many classes behind the network's embedding, on every device of the job.
+struct PlannedHead {
+  enum class Parallel : uint8_t { none, data, model, sampled };
+  Parallel parallel = Parallel::none;
+  double classes = 0;
+  double features = 512;
+  double sample_rate = 0.1;  // of `sampled`
+};
+
+struct PlannedJob {
+  double batch = 1;  // samples per device of the whole job
+  DataType precision = DataType::f32;
+  std::vector<PlannedStage> stages;
+  PipelineOrder order = PipelineOrder::flush;
+  int micro_batches = 1;
+  bool fixed_order = true;   // of `stale`
+  bool round_robin = false;  // replicas take whole mini-batches of `batch` samples in turn
+  bool recompute = false;    // keep only what enters a stage, compute the rest again
+  bool real_data = false;
+  int optimizer_states = 1;  // per weight
+  PlannedHead head;
+
+  int devices() const;  // distinct ones
+  double samples_per_step() const;
+};
+
+// "0:0-6.0:7" → the devices of each stage, counted through the cluster. Throws InputError naming
+// `flag`, with the character or the device at fault.
+std::vector<std::vector<int>> stages_on(std::string_view text, int machines,
+                                        int devices_per_machine, std::string_view flag);
+
+// The other way: "0:0-6.0:7".
+std::string format_stages(const std::vector<PlannedStage>& stages, int devices_per_machine);
+
+// The plan that runs the job.
+Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine);
+
+// "11:7" → where each stage ends, as layer indices: shares of the operators that carry or follow
+// weights, in order (the rule of assign_by_share). Throws InputError naming `flag`.
+std::vector<int> cut_by_operators(const NetworkWork& network, std::string_view weights,
+                                  size_t stages, std::string_view flag);
+
+}  // namespace millrace

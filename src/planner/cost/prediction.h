@@ -1,0 +1,31 @@
+// What a planned job will take on a cluster: time by simulation, memory by stage.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/cost/pipeline_simulation.h"
+
+namespace millrace {
+
+inline constexpr double kImagesOfEpoch = 1281167;  // of ImageNet
+
+struct Prediction {
+  double seconds_per_step = 0;
+  double samples_per_second = 0;
+  double epoch_seconds = 0;
+  double bubble = 0;       // mean share of the time in which the stages' devices compute nothing
+  std::string limited_by;  // "computing", "reading images", ...
+  std::vector<StageCost> costs;
+  std::vector<StageMemory> memory;    // of a device of each stage
+  std::vector<double> device_memory;  // of a device of each stage, stages that share it added up
+  bool fits = true;
+  std::string reason;  // why it does not fit
+  StepSimulation simulation;
+  SimulationResult result;
+};
+
+Prediction predict(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
+                   const CostConstants& constants, const SoftwareConstants& software);
+
+}  // namespace millrace

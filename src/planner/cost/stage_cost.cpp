@@ -1,0 +1,222 @@
+#include "planner/cost/stage_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace millrace {
+namespace {
+
+constexpr double kBucketBytes = 25e6;  // gradients are reduced in pieces of about this size
+constexpr double kFloat = 4;
+
+double share_of(WorkKind kind, DataType precision, const OperatorConstants& constants) {
+  const bool half = precision != DataType::f32;
+  switch (kind) {
+    case WorkKind::convolution:
+      return half ? constants.half_convolution : constants.convolution;
+    case WorkKind::convolution3:
+      return half ? constants.half_convolution : constants.convolution3;
+    case WorkKind::pointwise:
+      return half ? constants.half_convolution : constants.pointwise;
+    case WorkKind::linear:
+      return half ? constants.half_linear : constants.linear;
+    case WorkKind::memory:
+      break;
+  }
+  return 0;
+}
+
+int devices_behind(const PlannedJob& job, int stage) {
+  int count = 0;
+  for (size_t i = static_cast<size_t>(stage); i < job.stages.size(); ++i) {
+    count += static_cast<int>(job.stages[i].devices.size());
+  }
+  return count;
+}
+
+double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
+  return job.precision != DataType::f32 && software.half_gradients ? 2 : kFloat;
+}
+
+double bytes_of_updates(double parameters, const SoftwareConstants& software) {
+  return parameters * kFloat * software.update_passes;
+}
+
+}  // namespace
+
+double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
+                  DataType precision, const OperatorConstants& constants) {
+  const double elements = work.elements.at(samples);
+  if (elements <= 0) return 0;
+  const double memory = elements * static_cast<double>(size_of(precision)) /
+                        (device.memory_bandwidth * constants.memory);
+  double compute = 0;
+  if (work.kind != WorkKind::memory) {
+    compute = (work.operations.at(samples) + constants.half_operations) /
+              (device.operations(precision) * share_of(work.kind, precision, constants));
+  }
+  return std::max(memory, compute) + constants.kernel_seconds;
+}
+
+double StageCost::backward_seconds() const {
+  double sum = 0;
+  for (const BackwardPart& part : backward) sum += part.seconds;
+  return sum;
+}
+
+double StageCost::gradient_bytes() const {
+  double sum = 0;
+  for (const BackwardPart& part : backward) sum += part.gradient_bytes;
+  return sum;
+}
+
+StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stage,
+                     const Cluster& cluster, const CostConstants& constants,
+                     const SoftwareConstants& software) {
+  const PlannedStage& planned = job.stages.at(stage);
+  const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
+  StageCost cost;
+  cost.samples = job.samples_per_step() / replicas / job.micro_batches;
+  const double doublings = std::log2(static_cast<double>(job.devices()));
+  const double slowness = software.slowness * (1 + software.straggling * doublings);
+  const auto seconds = [&](const std::vector<OperatorWork>& works) {
+    double sum = 0;
+    for (const OperatorWork& work : works) {
+      sum += seconds_of(work, cost.samples, cluster.device, job.precision, constants.operators);
+    }
+    return sum * slowness;
+  };
+  BackwardPart part;
+  double parameters = 0;
+  for (int i = planned.end - 1; i >= planned.begin; --i) {
+    const LayerWork& layer = network.layers.at(i);
+    const double forward = seconds(layer.forward);
+    cost.forward += forward;
+    part.seconds += seconds(layer.backward) + (job.recompute ? forward : 0);
+    part.gradient_bytes += layer.parameters * gradient_size(job, software);
+    parameters += layer.parameters;
+    if (part.gradient_bytes >= kBucketBytes || i == planned.begin) {
+      cost.backward.push_back(part);
+      part = {};
+    }
+  }
+  const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
+  cost.update = bytes_of_updates(parameters, software) / memory_rate;
+  if (planned.end < static_cast<int>(network.layers.size())) {
+    cost.boundary_bytes = network.layers[planned.end - 1].cut.at(cost.samples) * replicas *
+                          static_cast<double>(size_of(job.precision));
+  }
+  return cost;
+}
+
+HeadCost head_cost(const PlannedJob& job, const Cluster& cluster, const CostConstants& constants,
+                   const SoftwareConstants& software) {
+  using Parallel = PlannedHead::Parallel;
+  const PlannedHead& head = job.head;
+  HeadCost cost;
+  if (head.parallel == Parallel::none) return cost;
+  const double devices = job.devices();
+  const bool replicated = head.parallel == Parallel::data;
+  const double rows = replicated ? job.batch : job.batch * devices;
+  const double local = replicated ? head.classes : head.classes / devices;
+  const double used = head.parallel == Parallel::sampled ? local * head.sample_rate : local;
+  const double row_bytes = head.features * kFloat;
+  const OperatorConstants& operators = constants.operators;
+  const double linear = cluster.device.operations(job.precision) *
+                        share_of(WorkKind::linear, job.precision, operators);
+  const double memory_rate = cluster.device.memory_bandwidth * operators.memory;
+  cost.compute = 6 * rows * head.features * used / linear +
+                 (rows * used * kFloat * software.head_logit_passes +
+                  used * row_bytes * software.head_weight_passes) /
+                     memory_rate;
+  if (head.parallel == Parallel::sampled) cost.compute *= software.head_sampling;
+  if (replicated) {
+    cost.gradient_bytes = used * row_bytes;
+  } else {
+    cost.gather_bytes = rows * row_bytes;
+  }
+  cost.weight_bytes = local * row_bytes * 2;
+  cost.working_bytes = rows * used * kFloat * software.head_logit_copies +
+                       used * row_bytes * software.head_weight_copies;
+  return cost;
+}
+
+double StageMemory::total() const {
+  return weights + gradients + optimizer + activations + workspace + communication + context;
+}
+
+int in_flight(const PlannedJob& job, int stage) {
+  const int stages = static_cast<int>(job.stages.size());
+  const int behind = stages - stage;
+  switch (job.order) {
+    case PipelineOrder::gpipe:
+      return job.micro_batches;
+    case PipelineOrder::flush:
+    case PipelineOrder::two_copies:
+      return std::min(behind, job.micro_batches);
+    case PipelineOrder::one_by_one: {
+      const int replicas = static_cast<int>(job.stages[stage].devices.size());
+      return job.round_robin ? (devices_behind(job, stage) - 1) / replicas + 1 : behind;
+    }
+    case PipelineOrder::stale:
+      return behind;
+  }
+  return 1;
+}
+
+int weight_versions(const PlannedJob& job, int stage) {
+  if (job.stages.size() < 2) return 1;
+  switch (job.order) {
+    case PipelineOrder::gpipe:
+    case PipelineOrder::flush:
+      return 1;
+    case PipelineOrder::two_copies:
+      return 2;
+    case PipelineOrder::one_by_one:
+    case PipelineOrder::stale:
+      return in_flight(job, stage);
+  }
+  return 1;
+}
+
+StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int stage,
+                         const Cluster& cluster, const CostConstants& constants,
+                         const SoftwareConstants& software) {
+  const PlannedStage& planned = job.stages.at(stage);
+  const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
+  const double samples = job.samples_per_step() / replicas / job.micro_batches;
+  const double size = static_cast<double>(size_of(job.precision));
+  const double parameters = parameters_of(network, planned.begin, planned.end) * kFloat;
+  StageMemory memory;
+  memory.weights = parameters * weight_versions(job, stage);
+  if (job.precision != DataType::f32) memory.weights += parameters / 2;
+  memory.gradients = parameters;
+  memory.optimizer = parameters * job.optimizer_states;
+  memory.communication = parameters * std::max(0.0, software.parameter_copies - 3);
+  Linear saved = saved_by(network, planned.begin, planned.end);
+  Linear largest;
+  for (int i = planned.begin; i < planned.end; ++i) {
+    const Linear& candidate = network.layers[i].largest;
+    if (candidate.at(samples) > largest.at(samples)) largest = candidate;
+  }
+  const Linear entering =
+      planned.begin == 0 ? network.input : network.layers[planned.begin - 1].cut;
+  const double whole = saved.at(samples) * size * software.activation_factor;
+  const double kept = job.recompute ? 0 : whole;
+  memory.activations = kept * in_flight(job, stage) + (job.recompute ? whole : 0) +
+                       entering.at(samples) * size * in_flight(job, stage);
+  if (planned.end < static_cast<int>(network.layers.size())) {
+    memory.communication += network.layers[planned.end - 1].cut.at(samples) * size;
+  }
+  memory.workspace = largest.at(samples) * size * software.workspace_factor;
+  memory.context = software.context_bytes + (job.real_data ? software.reading_bytes : 0);
+  if (planned.end == static_cast<int>(network.layers.size())) {
+    const HeadCost head = head_cost(job, cluster, constants, software);
+    memory.weights += head.weight_bytes / 2;
+    memory.optimizer += head.weight_bytes / 2;
+    memory.workspace += head.working_bytes;
+  }
+  return memory;
+}
+
+}  // namespace millrace

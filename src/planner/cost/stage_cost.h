@@ -1,0 +1,66 @@
+// What a stage of a planned job takes on a device: seconds and bytes, before any waiting.
+#pragma once
+
+#include <vector>
+
+#include "base/json.h"
+#include "planner/cluster/cluster.h"
+#include "planner/cost/constants.h"
+#include "planner/cost/planned_job.h"
+
+namespace millrace {
+
+// Seconds of one operator for `samples` samples on a device.
+double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
+                  DataType precision, const OperatorConstants& constants);
+
+// Part of the backward pass, and the bytes of gradients that are ready behind it.
+struct BackwardPart {
+  double seconds = 0;
+  double gradient_bytes = 0;
+};
+
+struct StageCost {
+  double samples = 0;  // per device and micro-batch
+  double forward = 0;  // seconds of a micro-batch
+  std::vector<BackwardPart> backward;
+  double update = 0;          // seconds, per step
+  double boundary_bytes = 0;  // that leave the stage forward, per micro-batch, from all its devices
+
+  double backward_seconds() const;
+  double gradient_bytes() const;
+};
+
+StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stage,
+                     const Cluster& cluster, const CostConstants& constants,
+                     const SoftwareConstants& software);
+
+// The classifier: seconds per step on each device, beside the network's last stage.
+struct HeadCost {
+  double compute = 0;
+  double gather_bytes = 0;    // all-gather of embeddings, and back
+  double gradient_bytes = 0;  // all-reduce of a replicated classifier
+  double weight_bytes = 0;    // memory of centres and their momentum
+  double working_bytes = 0;   // logits, gradients and copies
+};
+
+HeadCost head_cost(const PlannedJob& job, const Cluster& cluster, const CostConstants& constants,
+                   const SoftwareConstants& software);
+
+// Memory of a device of a stage.
+struct StageMemory {
+  double weights = 0, gradients = 0, optimizer = 0, activations = 0, workspace = 0,
+         communication = 0, context = 0;
+
+  double total() const;
+};
+
+StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int stage,
+                         const Cluster& cluster, const CostConstants& constants,
+                         const SoftwareConstants& software);
+
+// Micro-batches of a stage that are under way at once, and versions of its weights that are kept.
+int in_flight(const PlannedJob& job, int stage);
+int weight_versions(const PlannedJob& job, int stage);
+
+}  // namespace millrace

@@ -1,0 +1,208 @@
+#include "planner/published/fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace millrace {
+namespace {
+
+constexpr double kTolerance = 0.03;  // an error of a row's time that counts as one
+constexpr double kMemoryTolerance = 0.08;
+constexpr double kMebibyte = 1024.0 * 1024.0;
+constexpr double kStep = 1e-3;  // of a logarithm, for derivatives
+constexpr int kIterations = 60;
+constexpr double kEnough = 1e-5;  // stop when a step gains no more than this
+
+using Vector = std::vector<double>;
+
+// Solves a x = b for a symmetric positive a.
+Vector solve(std::vector<Vector> a, Vector b) {
+  const size_t n = b.size();
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t row = i + 1; row < n; ++row) {
+      const double factor = a[row][i] / a[i][i];
+      for (size_t column = i; column < n; ++column) a[row][column] -= factor * a[i][column];
+      b[row] -= factor * b[i];
+    }
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t column = i + 1; column < n; ++column) b[i] -= a[i][column] * b[column];
+    b[i] /= a[i][i];
+  }
+  return b;
+}
+
+class Fit {
+ public:
+  explicit Fit(const CostConstants& start) : start_(start), free_(free_constants()) {
+    shift_.assign(free_.size(), 0);
+  }
+
+  CostConstants run() {
+    Vector residuals = residuals_at(shift_);
+    double damping = 1;
+    for (int i = 0; i < kIterations; ++i) {
+      const std::vector<Vector> slopes = slopes_at(residuals);
+      const double before = norm(residuals);
+      for (int attempt = 0; attempt < 8; ++attempt) {
+        const Vector candidate = moved(slopes, residuals, damping);
+        const Vector there = residuals_at(candidate);
+        if (norm(there) < norm(residuals)) {
+          shift_ = candidate;
+          residuals = there;
+          damping = std::max(damping / 4, 1e-6);
+          break;
+        }
+        damping *= 4;
+      }
+      if (norm(residuals) > before * (1 - kEnough)) break;
+    }
+    return shifted(shift_);
+  }
+
+ private:
+  CostConstants shifted(const Vector& shift) const {
+    CostConstants constants = start_;
+    std::vector<ConstantField> fields = fields_of(constants);
+    for (size_t i = 0; i < free_.size(); ++i) {
+      const auto found =
+          std::find_if(fields.begin(), fields.end(),
+                       [&](const ConstantField& field) { return field.name == free_[i].name; });
+      if (found == fields.end()) throw std::logic_error("no constant " + free_[i].name);
+      *found->value *= std::exp(shift[i]);
+      if (free_[i].name.ends_with(".overlap")) *found->value = std::min(*found->value, 1.0);
+    }
+    return constants;
+  }
+
+  Vector residuals_at(const Vector& shift) const {
+    const CostConstants constants = shifted(shift);
+    const PublishedTables tables = published_tables(constants);
+    Vector residuals;
+    for (const RowError& error : errors_of(tables, constants, Rows::fitted)) {
+      residuals.push_back(std::log(error.predicted_seconds / error.published_seconds) / kTolerance);
+      const std::vector<double>& published = tables.rows[error.row].memory_mib;
+      for (size_t stage = 0; stage < published.size(); ++stage) {
+        const double predicted = error.predicted_memory.at(stage) / kMebibyte;
+        residuals.push_back(std::log(predicted / published[stage]) / kMemoryTolerance);
+      }
+    }
+    for (size_t i = 0; i < free_.size(); ++i) residuals.push_back(shift[i] / free_[i].spread);
+    return residuals;
+  }
+
+  std::vector<Vector> slopes_at(const Vector& residuals) const {
+    std::vector<Vector> slopes;
+    for (size_t i = 0; i < free_.size(); ++i) {
+      Vector shift = shift_;
+      shift[i] += kStep;
+      Vector there = residuals_at(shift);
+      for (size_t j = 0; j < there.size(); ++j) there[j] = (there[j] - residuals[j]) / kStep;
+      slopes.push_back(std::move(there));
+    }
+    return slopes;
+  }
+
+  Vector moved(const std::vector<Vector>& slopes, const Vector& residuals, double damping) const {
+    const size_t n = free_.size();
+    std::vector<Vector> normal(n, Vector(n, 0));
+    Vector right(n, 0);
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t j = 0; j < n; ++j) {
+        for (size_t k = 0; k < residuals.size(); ++k) normal[i][j] += slopes[i][k] * slopes[j][k];
+      }
+      for (size_t k = 0; k < residuals.size(); ++k) right[i] -= slopes[i][k] * residuals[k];
+      normal[i][i] *= 1 + damping;
+      normal[i][i] += 1e-9;
+    }
+    Vector shift = solve(std::move(normal), std::move(right));
+    for (size_t i = 0; i < n; ++i) shift[i] += shift_[i];
+    return shift;
+  }
+
+  static double norm(const Vector& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return sum;
+  }
+
+  const CostConstants& start_;
+  const std::vector<FreeConstant> free_;
+  Vector shift_;  // of the logarithm of each free constant
+};
+
+bool belongs(const PublishedRow& row, Rows which) {
+  return which == Rows::all || row.fitted == (which == Rows::fitted);
+}
+
+}  // namespace
+
+std::vector<FreeConstant> free_constants() {
+  return {{"operators.convolution", 0.3},
+          {"operators.convolution3", 0.3},
+          {"operators.pointwise", 0.3},
+          {"operators.memory", 0.15},
+          {"operators.half_convolution", 0.4},
+          {"oneflow.collective_efficiency", 0.4},
+          {"oneflow.overlap", 0.4},
+          {"oneflow.boundary_rate", 1.0},
+          {"oneflow.loader_rate", 1.0},
+          {"pipedream.slowness", 0.3},
+          {"pipedream.collective_efficiency", 0.4},
+          {"insightface.slowness", 0.3},
+          {"insightface.collective_efficiency", 0.4},
+          {"insightface.head_logit_passes", 0.5},
+          {"insightface.head_weight_passes", 0.5},
+          {"insightface.head_sampling", 0.2},
+          {"oneflow.activation_factor", 0.5},
+          {"oneflow.workspace_factor", 0.7},
+          {"oneflow.reading_bytes", 0.5},
+          {"pipedream.activation_factor", 0.5},
+          {"pipedream.workspace_factor", 0.7},
+          {"pipedream.context_bytes", 0.5},
+          {"insightface.activation_factor", 0.5},
+          {"insightface.head_logit_copies", 0.1},
+          {"insightface.head_weight_copies", 0.1}};
+}
+
+std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstants& constants,
+                                Rows which) {
+  std::vector<RowError> errors;
+  for (size_t i = 0; i < tables.rows.size(); ++i) {
+    const PublishedRow& row = tables.rows[i];
+    if (!row.seconds_per_step || !belongs(row, which)) continue;
+    const Cluster cluster = find_cluster(row.cluster, "cluster");
+    const Prediction prediction = predict(tables.network(row), row.job, cluster, constants,
+                                          constants.system(row.system, "system"));
+    errors.push_back(
+        {i, prediction.seconds_per_step, *row.seconds_per_step, prediction.device_memory});
+  }
+  return errors;
+}
+
+FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
+                      Rows which) {
+  std::vector<double> sizes;
+  for (const RowError& error : errors) {
+    if (belongs(tables.rows[error.row], which)) sizes.push_back(std::abs(error.relative()));
+  }
+  if (sizes.empty()) return {};
+  std::sort(sizes.begin(), sizes.end());
+  const size_t middle = sizes.size() / 2;
+  const double median =
+      sizes.size() % 2 == 1 ? sizes[middle] : (sizes[middle - 1] + sizes[middle]) / 2;
+  return {median, sizes.back(), sizes.size()};
+}
+
+CostConstants fit_constants(const CostConstants& start) {
+  CostConstants constants = Fit(start).run();
+  const PublishedTables tables = published_tables(constants);
+  const FitQuality unseen =
+      quality_of(tables, errors_of(tables, constants, Rows::unseen), Rows::unseen);
+  constants.median_error = unseen.median;
+  constants.worst_error = unseen.worst;
+  return constants;
+}
+
+}  // namespace millrace

@@ -1,0 +1,48 @@
+// Fits the cost constants to some of the published rows and says how well all are predicted.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/published/rows.h"
+
+namespace millrace {
+
+// A constant that may change, and how far from its starting value it may go: `spread` is the
+// deviation of its logarithm that counts as much as an error of one `kTolerance`.
+struct FreeConstant {
+  std::string name;
+  double spread;
+};
+
+std::vector<FreeConstant> free_constants();
+
+struct RowError {
+  size_t row;
+  double predicted_seconds;
+  double published_seconds;
+  std::vector<double> predicted_memory;  // bytes on a device of each stage
+
+  // Above 0: predicted too long.
+  double relative() const { return predicted_seconds / published_seconds - 1; }
+};
+
+struct FitQuality {
+  double median = 0;  // of the absolute relative errors
+  double worst = 0;
+  size_t rows = 0;
+};
+
+// All rows with a published time, or only those that the fit has (not) seen.
+enum class Rows : uint8_t { all, fitted, unseen };
+
+std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstants& constants,
+                                Rows which = Rows::all);
+
+FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
+                      Rows which);
+
+// Least squares over the fitted rows, with each free constant held near its start. Deterministic.
+CostConstants fit_constants(const CostConstants& start);
+
+}  // namespace millrace

@@ -1,0 +1,26 @@
+// The published tables next to what the planner predicts: as JSON, and as Markdown for people.
+#pragma once
+
+#include <string>
+
+#include "planner/published/fit.h"
+
+namespace millrace {
+
+// {"rows": [...], "errors": {"all", "fitted", "unseen"}, "order": {...}, "fits": {...}}. Each row
+// has its configuration, the published time and memory (null where none is), the predicted ones,
+// the relative error, whether the fit has seen it, and what Millrace itself would take.
+Json compare_published(const PublishedTables& tables, const CostConstants& constants);
+
+std::string to_markdown(const Json& comparison);
+
+// Pairs of rows of one family whose published times differ by more than `tie` and whose
+// predictions come in the other order; and how many pairs there are.
+struct OrderCheck {
+  size_t pairs = 0;
+  size_t reversed = 0;
+};
+OrderCheck check_order(const PublishedTables& tables, const std::vector<RowError>& errors,
+                       double tie = 0.03);
+
+}  // namespace millrace

@@ -1,0 +1,183 @@
+#include "planner/published/rows.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "base/text.h"
+#include "planner/data/embedded.h"
+#include "planner/search/cuts.h"
+
+namespace millrace {
+namespace {
+
+// Records of a table by the names of its header.
+std::vector<std::map<std::string, std::string>> read_table(std::string_view text) {
+  std::vector<std::map<std::string, std::string>> records;
+  std::vector<std::string> header;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.empty()) continue;
+    const std::vector<std::string> fields = split_fields(line);
+    if (header.empty()) {
+      header = fields;
+      continue;
+    }
+    if (fields.size() != header.size()) throw std::logic_error("damaged published table");
+    std::map<std::string, std::string> record;
+    for (size_t i = 0; i < header.size(); ++i) record[header[i]] = fields[i];
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+std::string model_of(const std::string& published) {
+  return published == "resnet50-v1.5" ? "resnet50" : published;
+}
+
+std::vector<double> parse_memory(const std::string& text) {
+  std::vector<double> sizes;
+  if (text.empty() || text[0] < '0' || text[0] > '9') return sizes;
+  for (const std::string& part : split(text, ';')) sizes.push_back(std::stod(part));
+  return sizes;
+}
+
+class Reader {
+ public:
+  explicit Reader(const CostConstants& constants) : constants_(constants) {}
+
+  PublishedTables read() {
+    for (auto& record : read_table(embedded_file("published_training.csv"))) add_training(record);
+    for (auto& record : read_table(embedded_file("published_heads.csv"))) add_head(record);
+    return std::move(tables_);
+  }
+
+ private:
+  const NetworkWork& network(const std::string& model, const ModelOptions& options) {
+    const auto found = tables_.networks.find(model);
+    if (found != tables_.networks.end()) return found->second;
+    return tables_.networks[model] = work_of(model, options);
+  }
+
+  void add_training(std::map<std::string, std::string>& record) {
+    PublishedRow row;
+    row.system = record["system"];
+    row.model = model_of(record["model"]);
+    row.options = default_options(row.model);
+    const int cards = std::stoi(record["cards"]), machines = std::stoi(record["machines"]);
+    const bool half = record["precision"].starts_with("fp16");
+    row.cluster = half ? "v100-16gb-8" : "titanv-8";
+    if (machines > 1) row.cluster += fmt::format("x{}", machines);
+    row.job.batch = std::stod(record["batch"]);
+    row.job.precision = half ? DataType::f16 : DataType::f32;
+    row.job.real_data = record["data"] == "real";
+    row.job.order = PipelineOrder::stale;
+    row.job.fixed_order = record["static_scheduling"] == "on";
+    row.family = fmt::format("{} {}", row.system, record["model"]);
+    row.label = fmt::format("{} × {}, {}", cards, record["batch"], record["data"]);
+    place(row, record, cards, machines);
+    if (!record["epoch_seconds"].empty()) {
+      row.seconds_per_step =
+          std::stod(record["epoch_seconds"]) / kImagesOfEpoch * row.job.samples_per_step();
+    } else if (!record["samples_per_second"].empty()) {
+      row.seconds_per_step = row.job.samples_per_step() / std::stod(record["samples_per_second"]);
+    }
+    row.memory_mib = parse_memory(record["memory_mib"]);
+    row.published_not_to_fit = record["memory_mib"] == "does not fit";
+    row.fitted = record["fit"] == "yes";
+    tables_.rows.push_back(std::move(row));
+  }
+
+  void place(PublishedRow& row, std::map<std::string, std::string>& record, int cards,
+             int machines) {
+    const NetworkWork& work = network(row.model, row.options);
+    const int layers = static_cast<int>(work.layers.size());
+    const std::string& placement = record["placement"];
+    const std::string& weights = record["stage_weights"];
+    if (placement.empty()) {
+      PlannedStage stage{{}, 0, layers};
+      for (int device = 0; device < cards; ++device) stage.devices.push_back(device);
+      row.job.stages = {stage};
+      row.job.order = PipelineOrder::flush;
+      return;
+    }
+    row.label += fmt::format(", {} as {}", placement, weights);
+    if (!record["static_scheduling"].empty()) {
+      row.label += fmt::format(", static scheduling {}", record["static_scheduling"]);
+    }
+    for (auto& devices : stages_on(placement, machines, 8, "placement")) {
+      row.job.stages.push_back({std::move(devices), 0, 0});
+    }
+    std::vector<int> ends;
+    if (weights == "profile") {
+      row.job.order = PipelineOrder::one_by_one;
+      row.job.round_robin = true;
+      const Cluster cluster = find_cluster(row.cluster, "cluster");
+      ends =
+          cut_by_cost(work, row.job, cluster, constants_, constants_.system(row.system, "system"));
+    } else {
+      ends = cut_by_operators(work, weights, row.job.stages.size(), "stage_weights");
+    }
+    set_cuts(row.job, ends);
+  }
+
+  void add_head(std::map<std::string, std::string>& record) {
+    using Parallel = PlannedHead::Parallel;
+    PublishedRow row;
+    row.system = "insightface";
+    row.model = "iresnet50";
+    row.options = default_options(row.model);
+    row.options.classes = 2;
+    row.cluster = "v100-32gb-8";
+    const NetworkWork& work = network(row.model, row.options);
+    PlannedStage stage{{}, 0, static_cast<int>(work.layers.size())};
+    for (int device = 0; device < 8; ++device) stage.devices.push_back(device);
+    row.job.stages = {stage};
+    row.job.batch = 128;
+    row.job.precision = DataType::f16;
+    row.job.head.classes = std::stod(record["identities"]);
+    const std::string& parallel = record["parallel"];
+    row.job.head.parallel = parallel == "dp"   ? Parallel::data
+                            : parallel == "mp" ? Parallel::model
+                                               : Parallel::sampled;
+    row.family = fmt::format("insightface {} identities", record["identities"]);
+    row.label = fmt::format("8 × 128, {} identities, {}", record["identities"], parallel);
+    const std::string& rate = record["samples_per_second"];
+    row.published_not_to_fit = rate == "oom";
+    if (!rate.empty() && rate != "oom") {
+      row.seconds_per_step = row.job.samples_per_step() / std::stod(rate);
+    }
+    row.memory_mib = parse_memory(record["memory_mib"]);
+    row.fitted = record["fit"] == "yes";
+    tables_.rows.push_back(std::move(row));
+  }
+
+  const CostConstants& constants_;
+  PublishedTables tables_;
+};
+
+}  // namespace
+
+std::vector<std::string> split_fields(std::string_view line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (const char c : line) {
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      fields.emplace_back();
+    } else if (c != '\r') {
+      fields.back().push_back(c);
+    }
+  }
+  return fields;
+}
+
+const NetworkWork& PublishedTables::network(const PublishedRow& row) const {
+  return networks.at(row.model);
+}
+
+PublishedTables published_tables(const CostConstants& constants) {
+  return Reader(constants).read();
+}
+
+}  // namespace millrace

@@ -1,0 +1,45 @@
+// Published measurements of training jobs, and the planned jobs that stand for them.
+//
+// The tables are data/published_training.csv and data/published_heads.csv. A row without a result
+// has none here either: its prediction can only be shown.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/cost/prediction.h"
+
+namespace millrace {
+
+struct PublishedRow {
+  std::string system;   // name of the software's constants
+  std::string family;   // rows of one family are compared with each other
+  std::string label;    // the configuration, for people
+  std::string cluster;  // name of a built-in cluster
+  std::string model;
+  ModelOptions options;
+  PlannedJob job;  // stages complete
+  std::optional<double> seconds_per_step;
+  std::vector<double> memory_mib;  // of a device of each stage, as far as published
+  bool published_not_to_fit = false;
+  bool fitted = false;  // the constants were fitted to this row
+};
+
+// All rows with their networks; networks are shared by rows.
+struct PublishedTables {
+  std::vector<PublishedRow> rows;
+  std::map<std::string, NetworkWork> networks;
+
+  const NetworkWork& network(const PublishedRow& row) const;
+};
+
+// `constants` decide where a pipeline that its authors cut by a profile is cut.
+PublishedTables published_tables(const CostConstants& constants);
+
+// Fields of a line of comma-separated values; quotes protect commas.
+std::vector<std::string> split_fields(std::string_view line);
+
+}  // namespace millrace

@@ -1,0 +1,190 @@
+#include "planner/search/candidates.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "planner/cost/boundary.h"
+#include "planner/search/cuts.h"
+#include "planner/search/pipedream_division.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kMostStages = 64;
+constexpr int kMostMicroBatches = 64;
+constexpr int kFinestShares = 16;  // uneven shares step by this part of the devices
+
+std::vector<PlannedStage> place(const std::vector<int>& shares) {
+  std::vector<PlannedStage> stages;
+  int next = 0;
+  for (const int share : shares) {
+    PlannedStage stage;
+    for (int i = 0; i < share; ++i) stage.devices.push_back(next++);
+    stages.push_back(std::move(stage));
+  }
+  return stages;
+}
+
+std::vector<PipelineOrder> orders_for(const SearchRequest& request, size_t stages) {
+  if (stages == 1) return {PipelineOrder::flush};
+  if (request.order) return {*request.order};
+  std::vector<PipelineOrder> orders = {PipelineOrder::flush};
+  if (request.asynchronous) {
+    orders.insert(orders.end(), {PipelineOrder::two_copies, PipelineOrder::stale});
+  }
+  return orders;
+}
+
+std::vector<int> micro_batches_for(const SearchRequest& request, const std::vector<int>& shares,
+                                   PipelineOrder order) {
+  const int most_replicas = *std::max_element(shares.begin(), shares.end());
+  const int stages = static_cast<int>(shares.size());
+  std::vector<int> counts;
+  for (int count = 1; count <= kMostMicroBatches; count *= 2) {
+    if (request.global_batch / most_replicas / count < 1) break;
+    if (std::fmod(request.global_batch, count) != 0) break;
+    if (order == PipelineOrder::two_copies && count < stages) continue;
+    if (order == PipelineOrder::stale && count > 1) break;
+    if (request.head.parallel != PlannedHead::Parallel::none && count > 1) break;
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+std::vector<PlannedHead::Parallel> heads_for(const SearchRequest& request, size_t stages) {
+  using Parallel = PlannedHead::Parallel;
+  if (request.head.parallel == Parallel::none) return {Parallel::none};
+  if (stages > 1) return {};
+  if (request.head.parallel == Parallel::sampled) return {Parallel::sampled};
+  return {Parallel::data, Parallel::model};
+}
+
+// Seconds per step: the slowest stage sets the pace, a flushed pipeline also fills and drains.
+double estimate(const NetworkWork& network, const PlannedJob& job, const StageTimes& times,
+                const Cluster& cluster, const Fabric& fabric, const SoftwareConstants& software) {
+  const int stages = static_cast<int>(job.stages.size());
+  double slowest = 0, rest = 0;
+  for (size_t i = 0; i < job.stages.size(); ++i) {
+    const PlannedStage& stage = job.stages[i];
+    const int replicas = static_cast<int>(stage.devices.size());
+    const double compute =
+        times.compute(stage.begin, stage.end, replicas) * (job.recompute ? 4.0 / 3 : 1.0);
+    const double rate = replicas > 1 ? fabric.ring(stage.devices).rate : 1.0;
+    const double whole = times.seconds(stage.begin, stage.end, replicas, rate);
+    slowest = std::max(slowest, compute);
+    if (i + 1 < job.stages.size()) {
+      const double bytes = network.layers[stage.end - 1].cut.at(job.samples_per_step()) /
+                           job.micro_batches * static_cast<double>(size_of(job.precision));
+      slowest = std::max(slowest, boundary_seconds(stage, job.stages[i + 1], bytes, cluster, fabric,
+                                                   software.transfer_efficiency));
+    }
+    rest = std::max(rest, whole - times.compute(stage.begin, stage.end, replicas));
+  }
+  const bool flushed = job.order == PipelineOrder::flush || job.order == PipelineOrder::gpipe;
+  const int slots = job.micro_batches + (flushed ? stages - 1 : 0);
+  const bool late = !flushed && software.stale_overlap > 0.9;
+  return slots * slowest + (late ? 0 : rest);
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> device_shares(int devices, int layers) {
+  std::set<std::vector<int>> shares = {{devices}};
+  for (int stages = 2; stages <= std::min({devices, layers, kMostStages}); ++stages) {
+    if (devices % stages == 0) shares.insert(std::vector<int>(stages, devices / stages));
+  }
+  const int grain = std::max(1, devices / kFinestShares);
+  if (layers >= 2) {
+    for (int last = grain; last < devices; last += grain) shares.insert({devices - last, last});
+  }
+  if (layers >= 3) {
+    for (int last = grain; 2 * last < devices; last *= 2) {
+      const int rest = devices - last;
+      if (rest >= 2) shares.insert({rest - rest / 2, rest / 2, last});
+    }
+  }
+  return {shares.begin(), shares.end()};
+}
+
+namespace {
+
+class Enumeration {
+ public:
+  Enumeration(const NetworkWork& network, const SearchRequest& request, const Cluster& cluster,
+              const CostConstants& constants, const SoftwareConstants& software)
+      : network_(network),
+        request_(request),
+        cluster_(cluster),
+        constants_(constants),
+        software_(software),
+        fabric_(cluster) {}
+
+  std::vector<Candidate> run() {
+    PlannedJob job;
+    job.batch = request_.global_batch / request_.devices;
+    job.precision = request_.precision;
+    job.real_data = request_.real_data;
+    job.optimizer_states = request_.optimizer_states;
+    job.head = request_.head;
+    const int layers = static_cast<int>(network_.layers.size());
+    for (const std::vector<int>& shares : device_shares(request_.devices, layers)) {
+      job.stages = place(shares);
+      add_shape(job, false);
+    }
+    job.stages =
+        pipedream_division(network_, job, request_.devices, cluster_, constants_, software_);
+    if (job.stages.size() > 1) add_shape(job, true);
+    return std::move(result_);
+  }
+
+ private:
+  // All orders and micro-batches of these stages; `divided` ones keep their cuts.
+  void add_shape(PlannedJob job, bool divided) {
+    std::vector<int> shares;
+    for (const PlannedStage& stage : job.stages) {
+      shares.push_back(static_cast<int>(stage.devices.size()));
+    }
+    for (const PipelineOrder order : orders_for(request_, shares.size())) {
+      job.order = order;
+      for (const int count : micro_batches_for(request_, shares, order)) {
+        job.micro_batches = count;
+        job.recompute = false;
+        if (!divided) set_cuts(job, cut_by_cost(network_, job, cluster_, constants_, software_));
+        add_variants(job, divided);
+      }
+    }
+  }
+
+  void add_variants(PlannedJob job, bool divided) {
+    const StageTimes times(network_, job, cluster_, constants_, software_);
+    for (const PlannedHead::Parallel parallel : heads_for(request_, job.stages.size())) {
+      job.head.parallel = parallel;
+      for (const bool recompute : {false, true}) {
+        if (request_.recompute && *request_.recompute != recompute) continue;
+        job.recompute = recompute;
+        const double head = head_cost(job, cluster_, constants_, software_).compute;
+        const double seconds = estimate(network_, job, times, cluster_, fabric_, software_);
+        result_.push_back({job, seconds + head, divided});
+      }
+    }
+  }
+
+  const NetworkWork& network_;
+  const SearchRequest& request_;
+  const Cluster& cluster_;
+  const CostConstants& constants_;
+  const SoftwareConstants& software_;
+  const Fabric fabric_;
+  std::vector<Candidate> result_;
+};
+
+}  // namespace
+
+std::vector<Candidate> candidates(const NetworkWork& network, const SearchRequest& request,
+                                  const Cluster& cluster, const CostConstants& constants,
+                                  const SoftwareConstants& software) {
+  return Enumeration(network, request, cluster, constants, software).run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,120 @@
+#include "planner/search/cuts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "planner/simulate/fabric.h"
+
+namespace millrace {
+namespace {
+
+double layer_seconds(const LayerWork& layer, double samples, const PlannedJob& job,
+                     const Cluster& cluster, const OperatorConstants& constants) {
+  double sum = 0;
+  for (const auto* works : {&layer.forward, &layer.backward}) {
+    for (const OperatorWork& work : *works) {
+      sum += seconds_of(work, samples, cluster.device, job.precision, constants);
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+// Times of operators are close to straight lines in the batch; two points give the line.
+StageTimes::StageTimes(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
+                       const CostConstants& constants, const SoftwareConstants& software)
+    : round_robin_(job.round_robin), samples_(job.samples_per_step() / job.micro_batches) {
+  const double doublings = std::log2(static_cast<double>(job.devices()));
+  const double slowness = software.slowness * (1 + software.straggling * doublings);
+  const double low = std::max(1.0, samples_ / job.devices()), high = 2 * low;
+  fixed_ = per_sample_ = parameters_ = {0.0};
+  for (const LayerWork& layer : network.layers) {
+    const double first = layer_seconds(layer, low, job, cluster, constants.operators) * slowness;
+    const double second = layer_seconds(layer, high, job, cluster, constants.operators) * slowness;
+    const double slope = (second - first) / (high - low);
+    per_sample_.push_back(per_sample_.back() + slope);
+    fixed_.push_back(fixed_.back() + std::max(0.0, first - slope * low));
+    parameters_.push_back(parameters_.back() + layer.parameters);
+  }
+  const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
+  update_per_parameter_ = 4 * software.update_passes / memory_rate;
+  bytes_per_parameter_ = job.precision != DataType::f32 && software.half_gradients ? 2 : 4;
+  exposed_ = 1 - software.overlap;
+  if (job.order == PipelineOrder::stale) exposed_ *= 1 - software.stale_overlap;
+  collective_efficiency_ = software.collective_efficiency;
+}
+
+double StageTimes::compute(int begin, int end, int replicas) const {
+  const double samples = round_robin_ ? samples_ : samples_ / replicas;
+  return sum(fixed_, begin, end) + sum(per_sample_, begin, end) * samples;
+}
+
+double StageTimes::seconds(int begin, int end, int replicas, double link_rate) const {
+  const double parameters = sum(parameters_, begin, end);
+  const double working = compute(begin, end, replicas);
+  double reduce = 0;
+  if (replicas > 1) {
+    reduce = 2.0 * (replicas - 1) / replicas * parameters * bytes_per_parameter_ /
+             (link_rate * collective_efficiency_);
+  }
+  const double update = parameters * update_per_parameter_;
+  if (round_robin_) return (working + update + reduce) / replicas;
+  const double hidden = reduce * (1 - exposed_);
+  return std::max(working + update, hidden) + reduce * exposed_;
+}
+
+std::vector<int> cut_by_cost(const NetworkWork& network, const PlannedJob& job,
+                             const Cluster& cluster, const CostConstants& constants,
+                             const SoftwareConstants& software) {
+  const int layers = static_cast<int>(network.layers.size());
+  const int stages = static_cast<int>(job.stages.size());
+  if (stages > layers) {
+    fail_input("There are {} stages for the {} operators of '{}'; use fewer.", stages, layers,
+               network.model);
+  }
+  const StageTimes times(network, job, cluster, constants, software);
+  const Fabric fabric(cluster);
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  // best[e]: the slowest of the stages so far, which together end at layer e.
+  std::vector<double> best(static_cast<size_t>(layers) + 1, kNever);
+  best[0] = 0;
+  std::vector<std::vector<int>> begins;
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::vector<int>& devices = job.stages[stage].devices;
+    const double rate = fabric.ring(devices).rate;
+    std::vector<double> next(best.size(), kNever);
+    std::vector<int> begin_of(best.size(), 0);
+    for (int end = stage + 1; end <= layers; ++end) {
+      for (int begin = end - 1; begin >= stage; --begin) {
+        const double own = times.seconds(begin, end, static_cast<int>(devices.size()), rate);
+        if (own >= next[end]) break;  // and longer stages are slower still
+        const double slowest = std::max(best[begin], own);
+        if (slowest < next[end]) {
+          next[end] = slowest;
+          begin_of[end] = begin;
+        }
+      }
+    }
+    best = std::move(next);
+    begins.push_back(std::move(begin_of));
+  }
+  std::vector<int> ends(static_cast<size_t>(stages));
+  int end = layers;
+  for (int stage = stages - 1; stage >= 0; --stage) {
+    ends[stage] = end;
+    end = begins[stage][end];
+  }
+  return ends;
+}
+
+void set_cuts(PlannedJob& job, const std::vector<int>& ends) {
+  for (size_t stage = 0; stage < job.stages.size(); ++stage) {
+    job.stages[stage].begin = stage == 0 ? 0 : ends[stage - 1];
+    job.stages[stage].end = ends[stage];
+  }
+}
+
+}  // namespace millrace

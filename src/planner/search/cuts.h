@@ -1,0 +1,44 @@
+// Where to cut a network into stages.
+#pragma once
+
+#include <vector>
+
+#include "planner/cost/stage_cost.h"
+
+namespace millrace {
+
+// Seconds that layers [begin, end) keep one step's worth of work busy on `replicas` devices, by
+// formula: computing, updating, what is not hidden of summing gradients. Made once per job, then
+// cheap to ask.
+class StageTimes {
+ public:
+  // The devices of `job.stages` matter only for how many there are in all.
+  StageTimes(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
+             const CostConstants& constants, const SoftwareConstants& software);
+
+  // With `replicas` devices sharing the batch, or taking turns.
+  double seconds(int begin, int end, int replicas, double link_rate) const;
+  double compute(int begin, int end, int replicas) const;
+
+ private:
+  double sum(const std::vector<double>& prefix, int begin, int end) const {
+    return prefix[end] - prefix[begin];
+  }
+
+  bool round_robin_;
+  double samples_;
+  std::vector<double> fixed_, per_sample_, parameters_;  // prefix sums over layers
+  double update_per_parameter_, bytes_per_parameter_;
+  double exposed_, collective_efficiency_;
+};
+
+// Cuts so that the slowest stage is as fast as possible on the devices that each stage has;
+// returns the end of each stage.
+std::vector<int> cut_by_cost(const NetworkWork& network, const PlannedJob& job,
+                             const Cluster& cluster, const CostConstants& constants,
+                             const SoftwareConstants& software);
+
+// Gives each stage of the job its layers.
+void set_cuts(PlannedJob& job, const std::vector<int>& ends);
+
+}  // namespace millrace

@@ -1,0 +1,56 @@
+// Searches for the plan of a job that is fastest on a cluster and fits into its devices.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/cost/prediction.h"
+
+namespace millrace {
+
+struct SearchRequest {
+  double global_batch = 1;  // samples of one update
+  int devices = 1;          // the first so many of the cluster
+  DataType precision = DataType::f32;
+  bool real_data = false;
+  int optimizer_states = 1;
+  double memory_limit = 0;  // bytes; 0: the device's
+  PlannedHead head;         // `parallel` is the first choice; data and model are both tried
+  // Restrictions; none: all are tried.
+  std::optional<PipelineOrder> order;
+  std::optional<bool> recompute;
+  bool asynchronous = true;  // schedules that train on weights a few updates old
+};
+
+// A candidate with its simulated prediction. `verdict` says why it is not the best: how much slower
+// and what the time goes to, or what does not fit.
+struct SearchResult {
+  PlannedJob job;
+  double seconds_per_step = 0;
+  double samples_per_second = 0;
+  double bubble = 0;
+  double memory = 0;  // of the fullest device
+  bool fits = true;
+  bool pipedream = false;  // divided as PipeDream would
+  std::string verdict;
+};
+
+struct SearchOutcome {
+  std::vector<SearchResult> plans;   // those that fit, best first; empty: nothing fits
+  std::vector<SearchResult> others;  // the best of every kind that lost, or does not fit
+  size_t tried = 0;
+};
+
+// Tries numbers of stages, uneven shares of devices, schedules, micro-batches, recomputation and
+// divisions of the head; cuts each by cost, ranks by formula, simulates the most promising, and
+// every schedule of PipeDream's division, so that the result is never worse than that. Throws
+// InputError if the request makes no sense (more devices than there are, an empty batch).
+SearchOutcome search_plans(const NetworkWork& network, const SearchRequest& request,
+                           const Cluster& cluster, const CostConstants& constants,
+                           const SoftwareConstants& software);
+
+// "4 stages on 2 devices each, 1f1b-flush, 8 micro-batches, recompute".
+std::string describe_shape(const PlannedJob& job);
+
+}  // namespace millrace

@@ -1,0 +1,55 @@
+// The links of a cluster as the simulator sees them, and which of them a message uses.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "planner/cluster/cluster.h"
+#include "planner/simulate/simulator.h"
+
+namespace millrace {
+
+// What a message between two devices, or a collective, takes.
+struct Route {
+  std::vector<int> links;  // indices into Fabric::links()
+  double rate = 0;         // bytes per second if nothing else is under way
+  double latency = 0;      // of one hop
+};
+
+// Each device has a port out and a port in; pairs joined by bonded links have these to themselves;
+// traffic between the sockets of a machine shares one link a direction, and so does traffic between
+// machines at each machine's network card. Borrows the cluster.
+class Fabric {
+ public:
+  explicit Fabric(const Cluster& cluster);
+
+  const std::vector<SimulationLink>& links() const { return links_; }
+
+  // Between two devices; from a device to itself: no links, at the speed of its memory.
+  Route between(int from, int to) const;
+
+  // A ring over these devices in ascending order; rings over bonded links use all of a device's
+  // links to other members at once. One device: no links.
+  Route ring(const std::vector<int>& devices) const;
+
+ private:
+  double bonded_bandwidth(int device, const std::vector<int>& others) const;
+
+  const Cluster& cluster_;
+  std::vector<SimulationLink> links_;
+  std::vector<std::pair<int, int>> bonded_pairs_;  // of one machine, ascending
+  int pairs_begin_ = 0, sockets_begin_ = 0, network_begin_ = 0;
+};
+
+// Fills in the links, bytes and time of a message of `bytes`; `efficiency` is the share of a link's
+// rate that software reaches.
+void route_message(SimulationItem& item, const Route& route, double bytes, double efficiency);
+
+// The same for a collective over `members` devices in which each sends `share` times the bytes in
+// `hops` steps: an all-reduce sends 2(n-1)/n in 2(n-1), a gather (n-1)/n in n-1.
+void route_all_reduce(SimulationItem& item, const Route& route, int members, double bytes,
+                      double efficiency);
+void route_all_gather(SimulationItem& item, const Route& route, int members, double bytes,
+                      double efficiency);
+
+}  // namespace millrace

@@ -1,0 +1,63 @@
+#include "runtime/input_gate.h"
+
+#include "base/error.h"
+
+namespace millrace {
+
+void InputGate::open(int slots) {
+  const std::lock_guard lock(mutex_);
+  slots_ = slots;
+  written_ = 0;
+  released_ = 0;
+  closed_ = false;
+}
+
+void InputGate::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+  bell_.ring();
+}
+
+void InputGate::throw_if_closed() const {
+  if (closed_) fail_job("A stage of the pipeline has stopped.");
+}
+
+void InputGate::wait_for_slot(int64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return closed_ || number < released_ + slots_; });
+  throw_if_closed();
+}
+
+void InputGate::written(int64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    written_ = number + 1;
+  }
+  changed_.notify_all();
+  bell_.ring();
+}
+
+bool InputGate::is_written(int64_t number) const {
+  const std::lock_guard lock(mutex_);
+  throw_if_closed();
+  return number < written_;
+}
+
+void InputGate::wait_for_input(int64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return closed_ || number < written_; });
+  throw_if_closed();
+}
+
+void InputGate::release(int64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    released_ = number + 1;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace millrace

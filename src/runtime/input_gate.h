@@ -1,0 +1,42 @@
+// Between the thread that feeds a stage and the device that runs it.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "runtime/lane.h"
+
+namespace millrace {
+
+// Micro-batches of a device are numbered from 0 in the order in which it runs them; number i uses
+// slot i mod slots. The feeding thread waits for a free slot, writes it, and says so; the device
+// waits for that, and gives the slot back. Once closed, all waits throw JobError.
+class InputGate {
+ public:
+  explicit InputGate(Bell& bell) : bell_(bell) {}
+
+  // Starts anew at number 0; nobody may be waiting.
+  void open(int slots);
+  void close();
+
+  void wait_for_slot(int64_t number);
+  void written(int64_t number);
+
+  bool is_written(int64_t number) const;
+  void wait_for_input(int64_t number);
+  void release(int64_t number);
+
+ private:
+  void throw_if_closed() const;
+
+  Bell& bell_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  int slots_ = 1;
+  int64_t written_ = 0;
+  int64_t released_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace millrace

@@ -1,0 +1,280 @@
+#include "runtime/stage_runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "base/parallel.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kGrain = int64_t{1} << 16;  // elements
+
+const Slot* find_result(const Program& program, const std::string& name) {
+  for (const std::string& wanted : {name + ".total", name}) {
+    for (const Slot& slot : program.results) {
+      if (slot.name == wanted && slot.type.elements() == 1) return &slot;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<int64_t> turns_of(int64_t micro_batches, int replicas, int replica) {
+  std::vector<int64_t> own;
+  for (int64_t m = replica; m < micro_batches; m += replicas) own.push_back(m);
+  return own;
+}
+
+std::string_view trace_name(Work work) {
+  return work == Work::backward_input     ? "backward to inputs"
+         : work == Work::backward_weights ? "backward to weights"
+                                          : name_of(work);
+}
+
+}  // namespace
+
+StageRunner::StageRunner(const StageRunnerOptions& options, Session& session,
+                         const Program& training, const Program* evaluation)
+    : options_(options),
+      session_(session),
+      training_(training),
+      evaluation_(evaluation),
+      gate_(bell_),
+      lanes_(options.lanes, session, training, evaluation, bell_),
+      waits_(options.lanes.trace, options.lanes.trace_device),
+      results_{find_result(training, "loss"), find_result(training, "top1"),
+               find_result(training, "top5")} {}
+
+int StageRunner::row(const Schedule& schedule) const {
+  return schedule.row_of(stage(), schedule.round_robin ? options_.lanes.member : 0);
+}
+
+const Row& StageRunner::table() const {
+  return segment_.schedule->rows[static_cast<size_t>(row(*segment_.schedule))];
+}
+
+void StageRunner::begin_pass(const Program& program, std::vector<int64_t> own, int slots) {
+  active_ = &program;
+  own_ = std::move(own);
+  fed_.clear();
+  for (const Slot& slot : program.inputs) {
+    if (!lanes_.receives(slot.name)) fed_.push_back(&slot);
+  }
+  gate_.open(slots);
+}
+
+void StageRunner::prepare(const Segment& segment) {
+  segment_ = segment;
+  const Schedule& schedule = *segment.schedule;
+  const MemoryMap& memory = training_.memory;
+  if (table().in_flight > memory.slots || table().versions > memory.versions) {
+    throw std::logic_error(fmt::format(
+        "stage {} was compiled with {} slots and {} versions, but its row needs {} and {}", stage(),
+        memory.slots, memory.versions, table().in_flight, table().versions));
+  }
+  begin_pass(
+      training_,
+      turns_of(schedule.total_micro_batches(), schedule.replicas_of(stage()), table().replica),
+      memory.slots);
+  lanes_.expect(schedule.total_micro_batches(), true);
+  updates_before_ += updates_;
+  updates_ = 0;
+  last_included_ = -1;
+  accumulated_ = 0;
+  versions_.clear();
+  backwards_ = 0;
+  sums_ = {};
+  first_version_ = session_.current_version();
+}
+
+void StageRunner::prepare_evaluation(int64_t micro_batches) {
+  if (evaluation_ == nullptr) throw std::logic_error("a stage has no program for evaluation");
+  const RouteRequest& request = options_.lanes.request;
+  const bool in_turn = request.round_robin;
+  const auto replicas =
+      static_cast<int>(in_turn ? request.devices.at(static_cast<size_t>(stage())).size() : 1);
+  begin_pass(*evaluation_, turns_of(micro_batches, replicas, in_turn ? options_.lanes.member : 0),
+             1);
+  lanes_.expect(micro_batches, false);
+}
+
+void StageRunner::write_input(int64_t number, const Slot& slot, const void* values) {
+  gate_.wait_for_slot(number);
+  const int copy = active_ == &training_ ? static_cast<int>(number % training_.memory.slots) : 0;
+  session_.copy_in(*active_, slot, copy, static_cast<const std::byte*>(values));
+}
+
+int64_t StageRunner::number_of(int64_t micro_batch) const {
+  return micro_batch / segment_.schedule->replicas_of(stage());
+}
+
+int StageRunner::slot_of(int64_t micro_batch) const {
+  return static_cast<int>(number_of(micro_batch) % training_.memory.slots);
+}
+
+int StageRunner::version(int64_t of_segment) const {
+  return static_cast<int>((first_version_ + of_segment) % training_.memory.versions);
+}
+
+StepState StageRunner::step_state(int64_t micro_batch) const {
+  const int64_t step = segment_.first_step + micro_batch / segment_.schedule->micro_batches;
+  StepState state;
+  state.seed = segment_.seed;
+  state.step = step;
+  state.learning_rate = segment_.learning_rate ? segment_.learning_rate(step) : 0;
+  state.micro_batch = accumulated_;
+  state.first_sample = micro_batch % segment_.schedule->micro_batches * options_.micro_batch_rows;
+  return state;
+}
+
+void StageRunner::start() {
+  for (int other = 0; other < training_.memory.versions; ++other) {
+    session_.copy_version(first_version_, other);
+  }
+}
+
+void StageRunner::execute(const Task& task) {
+  switch (task.work) {
+    case Work::forward:
+      return forward(task);
+    case Work::update:
+      return update(task);
+    default:
+      return backward(task);
+  }
+}
+
+void StageRunner::run_phase(const Task& task, const PhaseRange& range, TraceCategory category,
+                            const Frame& frame) {
+  const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device, category,
+                         trace_name(task.work), task.micro_batch);
+  StepState state = step_state(task.micro_batch);
+  if (range.phase == Phase::update) state.step = updates();
+  session_.run_phase(training_, range, frame, state);
+}
+
+void StageRunner::forward(const Task& task) {
+  const int64_t m = task.micro_batch;
+  const int slot = slot_of(m);
+  const int64_t staleness = segment_.schedule->update_of(stage(), m) - task.version;
+  if (staleness > table().versions || task.version > updates_) {
+    throw std::logic_error(fmt::format(
+        "micro-batch {} of stage {} would read weights that lack {} updates, more than {}", m,
+        stage(), staleness, table().versions));
+  }
+  largest_staleness_ = std::max(largest_staleness_, staleness);
+  versions_.push_back(task.version);
+  if (!fed_.empty()) {
+    waits_.measure(WaitCause::input, m, [&] { gate_.wait_for_input(number_of(m)); });
+  }
+  lanes_.receive(training_, false, m, slot, waits_);
+  run_phase(task, training_.phase(Phase::forward), TraceCategory::forward,
+            {slot, version(task.version), 0});
+  lanes_.send(training_, false, m, slot, waits_);
+  sum_results(task, slot);
+}
+
+void StageRunner::backward(const Task& task) {
+  const int64_t m = task.micro_batch;
+  const int slot = slot_of(m);
+  if (updates_ - task.version >= training_.memory.versions) {
+    throw std::logic_error(
+        fmt::format("micro-batch {} of stage {} has lost its weights", m, stage()));
+  }
+  const bool weights = task.work == Work::backward_weights;
+  const bool ends = task.work != Work::backward_input;
+  if (!weights) lanes_.receive(training_, true, m, slot, waits_);
+  Frame frame = {slot, version(task.version), 0};
+  if (updates_in_backward()) {
+    frame.newest_version = version(updates_);
+    frame.new_version = version(updates_ + 1);
+  }
+  run_phase(task, weights ? training_.backward_weights : training_.phase(Phase::backward),
+            TraceCategory::backward, frame);
+  if (!weights) lanes_.send(training_, true, m, slot, waits_);
+  if (!ends) return;
+  ++accumulated_;
+  ++backwards_;
+  if (updates_in_backward()) ++updates_;
+  gate_.release(number_of(m));
+}
+
+void StageRunner::update(const Task& task) {
+  if (updates_in_backward()) {
+    if (updates_ != task.version + 1) {
+      throw std::logic_error("a stage that updates within backward has another update to make");
+    }
+    return;
+  }
+  prepare_accumulators(task);
+  run_phase(task, training_.phase(Phase::update), TraceCategory::update,
+            {0, version(updates_), version(updates_ + 1), version(updates_)});
+  ++updates_;
+  accumulated_ = 0;
+  last_included_ = task.micro_batch;
+}
+
+// Gradients are those of a mean over a step's samples; an update of more or fewer micro-batches
+// than a step has takes the mean over what there is.
+void StageRunner::prepare_accumulators(const Task& task) {
+  const int64_t included = task.micro_batch - last_included_;
+  const bool exact = included == segment_.schedule->micro_batches;
+  if (exact && accumulated_ > 0) return;
+  const float factor = accumulated_ == 0 ? 0.0f
+                                         : static_cast<float>(segment_.schedule->micro_batches) /
+                                               static_cast<float>(included);
+  for (const Slot& slot : training_.state) {
+    if (slot.role != Role::accumulator) continue;
+    auto* values = reinterpret_cast<float*>(session_.address(training_, slot));
+    const int64_t count = slot.bytes / static_cast<int64_t>(sizeof(float));
+    parallel_ranges(count, kGrain, [=](int, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) values[i] = factor == 0 ? 0 : factor * values[i];
+    });
+  }
+}
+
+void StageRunner::sum_results(const Task& task, int slot) {
+  if (segment_.steps == nullptr || results_[0] == nullptr) return;
+  const int64_t per_step = segment_.schedule->micro_batches;
+  const int64_t m = task.micro_batch;
+  sums_.step = segment_.first_step + m / per_step;
+  ++sums_.micro_batches;
+  double* sums[] = {&sums_.loss, &sums_.top1, &sums_.top5};
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (results_[i] == nullptr) continue;
+    *sums[i] += *reinterpret_cast<const float*>(session_.address(training_, *results_[i], slot));
+  }
+  const int64_t next = m + segment_.schedule->replicas_of(stage());
+  if (next / per_step == m / per_step) return;
+  segment_.steps->push(sums_);
+  sums_ = {};
+}
+
+void StageRunner::finish() {
+  lanes_.drain(waits_);
+  session_.set_current_version(version(updates_));
+}
+
+void StageRunner::evaluate(int64_t micro_batch) {
+  const RouteRequest& request = options_.lanes.request;
+  const int64_t replicas =
+      request.round_robin ? std::ssize(request.devices.at(static_cast<size_t>(stage()))) : 1;
+  const int64_t number = micro_batch / replicas;
+  if (!fed_.empty()) {
+    waits_.measure(WaitCause::input, micro_batch, [&] { gate_.wait_for_input(number); });
+  }
+  lanes_.receive(*evaluation_, false, micro_batch, 0, waits_);
+  {
+    const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device,
+                           TraceCategory::forward, "evaluation", micro_batch);
+    const int current = session_.current_version();
+    session_.run_phase(*evaluation_, evaluation_->phase(Phase::forward), {0, current, current}, {});
+  }
+  lanes_.send(*evaluation_, false, micro_batch, 0, waits_);
+  gate_.release(number);
+}
+
+}  // namespace millrace

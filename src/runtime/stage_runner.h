@@ -1,0 +1,151 @@
+// Runs one stage's row of a schedule on one device.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "parallel/schedule.h"
+#include "parallel/simulation.h"
+#include "runtime/input_gate.h"
+#include "runtime/stage_lanes.h"
+#include "runtime/step_queue.h"
+
+namespace millrace {
+
+// What a device runs between two points at which the pipeline is empty.
+struct Segment {
+  const Schedule* schedule = nullptr;  // borrowed until the segment has ended
+  uint64_t seed = 0;
+  int64_t first_step = 0;  // of the job
+  std::function<float(int64_t step)> learning_rate = {};
+  StepQueue* steps = nullptr;  // takes the last stage's sums; may be null
+};
+
+struct StageRunnerOptions {
+  StageLaneOptions lanes;
+  int64_t micro_batch_rows = 0;  // of the job's micro-batch
+  // Where replicas that share each micro-batch agree on an order that is left to run time: a group
+  // of them, or nothing for a stage on one device or with whole micro-batches in turn.
+  std::optional<Group> agreement = {};
+};
+
+// One per (device, stage). Borrows the session, whose collectives are set, and the programs: the
+// training program in phases with as many slots and versions as the schedule's row needs, and
+// perhaps one for evaluation of the same micro-batches.
+//
+// For each segment the owner calls `prepare`, then `run_stages` on the device's thread, and
+// meanwhile feeds images and labels, for stages that read them, from a thread of its own:
+// `write_input` for each, then `inputs_written`, for each of the device's micro-batches in order.
+// A run that fails throws on the device's thread and on the feeding one; the owner then ends the
+// job's groups, so that the other devices do not wait for this one.
+//
+// Weights of several versions: at a segment's beginning all versions are the session's current
+// one, which at its end is the newest.
+class StageRunner {
+ public:
+  StageRunner(const StageRunnerOptions& options, Session& session, const Program& training,
+              const Program* evaluation = nullptr);
+
+  int stage() const { return options_.lanes.stage; }
+  // The schedule's row that this device follows.
+  int row(const Schedule& schedule) const;
+
+  // Updates so far, for the optimizer; 0 unless set.
+  void set_updates(int64_t count) { updates_before_ = count; }
+  int64_t updates() const { return updates_before_ + updates_; }
+
+  void prepare(const Segment& segment);
+  void prepare_evaluation(int64_t micro_batches);
+
+  // Whether the feeding thread has something to write, and which inputs.
+  const std::vector<const Slot*>& fed_inputs() const { return fed_; }
+  // Micro-batches of this device, by number, in what was prepared.
+  int64_t micro_batches() const { return static_cast<int64_t>(own_.size()); }
+  // Which micro-batch of the segment that is.
+  int64_t micro_batch(int64_t number) const { return own_[static_cast<size_t>(number)]; }
+  // Waits for the slot. The values are plain and row-major, this device's rows.
+  void write_input(int64_t number, const Slot& slot, const void* values);
+  void inputs_written(int64_t number) { gate_.written(number); }
+  // Ends a run that cannot be fed.
+  void close() { gate_.close(); }
+
+  // The rest on the device's thread.
+  void start();
+  void execute(const Task& task);
+  // Runs everything in an order found on the way, for schedules without a fixed one.
+  void run_free();
+  void finish();
+
+  // Forward of one micro-batch with the evaluation program; its results then are in the session's
+  // slots until the next one.
+  void evaluate(int64_t micro_batch);
+  void finish_evaluation() { lanes_.drain(waits_); }
+
+  const WaitMeter& waits() const { return waits_; }
+  // The most updates of its stage that a forward did not see but should have on one device.
+  int64_t largest_staleness() const { return largest_staleness_; }
+
+ private:
+  void forward(const Task& task);
+  void backward(const Task& task);
+  void run_phase(const Task& task, const PhaseRange& range, TraceCategory category,
+                 const Frame& frame);
+  void update(const Task& task);
+  void sum_results(const Task& task, int slot);
+  void prepare_accumulators(const Task& task);
+  void begin_pass(const Program& program, std::vector<int64_t> own, int slots);
+  Task choose();
+  std::optional<Task> ready_task() const;
+  std::optional<Task> due_update() const;
+
+  int64_t number_of(int64_t micro_batch) const;
+  int slot_of(int64_t micro_batch) const;
+  int version(int64_t of_segment) const;
+  const Row& table() const;
+  bool updates_in_backward() const { return !training_.has_phase(Phase::update); }
+  StepState step_state(int64_t micro_batch) const;
+
+  const StageRunnerOptions options_;
+  Session& session_;
+  const Program& training_;
+  const Program* const evaluation_;
+  Bell bell_;
+  InputGate gate_;
+  StageLanes lanes_;
+  WaitMeter waits_;
+  const std::array<const Slot*, 3> results_;  // loss, top1, top5; null where another stage has them
+
+  const Program* active_ = nullptr;
+  std::vector<const Slot*> fed_;
+  std::vector<int64_t> own_;  // this device's micro-batches
+  Segment segment_;
+  int first_version_ = 0;
+  int64_t updates_before_ = 0;     // of the segment
+  int64_t updates_ = 0;            // in it
+  int64_t last_included_ = -1;     // micro-batch in an update
+  int64_t accumulated_ = 0;        // micro-batches since the last update
+  std::vector<int64_t> versions_;  // that each forward read
+  int64_t backwards_ = 0;
+  int64_t largest_staleness_ = 0;
+  StepSums sums_;
+};
+
+// The order in which a device runs its rows: the row's own, or a merge of several that share it.
+std::vector<RowTask> tasks_of(const Schedule& schedule, const std::vector<int>& rows,
+                              const std::vector<Channel>& channels);
+
+// Runs a prepared segment for all the stages of a device, on its thread. `tasks` is what tasks_of
+// says; a single stage whose schedule has no fixed order finds its own.
+void run_stages(const std::vector<StageRunner*>& stages, const Schedule& schedule,
+                const std::vector<RowTask>& tasks);
+
+// Runs a prepared evaluation, on the device's thread. `finished` is called with each stage and
+// micro-batch while the results are there.
+void evaluate_stages(const std::vector<StageRunner*>& stages,
+                     const std::function<void(StageRunner&, int64_t)>& finished);
+
+}  // namespace millrace

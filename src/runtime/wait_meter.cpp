@@ -1,0 +1,32 @@
+#include "runtime/wait_meter.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kShortest = 5000;  // nanoseconds, for the trace
+
+}  // namespace
+
+std::string_view name_of(WaitCause cause) {
+  switch (cause) {
+    case WaitCause::input:
+      return "input";
+    case WaitCause::activations:
+      return "activations";
+    case WaitCause::gradients:
+      return "gradients";
+    case WaitCause::room:
+      return "room";
+    case WaitCause::choice:
+      return "choice";
+  }
+  return "unknown";
+}
+
+void WaitMeter::add(WaitCause cause, int64_t micro_batch, int64_t begin, int64_t end) {
+  nanoseconds_[static_cast<size_t>(cause)] += end - begin;
+  if (trace_ == nullptr || end - begin < kShortest) return;
+  trace_->add(trace_device_, TraceCategory::wait, name_of(cause), micro_batch, begin, end);
+}
+
+}  // namespace millrace

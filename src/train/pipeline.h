@@ -1,0 +1,96 @@
+// The stages of a job that run on the devices of this process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/job_groups.h"
+#include "parallel/channels.h"
+#include "parallel/job_graphs.h"
+#include "runtime/stage_runner.h"
+#include "train/evaluation.h"
+#include "train/feed/feed.h"
+#include "train/worker.h"
+
+namespace millrace {
+
+// Loss and hits of a step, summed over what ran here; `parts` counts micro-batches and members.
+struct StepShares {
+  double loss = 0;
+  double top1 = 0;
+  double top5 = 0;
+  double parts = 0;
+};
+
+// The channels between all devices of a plan; needed before the stages are compiled.
+class PipelineLayout {
+ public:
+  PipelineLayout(const JobGraphs& graphs, const Schedule& schedule,
+                 const std::vector<std::vector<int>>& devices);
+
+  const RouteRequest& request() const { return request_; }
+  std::vector<RouteEnd> ends(int stage, int member) const;
+  int64_t channel_bytes(int stage, int member) const;
+
+ private:
+  RouteRequest request_;
+  std::vector<Route> routes_;
+};
+
+// Owns a runner for each worker, which it borrows with their sessions; used by one thread. All
+// processes of the job call the same functions.
+class Pipeline {
+ public:
+  struct Options {
+    const JobGraphs* graphs = nullptr;
+    const PipelineLayout* layout = nullptr;
+    std::vector<Worker*> workers;
+    std::vector<Group> messages;     // of each worker's device
+    std::vector<int> trace_devices;  // of each worker
+    TraceRecorder* trace = nullptr;
+    std::function<void(const std::string&)> stop;  // ends all groups of the job
+    // Where a row of the step's batch lies among the rows that this process is fed.
+    std::function<int64_t(int64_t)> place_of_row;
+  };
+  explicit Pipeline(Options options);
+
+  // Steps [first, first + count) between two moments at which the pipeline is empty. `next` gives
+  // a batch for each, in order, on a thread of the pipeline's; `finished` is called in order, on
+  // the calling thread, when a step's results from this process are there.
+  struct Work {
+    uint64_t seed = 0;
+    int64_t first = 0;
+    int64_t count = 1;
+    std::function<float(int64_t step)> learning_rate;
+    std::function<const FeedBatch&()> next;
+    std::function<void(int64_t step, const StepShares&)> finished;
+  };
+  void train(const Work& work);
+
+  void evaluate(const FeedBatch& batch, Scores& scores);
+
+ private:
+  struct Stage {
+    Worker* worker;
+    std::unique_ptr<StageRunner> runner;
+  };
+  struct Labels;
+
+  RowRange rows(const Slot& slot, int64_t micro_batch) const;
+  void write(StageRunner& runner, int64_t number, const Slot& slot, const FeedBatch& batch,
+             int64_t micro_batch_of_step);
+  void feed_images(const Work& work, Labels& labels);
+  void feed_labels(Stage& stage, Labels& labels);
+  // Runs the devices and the feeders; rethrows the first error. Meanwhile entries of the queue are
+  // handed to `take`, on the calling thread.
+  void run(const std::function<void(const std::vector<StageRunner*>&)>& device_work,
+           const std::vector<std::function<void()>>& feeders, StepQueue& queue,
+           const std::function<void(const StepSums&)>& take);
+
+  Options options_;
+  Loopbacks loopbacks_;
+  std::vector<Stage> stages_;
+};
+
+}  // namespace millrace

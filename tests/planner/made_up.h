@@ -1,0 +1,69 @@
+// Networks and clusters made up for tests, whose costs can be computed by hand.
+#pragma once
+
+#include "planner/cost/prediction.h"
+
+namespace millrace::made_up {
+
+// A device of 1e12 operations and 1e12 bytes per second with 1 GB.
+inline Cluster cluster(int machines, int devices, double link = 1e10, double network = 1e9) {
+  Cluster cluster;
+  cluster.name = "made-up";
+  cluster.machines = machines;
+  cluster.devices_per_machine = devices;
+  cluster.device = {"d", 1e9, 1e12, 1e12, 0, 1e12};
+  cluster.classes["PIX"] = {link, 0};
+  cluster.network = {network, 0};
+  for (int i = 0; i < devices; ++i) {
+    cluster.links.emplace_back(static_cast<size_t>(devices), std::string("PIX"));
+    cluster.links.back()[static_cast<size_t>(i)] = std::string("X");
+  }
+  return cluster;
+}
+
+// Nothing but arithmetic costs time.
+inline CostConstants constants() {
+  CostConstants constants;
+  constants.operators = {1, 1, 1, 1, 1, 1, 1, 0, 0};
+  SoftwareConstants software;
+  software.name = "plain";
+  software.collective_efficiency = software.transfer_efficiency = 1;
+  software.overlap = software.stale_overlap = software.update_passes = software.straggling = 0;
+  software.workspace_factor = 0;
+  constants.software = {software};
+  return constants;
+}
+
+// A layer whose forward takes `seconds` per sample on such a device, and its backward twice that.
+inline LayerWork layer(double seconds, double parameters = 0, double cut = 1) {
+  LayerWork layer;
+  layer.name = "layer";
+  layer.type = "linear";
+  const OperatorWork work{WorkKind::linear, {0, seconds * 1e12}, {0, 1}};
+  layer.forward = {work};
+  layer.backward = {work, work};
+  layer.parameters = parameters;
+  layer.backbone = true;
+  layer.saved = {0, 100};
+  layer.cut = {0, cut};
+  return layer;
+}
+
+inline NetworkWork network(const std::vector<double>& seconds, double parameters = 0,
+                           double cut = 1) {
+  NetworkWork network;
+  network.model = "made-up";
+  for (const double each : seconds) network.layers.push_back(layer(each, parameters, cut));
+  return network;
+}
+
+// Stages of one device each that cut the layers evenly.
+inline PlannedJob straight(int stages, int layers) {
+  PlannedJob job;
+  for (int i = 0; i < stages; ++i) {
+    job.stages.push_back({{i}, i * layers / stages, (i + 1) * layers / stages});
+  }
+  return job;
+}
+
+}  // namespace millrace::made_up

@@ -1,0 +1,94 @@
+#include "planner/cost/network_work.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+NetworkWork work(const char* model) { return work_of(model, default_options(model)); }
+
+double forward_operations(const NetworkWork& network, WorkKind kind, double samples) {
+  double sum = 0;
+  for (const LayerWork& layer : network.layers) {
+    for (const OperatorWork& each : layer.forward) {
+      if (each.kind == kind) sum += each.operations.at(samples);
+    }
+  }
+  return sum;
+}
+
+// Parameters by torchvision's documentation.
+TEST(NetworkWorkTest, CountsParameters) {
+  for (const auto& [model, count] :
+       {std::pair("alexnet", 61100840.0), {"vgg16", 138357544.0}, {"resnet50", 25557032.0}}) {
+    const NetworkWork network = work(model);
+    EXPECT_DOUBLE_EQ(parameters_of(network, 0, static_cast<int>(network.layers.size())), count);
+  }
+}
+
+// Each layer of VGG-16 by hand: (side, channels in, channels out).
+TEST(NetworkWorkTest, CountsArithmeticOfVgg) {
+  const int layers[][3] = {{224, 3, 64},   {224, 64, 64},  {112, 64, 128}, {112, 128, 128},
+                           {56, 128, 256}, {56, 256, 256}, {56, 256, 256}, {28, 256, 512},
+                           {28, 512, 512}, {28, 512, 512}, {14, 512, 512}, {14, 512, 512},
+                           {14, 512, 512}};
+  double products = 0, outputs = 0;
+  for (const auto& [side, in, out] : layers) {
+    products += 1.0 * side * side * in * out * 9;
+    outputs += 1.0 * side * side * out;
+  }
+  const NetworkWork network = work("vgg16");
+  EXPECT_NEAR(forward_operations(network, WorkKind::convolution3, 7), 7 * (2 * products + outputs),
+              1e3);
+  EXPECT_DOUBLE_EQ(forward_operations(network, WorkKind::pointwise, 7), 0);
+  const double weights = 25088.0 * 4096 + 4096.0 * 4096 + 4096.0 * 1000;
+  EXPECT_NEAR(forward_operations(network, WorkKind::linear, 7), 7 * (2 * weights + 9192), 1e3);
+}
+
+TEST(NetworkWorkTest, BackwardTakesTwiceTheForwardBehindTheFirstLayer) {
+  const NetworkWork network = work("resnet50");
+  for (size_t i = 1; i < network.layers.size(); ++i) {
+    const LayerWork& layer = network.layers[i];
+    if (layer.type != "convolution") continue;
+    double backward = 0;
+    for (const OperatorWork& each : layer.backward) backward += each.operations.at(8);
+    EXPECT_NEAR(backward / layer.forward[0].operations.at(8), 2, 0.01) << layer.name;
+  }
+  EXPECT_EQ(network.layers.front().backward.size(), 1u);  // no gradient of the image
+}
+
+TEST(NetworkWorkTest, CutsCountWhatCrosses) {
+  const NetworkWork network = work("resnet50");
+  double stem = 0, inside = 0, behind = 0;
+  for (const LayerWork& layer : network.layers) {
+    if (layer.name == "maxpool") stem = layer.cut.at(1);
+    if (layer.name == "layer1.0.conv2") inside = layer.cut.at(1);
+    if (layer.name == "layer1.1.conv1") behind = layer.cut.at(1);
+  }
+  const double small = 64.0 * 56 * 56, large = 256.0 * 56 * 56;
+  EXPECT_DOUBLE_EQ(stem, small);
+  EXPECT_DOUBLE_EQ(inside, 2 * small);      // and the input of the shortcut
+  EXPECT_DOUBLE_EQ(behind, small + large);  // and the shortcut itself
+  EXPECT_DOUBLE_EQ(network.layers.back().cut.at(1), 0);
+  EXPECT_DOUBLE_EQ(network.input.at(2), 2.0 * 3 * 224 * 224);
+}
+
+// Conv and batch norm keep their inputs, ReLU its output; all of them by hand for the stem.
+TEST(NetworkWorkTest, SavesWhatTheBackwardPassReads) {
+  const NetworkWork network = work("resnet50");
+  const double map = 64.0 * 112 * 112;
+  Linear saved;
+  for (const LayerWork& layer : network.layers) {
+    saved += layer.saved;
+    if (layer.name == "maxpool") break;
+  }
+  EXPECT_GE(saved.at(3), 3 * (2 * map + map / 4));
+  EXPECT_LE(saved.at(3), 3 * (3 * map + map / 2) + 256);
+}
+
+TEST(NetworkWorkTest, UnknownModelsAreRefused) { EXPECT_THROW(work_of("vgg61", {}), InputError); }
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,268 @@
+#include "planner/cost/prediction.h"
+
+#include <gmock/gmock.h>
+
+#include "made_up.h"
+#include "parallel/simulation.h"
+#include "planner/cost/boundary.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+Prediction predicted(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
+                     const CostConstants& constants) {
+  return predict(network, job, cluster, constants, constants.software[0]);
+}
+
+TEST(PredictionTest, OperatorsTakeTheLongerOfComputingAndMoving) {
+  const Cluster cluster = made_up::cluster(1, 1);
+  OperatorConstants constants{1, 2, 0.5, 0.25, 0.5, 1, 1, 0, 0};
+  const auto seconds = [&](WorkKind kind, double operations, double elements) {
+    return seconds_of({kind, {0, operations}, {0, elements}}, 2, cluster.device, DataType::f32,
+                      constants);
+  };
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::convolution, 1e12, 1), 2);
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::convolution3, 1e12, 1), 1);
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::pointwise, 1e12, 1), 4);
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::linear, 1e12, 1), 8);
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::linear, 1e12, 1e12), 16);
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::memory, 1e15, 1e12), 16);
+  constants.kernel_seconds = 3;
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::linear, 1e12, 1), 11);
+  EXPECT_DOUBLE_EQ(seconds(WorkKind::memory, 0, 0), 0);  // a view
+}
+
+// One sample a device: 3 seconds of computing, then a ring sum of 4 bytes a parameter.
+TEST(PredictionTest, DataParallelWithoutOverlapIsASum) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e9);
+  const NetworkWork network = made_up::network({0.25, 0.75}, 50e6);
+  CostConstants constants = made_up::constants();
+  PlannedJob job;
+  job.stages = {{{0, 1, 2, 3}, 0, 2}};
+  const double reduce = 2 * 3.0 / 4 * 100e6 * 4 / 1e9;
+  EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3 + reduce, 1e-9);
+  constants.software[0].update_passes = 5;
+  const double update = 100e6 * 4 * 5 / 1e12;
+  EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3 + reduce + update,
+              1e-9);
+}
+
+// The second layer's gradients are ready after 1 + 1.5 seconds; with everything overlapped the
+// sums run behind each other on the link, which is what limits the step.
+TEST(PredictionTest, DataParallelWithOverlapHidesTheSums) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e9);
+  const NetworkWork network = made_up::network({0.25, 0.75}, 500e6);
+  CostConstants constants = made_up::constants();
+  constants.software[0].overlap = 1;
+  PlannedJob job;
+  job.stages = {{{0, 1, 2, 3}, 0, 2}};
+  const double reduce = 2 * 3.0 / 4 * 500e6 * 4 / 1e9;
+  EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 2.5 + 2 * reduce, 1e-9);
+}
+
+TEST(PredictionTest, FlushedPipelinesHaveTheirBubble) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
+  const CostConstants constants = made_up::constants();
+  for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::flush}) {
+    PlannedJob job = made_up::straight(4, 8);
+    job.order = order;
+    job.batch = 2;  // 8 samples a step
+    job.micro_batches = 8;
+    const Prediction prediction = predicted(network, job, cluster, constants);
+    EXPECT_NEAR(prediction.seconds_per_step, 3.0 * (8 + 3), 1e-6);
+    EXPECT_NEAR(prediction.samples_per_second, 8 / 33.0, 1e-6);
+  }
+}
+
+TEST(PredictionTest, PipelinesThatNeverDrainHaveNone) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
+  const CostConstants constants = made_up::constants();
+  for (const PipelineOrder order : {PipelineOrder::one_by_one, PipelineOrder::two_copies}) {
+    PlannedJob job = made_up::straight(4, 8);
+    job.order = order;
+    job.batch = 2;
+    job.micro_batches = 8;
+    EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3.0 * 8, 1e-6);
+  }
+}
+
+// Replicas that take turns: the slower of three devices that share one stage's mini-batches and one
+// that runs the other for all of them.
+TEST(PredictionTest, RoundRobinPaceIsTheSlowestStage) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const CostConstants constants = made_up::constants();
+  PlannedJob job;
+  job.stages = {{{0, 1, 2}, 0, 1}, {{3}, 1, 2}};
+  job.order = PipelineOrder::one_by_one;
+  job.round_robin = true;
+  job.batch = 1;
+  EXPECT_NEAR(predicted(made_up::network({3, 0.5}), job, cluster, constants).seconds_per_step, 3,
+              1e-3);
+  EXPECT_NEAR(predicted(made_up::network({1, 2}), job, cluster, constants).seconds_per_step, 6,
+              1e-3);
+}
+
+TEST(PredictionTest, ReadingImagesCanBeTheLimit) {
+  Cluster cluster = made_up::cluster(1, 2, 1e15);
+  cluster.host_cores = 4;
+  CostConstants constants = made_up::constants();
+  constants.software[0].loader_rate = 0.05;
+  PlannedJob job;
+  job.stages = {{{0, 1}, 0, 1}};
+  const NetworkWork network = made_up::network({1});
+  EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3, 1e-6);
+  job.real_data = true;
+  const Prediction prediction = predicted(network, job, cluster, constants);
+  EXPECT_NEAR(prediction.seconds_per_step, 2 / (4 * 0.05), 1e-6);
+  EXPECT_EQ(prediction.limited_by, "reading images");
+}
+
+TEST(PredictionTest, MemoryOfStages) {
+  const Cluster cluster = made_up::cluster(1, 4);
+  const NetworkWork network = made_up::network(std::vector<double>(4, 1.0), 1000, 10);
+  const CostConstants constants = made_up::constants();
+  PlannedJob job = made_up::straight(4, 4);
+  job.batch = 2;
+  job.micro_batches = 8;  // one sample each
+  const auto memory = [&](int stage) {
+    return stage_memory(network, job, stage, cluster, constants, constants.software[0]);
+  };
+  job.order = PipelineOrder::flush;
+  EXPECT_DOUBLE_EQ(memory(1).weights, 4000);
+  EXPECT_DOUBLE_EQ(memory(1).gradients, 4000);
+  EXPECT_DOUBLE_EQ(memory(1).optimizer, 4000);
+  EXPECT_DOUBLE_EQ(memory(1).activations, 4 * (100 + 10) * 3);
+  EXPECT_DOUBLE_EQ(memory(3).activations, 4 * (100 + 10));
+  job.order = PipelineOrder::gpipe;
+  EXPECT_DOUBLE_EQ(memory(1).activations, 4 * (100 + 10) * 8);
+  job.order = PipelineOrder::two_copies;
+  EXPECT_DOUBLE_EQ(memory(1).weights, 8000);
+  job.order = PipelineOrder::stale;
+  EXPECT_DOUBLE_EQ(memory(0).weights, 16000);
+  EXPECT_DOUBLE_EQ(memory(3).weights, 4000);
+  job.recompute = true;
+  EXPECT_DOUBLE_EQ(memory(1).activations, 4 * (100 + 10 * 3));
+}
+
+// PipeDream's warm-up: seven replicas in front of one keep two mini-batches, the last one.
+TEST(PredictionTest, MiniBatchesInFlightWithTurns) {
+  PlannedJob job;
+  job.stages = {{{0, 1, 2, 3, 4, 5, 6}, 0, 1}, {{7}, 1, 2}};
+  job.order = PipelineOrder::one_by_one;
+  job.round_robin = true;
+  EXPECT_EQ(in_flight(job, 0), 2);
+  EXPECT_EQ(in_flight(job, 1), 1);
+}
+
+TEST(PredictionTest, InFlightAndVersionsAreTheSchedules) {
+  for (const PipelineOrder order :
+       {PipelineOrder::gpipe, PipelineOrder::flush, PipelineOrder::one_by_one, PipelineOrder::stale,
+        PipelineOrder::two_copies}) {
+    for (const int stages : {2, 3, 5}) {
+      PlannedJob job = made_up::straight(stages, 10);
+      job.order = order;
+      job.micro_batches =
+          order == PipelineOrder::stale || order == PipelineOrder::one_by_one ? 1 : 8;
+      ScheduleRequest request;
+      request.kind = schedule_kind(order);
+      request.stages = stages;
+      request.micro_batches = job.micro_batches;
+      request.steps = 20;
+      const Schedule schedule = make_schedule(request);
+      for (int stage = 0; stage < stages; ++stage) {
+        EXPECT_EQ(in_flight(job, stage), schedule.rows[stage].in_flight)
+            << name_of(order) << " stage " << stage << " of " << stages;
+        EXPECT_EQ(weight_versions(job, stage), schedule.rows[stage].versions)
+            << name_of(order) << " stage " << stage << " of " << stages;
+      }
+    }
+  }
+}
+
+// The same schedule in the tables' own simulation, without messages.
+TEST(PredictionTest, PaceIsThatOfTheTables) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const NetworkWork network = made_up::network({1, 2, 1.5, 0.5});
+  const CostConstants constants = made_up::constants();
+  const double forward[] = {1, 2, 1.5, 0.5};
+  Costs costs;
+  costs.task = [&](int stage, const Task& task) {
+    return task.work == Work::update ? 0 : forward[stage] * (task.work == Work::forward ? 1 : 2);
+  };
+  for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::flush,
+                                    PipelineOrder::one_by_one, PipelineOrder::two_copies}) {
+    PlannedJob job = made_up::straight(4, 4);
+    job.order = order;
+    job.batch = 2;
+    job.micro_batches = 8;
+    ScheduleRequest request;
+    request.kind = schedule_kind(order);
+    request.stages = 4;
+    request.micro_batches = 8;
+    const auto total = [&](int64_t steps) {
+      request.steps = steps;
+      const Schedule table = make_schedule(request);
+      return simulate(table, channels_between(table, 64), costs).seconds;
+    };
+    EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step,
+                (total(24) - total(12)) / 12, 1e-6)
+        << name_of(order);
+  }
+}
+
+TEST(PredictionTest, SaysWhatDoesNotFit) {
+  const Cluster cluster = made_up::cluster(1, 1);
+  const CostConstants constants = made_up::constants();
+  PlannedJob job;
+  job.stages = {{{0}, 0, 1}};
+  const Prediction prediction = predicted(made_up::network({1}, 1e9), job, cluster, constants);
+  EXPECT_FALSE(prediction.fits);
+  EXPECT_THAT(prediction.reason, HasSubstr("Stage 0 needs 11.18 GiB"));
+  EXPECT_TRUE(predicted(made_up::network({1}, 1e6), job, cluster, constants).fits);
+}
+
+TEST(PredictionTest, HeadsFollowTheirFormulas) {
+  Cluster cluster = made_up::cluster(1, 8);
+  const CostConstants constants = made_up::constants();
+  SoftwareConstants software = constants.software[0];
+  software.head_logit_passes = software.head_weight_passes = 0;
+  PlannedJob job;
+  job.stages = {{{0, 1, 2, 3, 4, 5, 6, 7}, 0, 1}};
+  job.batch = 128;
+  job.head.classes = 8e6;
+  const auto cost = [&](PlannedHead::Parallel parallel) {
+    job.head.parallel = parallel;
+    return head_cost(job, cluster, constants, software);
+  };
+  const double products = 6 * 128.0 * 512 * 8e6;
+  const HeadCost replicated = cost(PlannedHead::Parallel::data);
+  EXPECT_DOUBLE_EQ(replicated.compute, products / 1e12);
+  EXPECT_DOUBLE_EQ(replicated.gradient_bytes, 8e6 * 512 * 4);
+  EXPECT_DOUBLE_EQ(replicated.weight_bytes, 8e6 * 512 * 4 * 2);
+  const HeadCost divided = cost(PlannedHead::Parallel::model);
+  EXPECT_DOUBLE_EQ(divided.compute, products / 1e12);
+  EXPECT_DOUBLE_EQ(divided.gradient_bytes, 0);
+  EXPECT_DOUBLE_EQ(divided.gather_bytes, 1024.0 * 512 * 4);
+  EXPECT_DOUBLE_EQ(divided.weight_bytes, 1e6 * 512 * 4 * 2);
+  const HeadCost sampled = cost(PlannedHead::Parallel::sampled);
+  EXPECT_NEAR(sampled.compute, products / 1e13, 1e-12);
+  EXPECT_DOUBLE_EQ(sampled.weight_bytes, divided.weight_bytes);
+}
+
+TEST(PredictionTest, BoundariesShareTheNetworkCard) {
+  const Cluster cluster = made_up::cluster(2, 4, 1e10, 1e9);
+  const Fabric fabric(cluster);
+  const PlannedStage first{{0, 1, 2, 3}}, second{{4, 5, 6, 7}}, pair{{0, 1}}, other{{2, 3}};
+  EXPECT_DOUBLE_EQ(boundary_seconds(first, second, 1e9, cluster, fabric, 1), 1);
+  EXPECT_DOUBLE_EQ(boundary_seconds(first, second, 1e9, cluster, fabric, 0.5), 2);
+  EXPECT_DOUBLE_EQ(boundary_seconds(pair, other, 1e9, cluster, fabric, 1), 0.05);
+  const PlannedStage half{{2, 3, 4, 5}};
+  EXPECT_DOUBLE_EQ(boundary_seconds(pair, half, 1e9, cluster, fabric, 1), 0.5);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,192 @@
+#include "planner/search/search.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <random>
+
+#include "base/error.h"
+#include "made_up.h"
+#include "planner/search/candidates.h"
+#include "planner/search/cuts.h"
+#include "planner/search/pipedream_division.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// A whole number below `limit`.
+double draw(std::mt19937& random, unsigned limit) { return static_cast<double>(random() % limit); }
+
+// The slowest stage of a division, by the same formula.
+double slowest(const StageTimes& times, const PlannedJob& job, const std::vector<int>& ends) {
+  double result = 0;
+  int begin = 0;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const int replicas = static_cast<int>(job.stages[i].devices.size());
+    result = std::max(result, times.seconds(begin, ends[i], replicas, 1e10));
+    begin = ends[i];
+  }
+  return result;
+}
+
+TEST(SearchTest, CutsAreAsGoodAsAllOfThem) {
+  const Cluster cluster = made_up::cluster(1, 6);
+  CostConstants constants = made_up::constants();
+  constants.software[0].update_passes = 5;
+  std::mt19937 random(3);
+  for (int round = 0; round < 50; ++round) {
+    NetworkWork network;
+    for (int i = 0; i < 9; ++i) {
+      network.layers.push_back(
+          made_up::layer(0.01 * (1 + draw(random, 20)), 1e6 * (draw(random, 50))));
+    }
+    PlannedJob job;
+    job.stages = {{{0, 1, 2}}, {{3, 4}}, {{5}}};
+    job.round_robin = round % 2 == 1;
+    job.order = PipelineOrder::one_by_one;
+    job.batch = 4;
+    const StageTimes times(network, job, cluster, constants, constants.software[0]);
+    double best = 1e300;
+    for (int a = 1; a < 8; ++a) {
+      for (int b = a + 1; b < 9; ++b) best = std::min(best, slowest(times, job, {a, b, 9}));
+    }
+    const std::vector<int> ends =
+        cut_by_cost(network, job, cluster, constants, constants.software[0]);
+    EXPECT_NEAR(slowest(times, job, ends), best, 1e-12);
+  }
+}
+
+TEST(SearchTest, SharesAddUpToTheDevices) {
+  for (const int devices : {1, 2, 7, 16, 1024}) {
+    const auto shares = device_shares(devices, 20);
+    EXPECT_THAT(shares, Contains(std::vector<int>{devices}));
+    for (const auto& share : shares) {
+      EXPECT_EQ(std::accumulate(share.begin(), share.end(), 0), devices);
+      EXPECT_LE(share.size(), 20u);
+      for (const int part : share) EXPECT_GE(part, 1);
+    }
+    EXPECT_LT(shares.size(), 60u);
+  }
+  EXPECT_THAT(device_shares(8, 20), Contains(std::vector<int>{7, 1}));
+}
+
+struct Best {
+  double seconds = 1e300;
+  bool fits = false;
+};
+
+// Simulates everything that the search could have considered.
+Best brute_force(const NetworkWork& network, const SearchRequest& request, const Cluster& cluster,
+                 const CostConstants& constants) {
+  Best best;
+  for (const Candidate& candidate :
+       candidates(network, request, cluster, constants, constants.software[0])) {
+    const Prediction prediction =
+        predict(network, candidate.job, cluster, constants, constants.software[0]);
+    if (!prediction.fits) continue;
+    best.fits = true;
+    best.seconds = std::min(best.seconds, prediction.seconds_per_step);
+  }
+  return best;
+}
+
+TEST(SearchTest, ChoosesWithinTwoPercentOfBruteForce) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 12; ++round) {
+    Cluster cluster = made_up::cluster(round % 2 + 1, 4, 1e9 * (1 + draw(random, 20)), 1e9);
+    cluster.device.memory_bytes = 2e6 * (1 + draw(random, 60));
+    NetworkWork network;
+    for (int i = 0; i < 7; ++i) {
+      network.layers.push_back(made_up::layer(
+          0.001 * (1 + draw(random, 20)), 1e4 * (draw(random, 90)), 1e4 * (1 + draw(random, 9))));
+      network.layers.back().saved = {0, 1e4 * (1 + draw(random, 9))};
+    }
+    CostConstants constants = made_up::constants();
+    constants.software[0].overlap = 0.5;
+    SearchRequest request;
+    request.devices = cluster.devices();
+    request.global_batch = 32;
+    const SearchOutcome outcome =
+        search_plans(network, request, cluster, constants, constants.software[0]);
+    const Best best = brute_force(network, request, cluster, constants);
+    ASSERT_EQ(best.fits, !outcome.plans.empty());
+    if (best.fits) {
+      EXPECT_LE(outcome.plans.front().seconds_per_step, best.seconds * 1.02) << round;
+    } else {
+      EXPECT_THAT(outcome.others.front().verdict, HasSubstr("does not fit"));
+    }
+  }
+}
+
+TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
+  const CostConstants constants = builtin_constants();
+  const SoftwareConstants& software = constants.system("millrace", "--as");
+  for (const char* model : {"alexnet", "vgg16", "resnet18"}) {
+    for (const int devices : {2, 4, 7, 8}) {
+      const Cluster cluster = find_cluster("titanv-8", "--cluster");
+      const NetworkWork network = work_of(model, default_options(model));
+      SearchRequest request;
+      request.devices = devices;
+      request.global_batch = 16.0 * devices;
+      PlannedJob job;
+      job.batch = 16;
+      job.order = PipelineOrder::stale;
+      job.stages = pipedream_division(network, job, devices, cluster, constants, software);
+      ASSERT_FALSE(job.stages.empty());
+      EXPECT_EQ(job.devices(), devices);
+      EXPECT_EQ(job.stages.back().end, static_cast<int>(network.layers.size()));
+      const Prediction theirs = predict(network, job, cluster, constants, software);
+      const SearchOutcome ours = search_plans(network, request, cluster, constants, software);
+      ASSERT_FALSE(ours.plans.empty());
+      EXPECT_LE(ours.plans.front().seconds_per_step, theirs.seconds_per_step * (1 + 1e-9))
+          << model << " on " << devices;
+    }
+  }
+}
+
+TEST(SearchTest, ObeysRestrictions) {
+  const Cluster cluster = made_up::cluster(1, 4);
+  const CostConstants constants = made_up::constants();
+  const NetworkWork network = made_up::network(std::vector<double>(8, 0.01), 1e6);
+  SearchRequest request;
+  request.devices = 4;
+  request.global_batch = 16;
+  request.asynchronous = false;
+  request.recompute = true;
+  const SearchOutcome outcome =
+      search_plans(network, request, cluster, constants, constants.software[0]);
+  for (const auto* list : {&outcome.plans, &outcome.others}) {
+    for (const SearchResult& result : *list) {
+      EXPECT_EQ(result.job.order, PipelineOrder::flush);
+      EXPECT_TRUE(result.job.recompute);
+      EXPECT_DOUBLE_EQ(result.job.samples_per_step(), 16);
+      EXPECT_FALSE(result.verdict.empty());
+    }
+  }
+  request.devices = 5;
+  EXPECT_THROW(search_plans(network, request, cluster, constants, constants.software[0]),
+               InputError);
+}
+
+TEST(SearchTest, ThousandDevicesWithinAMinute) {
+  Cluster cluster = find_cluster("v100-16gb-8", "--cluster");
+  cluster.machines = 128;
+  cluster.network = {12.5e9, 3e-6};
+  const CostConstants constants = builtin_constants();
+  const NetworkWork network = work_of("iresnet100", default_options("iresnet100"));
+  SearchRequest request;
+  request.devices = 1024;
+  request.global_batch = 32768;
+  const auto begin = std::chrono::steady_clock::now();
+  const SearchOutcome outcome =
+      search_plans(network, request, cluster, constants, constants.system("millrace", "--as"));
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  EXPECT_FALSE(outcome.plans.empty());
+  EXPECT_LT(elapsed.count(), 30);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,417 @@
+#include "pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <thread>
+
+#include "base/parallel.h"
+#include "base/random.h"
+
+namespace millrace::testing {
+namespace {
+
+constexpr int64_t kLabels = 10;
+
+Plan plan_of(const PipelineSpec& spec) {
+  Plan plan;
+  plan.stages.clear();
+  for (const std::vector<int>& stage : spec.devices) {
+    Placement placement;
+    for (int device : stage) placement.devices.push_back({0, device});
+    plan.stages.push_back(placement);
+  }
+  if (spec.devices.size() > 1) plan.stage_weights.assign(spec.devices.size(), 1);
+  plan.sharding.synchronise_batch_norm = true;
+  plan.round_robin = spec.round_robin;
+  plan.schedule = spec.schedule;
+  plan.static_scheduling = spec.static_scheduling;
+  plan.micro_batches = spec.micro_batches;
+  return plan;
+}
+
+Schedule schedule_of(const PipelineSpec& spec) {
+  ScheduleRequest request;
+  request.kind = spec.schedule;
+  request.stages = static_cast<int>(spec.devices.size());
+  request.micro_batches = spec.micro_batches;
+  request.steps = spec.steps;
+  for (const auto& stage : spec.devices) request.replicas.push_back(static_cast<int>(stage.size()));
+  request.round_robin = spec.round_robin;
+  request.static_scheduling = spec.static_scheduling;
+  return make_schedule(request);
+}
+
+int device_count(const PipelineSpec& spec) {
+  int most = 0;
+  for (const auto& stage : spec.devices) {
+    for (int device : stage) most = std::max(most, device + 1);
+  }
+  return most;
+}
+
+Shape row_of(const Slot& slot) { return {slot.type.shape.begin() + 1, slot.type.shape.end()}; }
+
+// The rows of a step that a micro-batch's part is.
+RowRange rows_of(const Slot& slot, int64_t micro_batch, int64_t rows) {
+  const int64_t begin = micro_batch * rows + (slot.slice.axis == 0 ? slot.slice.begin : 0);
+  return {begin, begin + slot.type.shape[0]};
+}
+
+}  // namespace
+
+std::vector<float> images_of(const Shape& row_shape, int64_t step, int64_t begin, int64_t end) {
+  const int64_t count = elements_of(row_shape);
+  std::vector<float> values;
+  for (int64_t row = begin; row < end; ++row) {
+    const Random random(static_cast<uint64_t>(step) + 100, static_cast<uint64_t>(row));
+    for (int64_t i = 0; i < count; ++i) values.push_back(random.normal(static_cast<uint64_t>(i)));
+  }
+  return values;
+}
+
+std::vector<int32_t> labels_of(int64_t step, int64_t begin, int64_t end) {
+  std::vector<int32_t> values;
+  for (int64_t row = begin; row < end; ++row) {
+    values.push_back(static_cast<int32_t>((3 * row + 7 * step + row * row) % kLabels));
+  }
+  return values;
+}
+
+CompileOptions compile_options(const OptimizerSettings& optimizer) {
+  CompileOptions options;
+  options.kernels.convolution = ConvolutionAlgorithm::direct;
+  options.kernels.threads = 1;
+  options.optimizer = optimizer;
+  return options;
+}
+
+TestPipeline::TestPipeline(const PipelineSpec& spec)
+    : plan_(plan_of(spec)),
+      graphs_(spec.network, plan_),
+      schedule_(schedule_of(spec)),
+      channels_(channels_between(schedule_, 2, skips_among(graphs_.edges()))),
+      request_{spec.devices, graphs_.edges(), spec.round_robin, channels_},
+      routes_(routes_between(request_)),
+      groups_({device_count(spec)}) {
+  EXPECT_EQ(check(schedule_, channels_), "");
+  for (int i = 0; i < device_count(spec); ++i) {
+    devices_.push_back(std::make_unique<Device>(DeviceOptions{.threads = 1, .pin = false}));
+  }
+  compile(spec);
+  connect(spec);
+}
+
+void TestPipeline::compile(const PipelineSpec& spec) {
+  const bool each_updates = spec.micro_batches == 1 && !is_synchronous(spec.schedule);
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    std::map<std::string, Layout> layouts;
+    const auto& devices = spec.devices[static_cast<size_t>(stage)];
+    for (int member = 0; member < static_cast<int>(devices.size()); ++member) {
+      const Row& row =
+          schedule_
+              .rows[static_cast<size_t>(schedule_.row_of(stage, spec.round_robin ? member : 0))];
+      CompileOptions options = compile_options(spec.optimizer);
+      options.layouts = layouts;
+      options.updates.members = static_cast<int>(devices.size());
+      options.updates.member = member;
+      const bool at_once = each_updates && (!spec.round_robin || devices.size() == 1);
+      options.updates.accumulate = !at_once;
+      options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
+      options.shape.slots = static_cast<int>(row.in_flight);
+      options.shape.versions = static_cast<int>(row.versions);
+      options.shape.split_backward = spec.schedule == ScheduleKind::zero_bubble;
+      options.shape.channel_bytes = channel_bytes(ends_of(routes_, stage, member));
+      const StageGraph graph = graphs_.local(stage, member);
+      auto part = std::make_unique<Part>();
+      part->stage = stage;
+      part->member = member;
+      part->device = devices[static_cast<size_t>(member)];
+      part->training = compile_stage(graph, options);
+      if (spec.evaluation) {
+        part->evaluation =
+            std::make_unique<Program>(compile_evaluation(graph.graph, options, part->training));
+      }
+      if (member == 0) layouts = layouts_of_parameters(part->training);
+      parts_.push_back(std::move(part));
+    }
+  }
+}
+
+void TestPipeline::connect(const PipelineSpec& spec) {
+  std::vector<Group> messages = groups_.make_for_messages(groups_.all());
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    std::vector<Member> members;
+    for (int device : spec.devices[static_cast<size_t>(stage)]) members.push_back({0, device});
+    std::vector<Group> direct = groups_.make(members);
+    std::vector<Group> background = groups_.make(members);
+    for (auto& part : parts_) {
+      if (part->stage != stage) continue;
+      const auto member = static_cast<size_t>(part->member);
+      std::vector<const Program*> programs = {&part->training};
+      if (part->evaluation) programs.push_back(part->evaluation.get());
+      Device& device = *devices_[static_cast<size_t>(part->device)];
+      part->session = std::make_unique<Session>(device, programs);
+      part->session->initialize(kSeed);
+      StageRunnerOptions options{.lanes = {.stage = stage,
+                                           .member = part->member,
+                                           .request = request_,
+                                           .ends = ends_of(routes_, stage, part->member),
+                                           .messages = messages[static_cast<size_t>(part->device)],
+                                           .loopbacks = &loopbacks_},
+                                 .micro_batch_rows = graphs_.micro_batch()};
+      if (members.size() > 1) {
+        part->collectives = std::make_unique<DeviceCollectives>(direct[member], background[member]);
+        part->session->set_collectives(part->collectives.get());
+        if (!spec.round_robin) options.agreement = direct[member];
+      }
+      part->runner = std::make_unique<StageRunner>(options, *part->session, part->training,
+                                                   part->evaluation.get());
+    }
+  }
+}
+
+void TestPipeline::feed(Part& part, int64_t first_step, int64_t micro_batches_per_step) {
+  StageRunner& runner = *part.runner;
+  if (runner.fed_inputs().empty()) return;
+  for (int64_t i = 0; i < runner.micro_batches(); ++i) {
+    const int64_t step = first_step + runner.micro_batch(i) / micro_batches_per_step;
+    for (const Slot* slot : runner.fed_inputs()) {
+      const RowRange rows =
+          rows_of(*slot, runner.micro_batch(i) % micro_batches_per_step, graphs_.micro_batch());
+      if (slot->type.dtype == DataType::s32) {
+        runner.write_input(i, *slot, labels_of(step, rows.begin, rows.end).data());
+      } else {
+        runner.write_input(i, *slot, images_of(row_of(*slot), step, rows.begin, rows.end).data());
+      }
+    }
+    runner.inputs_written(i);
+  }
+}
+
+void TestPipeline::run(const std::function<void(const std::vector<StageRunner*>&)>& work,
+                       int64_t first_step, int64_t per_step) {
+  std::vector<std::vector<StageRunner*>> runners(devices_.size());
+  for (auto& part : parts_)
+    runners[static_cast<size_t>(part->device)].push_back(part->runner.get());
+  std::mutex mutex;
+  std::string failure;
+  const auto guarded = [&](auto&& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      if (failure.empty()) failure = error.what();
+      groups_.stop(error.what());
+    }
+  };
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (runners[i].empty()) continue;
+    devices_[i]->start([&, i] { guarded([&] { work(runners[i]); }); });
+  }
+  std::vector<std::thread> feeders;
+  for (auto& part : parts_) {
+    feeders.emplace_back([&] {
+      guarded([&] {
+        set_team_size(1);
+        feed(*part, first_step, per_step);
+      });
+    });
+  }
+  for (std::thread& feeder : feeders) feeder.join();
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (!runners[i].empty()) devices_[i]->finish();
+  }
+  if (!failure.empty()) throw std::runtime_error(failure);
+}
+
+void TestPipeline::note_steps(StepQueue& steps) {
+  steps.close();
+  std::map<int64_t, StepSums> sums;
+  const int members = graphs_.members(schedule_.stages - 1);
+  while (const auto entry = steps.pop()) {
+    StepSums& sum = sums[entry->step];
+    sum.micro_batches += entry->micro_batches;
+    sum.loss += entry->loss;
+  }
+  for (const auto& [step, sum] : sums) {
+    EXPECT_EQ(step, static_cast<int64_t>(losses_.size()));
+    EXPECT_EQ(sum.micro_batches, plan_.micro_batches * members);
+    losses_.push_back(sum.loss / members);
+  }
+}
+
+void TestPipeline::train() {
+  StepQueue steps;
+  const Segment segment = {.schedule = &schedule_,
+                           .seed = kSeed,
+                           .first_step = next_step_,
+                           .learning_rate = [](int64_t) { return kLearningRate; },
+                           .steps = &steps};
+  for (auto& part : parts_) part->runner->prepare(segment);
+  run(
+      [&](const std::vector<StageRunner*>& runners) {
+        std::vector<int> rows;
+        for (const StageRunner* runner : runners) rows.push_back(runner->row(schedule_));
+        run_stages(runners, schedule_, tasks_of(schedule_, rows, channels_));
+      },
+      next_step_, plan_.micro_batches);
+  next_step_ += schedule_.steps;
+  note_steps(steps);
+}
+
+std::vector<float> TestPipeline::evaluate(int64_t micro_batches) {
+  for (auto& part : parts_) part->runner->prepare_evaluation(micro_batches);
+  std::mutex mutex;
+  const int64_t classes = parts_.back()->evaluation->result("logits").type.shape[1];
+  std::vector<float> logits(static_cast<size_t>(micro_batches * graphs_.micro_batch() * classes));
+  run(
+      [&](const std::vector<StageRunner*>& runners) {
+        evaluate_stages(runners, [&](StageRunner& runner, int64_t micro_batch) {
+          if (runner.stage() != schedule_.stages - 1) return;
+          for (auto& part : parts_) {
+            if (part->runner.get() != &runner) continue;
+            const Slot& slot = part->evaluation->result("logits");
+            const RowRange rows = rows_of(slot, micro_batch, graphs_.micro_batch());
+            const std::lock_guard lock(mutex);
+            part->session->copy_out(
+                *part->evaluation, slot, 0,
+                reinterpret_cast<std::byte*>(logits.data() + rows.begin * classes));
+          }
+        });
+      },
+      0, micro_batches);
+  return logits;
+}
+
+Weights TestPipeline::weights(int64_t micro_batch) const {
+  Weights weights;
+  for (const auto& part : parts_) {
+    const auto members =
+        static_cast<int64_t>(plan_.stages[static_cast<size_t>(part->stage)].size());
+    const int64_t shown = plan_.round_robin ? micro_batch % members : 0;
+    for (const Slot& slot : part->session->state()) {
+      if (slot.role != Role::parameter && slot.role != Role::buffer) continue;
+      std::vector<float> values(static_cast<size_t>(slot.type.elements()));
+      part->session->read_state(slot, values);
+      if (slot.role == Role::buffer && part->member != shown) continue;
+      const auto [known, added] = weights.insert({slot.name, values});
+      if (!added && slot.role == Role::parameter) {
+        EXPECT_EQ(known->second, values) << slot.name << " on member " << part->member;
+      }
+    }
+  }
+  return weights;
+}
+
+std::vector<const StageRunner*> TestPipeline::runners() const {
+  std::vector<const StageRunner*> list;
+  for (const auto& part : parts_) list.push_back(part->runner.get());
+  return list;
+}
+
+TestAlone::TestAlone(const Graph& network, int64_t micro_batches,
+                     const OptimizerSettings& optimizer)
+    : micro_batches_(micro_batches), device_({.threads = 1, .pin = false}) {
+  const int64_t samples = network.tensor(network.find_tensor("images")).type.shape[0];
+  rows_ = samples / micro_batches;
+  CompileOptions options = compile_options(optimizer);
+  options.updates.accumulate = true;
+  options.shape.phasing = Phasing::micro_batches;
+  program_ = compile_training(with_batch(network, rows_, samples), options);
+  session_ = std::make_unique<Session>(device_, std::vector<const Program*>{&program_});
+  session_->initialize(kSeed);
+}
+
+StepState TestAlone::step_state(int64_t step, int64_t micro_batch) const {
+  return {kSeed, step, kLearningRate, micro_batch, micro_batch * rows_};
+}
+
+double TestAlone::accumulate(int64_t step, int64_t micro_batch, bool first) {
+  for (const Slot& slot : program_.inputs) {
+    const RowRange rows = rows_of(slot, micro_batch, rows_);
+    if (slot.type.dtype == DataType::s32) {
+      session_->write_input(program_, slot.name, labels_of(step, rows.begin, rows.end));
+    } else {
+      session_->write_input(program_, slot.name,
+                            images_of(row_of(slot), step, rows.begin, rows.end));
+    }
+  }
+  StepState state = step_state(step, micro_batch);
+  state.micro_batch = first ? 0 : 1;
+  double loss = 0;
+  device_.run([&] {
+    session_->run_phase(program_, program_.phase(Phase::forward), {}, state);
+    loss = session_->scalar(program_, "loss");
+    session_->run_phase(program_, program_.phase(Phase::backward), {}, state);
+  });
+  return loss;
+}
+
+void TestAlone::update(int64_t step) {
+  device_.run([&] {
+    session_->run_phase(program_, program_.phase(Phase::update), {}, step_state(step, 0));
+  });
+}
+
+double TestAlone::train(int64_t step) {
+  double loss = 0;
+  for (int64_t m = 0; m < micro_batches_; ++m) loss += accumulate(step, m, m == 0);
+  update(step);
+  return loss;
+}
+
+Weights TestAlone::state(Role role) const {
+  Weights weights;
+  for (const Slot& slot : session_->state()) {
+    if (slot.role != role) continue;
+    std::vector<float>& values = weights[slot.name];
+    values.resize(static_cast<size_t>(slot.type.elements()));
+    session_->read_state(slot, values);
+  }
+  return weights;
+}
+
+void TestAlone::set_weights(const Weights& weights) {
+  for (const Slot& slot : session_->state()) {
+    if (slot.role == Role::parameter) session_->write_state(slot, weights.at(slot.name));
+  }
+}
+
+std::vector<float> evaluate_alone(const Graph& network, int64_t micro_batch_rows,
+                                  const Weights& weights, int64_t micro_batch) {
+  const Graph graph = with_batch(network, micro_batch_rows, micro_batch_rows);
+  const Program program = compile_evaluation(graph, compile_options({}));
+  Device device({.threads = 1, .pin = false});
+  Session session(device, {&program});
+  for (const Slot& slot : session.state()) session.write_state(slot, weights.at(slot.name));
+  const Slot& images = program.input("images");
+  const RowRange rows = rows_of(images, micro_batch, micro_batch_rows);
+  session.write_input(program, "images", images_of(row_of(images), 0, rows.begin, rows.end));
+  session.write_input(program, "labels", labels_of(0, rows.begin, rows.end));
+  session.run(program, {});
+  return session.result(program, "logits");
+}
+
+double distance(const Weights& actual, const Weights& expected, std::string* where) {
+  double worst = 0;
+  for (const auto& [name, values] : expected) {
+    const std::vector<float>& others = actual.at(name);
+    EXPECT_EQ(others.size(), values.size()) << name;
+    double norm = 0;
+    double difference = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      norm += std::pow(values[i], 2);
+      difference += std::pow(others[i] - values[i], 2);
+    }
+    const double relative = std::sqrt(difference) / std::max(std::sqrt(norm), 1e-3);
+    if (!(relative <= worst)) {
+      worst = relative;
+      if (where != nullptr) *where = name;
+    }
+  }
+  return worst;
+}
+
+}  // namespace millrace::testing

@@ -1,0 +1,116 @@
+// Pipelines that end every step empty train as one device does that accumulates gradients.
+#include "pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include "../parallel/networks.h"
+
+namespace millrace::testing {
+namespace {
+
+constexpr int kSteps = 3;
+
+void expect_as_alone(const PipelineSpec& spec, int segments = 1) {
+  std::string shape;
+  for (const auto& stage : spec.devices) shape += std::to_string(stage.size()) + " ";
+  SCOPED_TRACE(std::string(name_of(spec.schedule)) + " on " + shape);
+  TestPipeline pipeline(spec);
+  TestAlone alone(spec.network, spec.micro_batches, spec.optimizer);
+  for (int i = 0; i < segments; ++i) pipeline.train();
+  std::vector<double> losses;
+  for (int64_t step = 0; step < segments * spec.steps; ++step) losses.push_back(alone.train(step));
+  ASSERT_EQ(pipeline.losses().size(), losses.size());
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(pipeline.losses()[i], losses[i], 1e-5 * losses[i]) << "step " << i;
+  }
+  std::string where;
+  EXPECT_LT(distance(pipeline.weights(), alone.weights(), &where), 1e-5) << where;
+}
+
+PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,
+                     int64_t micro_batches) {
+  PipelineSpec spec;
+  spec.network = std::move(network);
+  spec.devices = std::move(devices);
+  spec.schedule = schedule;
+  spec.micro_batches = micro_batches;
+  spec.steps = kSteps;
+  return spec;
+}
+
+constexpr ScheduleKind kSynchronous[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b_flush,
+                                         ScheduleKind::zero_bubble};
+
+TEST(SynchronousPipeline, AlexnetLike) {
+  for (ScheduleKind kind : kSynchronous) {
+    expect_as_alone(spec_of(alexnet_like(12), {{0}, {1}}, kind, 3));
+    expect_as_alone(spec_of(alexnet_like(12), {{0, 1}, {2, 3, 4}}, kind, 2));
+    expect_as_alone(spec_of(alexnet_like(12), {{0}, {1, 2}, {3}}, kind, 4));
+  }
+}
+
+TEST(SynchronousPipeline, VggLike) {
+  for (ScheduleKind kind : kSynchronous) {
+    expect_as_alone(spec_of(vgg_like(8), {{0}, {1}}, kind, 4));
+    expect_as_alone(spec_of(vgg_like(14), {{0, 1, 2}, {3}}, kind, 2));
+    expect_as_alone(spec_of(vgg_like(16), {{0}, {1}, {2}, {3}}, kind, 8));
+  }
+}
+
+TEST(SynchronousPipeline, ResnetLikeWithSkips) {
+  for (ScheduleKind kind : kSynchronous) {
+    expect_as_alone(spec_of(resnet_like(12), {{0}, {1}}, kind, 3));
+    expect_as_alone(spec_of(resnet_like(20), {{0, 1}, {2}, {3, 4, 5}}, kind, 2));
+    expect_as_alone(spec_of(resnet_like(20), {{0}, {1}, {2}, {3}}, kind, 5));
+  }
+}
+
+TEST(SynchronousPipeline, RoundRobinReplicas) {
+  for (ScheduleKind kind : kSynchronous) {
+    PipelineSpec spec = spec_of(vgg_like(20), {{0, 1}, {2, 3, 4}, {5}}, kind, 5);
+    spec.round_robin = true;
+    expect_as_alone(spec);
+  }
+}
+
+TEST(SynchronousPipeline, StagesThatShareDevices) {
+  for (ScheduleKind kind : kSynchronous) {
+    expect_as_alone(spec_of(vgg_like(8), {{0}, {1}, {0}}, kind, 4));
+    expect_as_alone(spec_of(resnet_like(20), {{0, 1}, {1, 0}}, kind, 2));
+  }
+}
+
+TEST(SynchronousPipeline, SegmentAfterSegment) {
+  PipelineSpec spec = spec_of(alexnet_like(12), {{0}, {1, 2}}, ScheduleKind::one_f_one_b_flush, 3);
+  spec.steps = 2;
+  spec.optimizer.kind = OptimizerSettings::Kind::adamw;
+  expect_as_alone(spec, 3);
+}
+
+TEST(SynchronousPipeline, EvaluatesThroughItsStages) {
+  for (const bool round_robin : {false, true}) {
+    for (const Graph& network : {resnet_like(20), alexnet_like(20)}) {
+      PipelineSpec spec = spec_of(network, {{0}, {1, 2}, {3}}, ScheduleKind::one_f_one_b_flush, 4);
+      spec.round_robin = round_robin;
+      spec.evaluation = true;
+      SCOPED_TRACE(std::string(round_robin ? "round robin" : "split") + ", " +
+                   std::to_string(network.operator_count()) + " operators");
+      TestPipeline pipeline(spec);
+      pipeline.train();
+      const std::vector<float> logits = pipeline.evaluate(7);
+      pipeline.train();
+      EXPECT_EQ(pipeline.losses().size(), 6u);
+      TestPipeline again(spec);
+      again.train();
+      std::vector<float> expected;
+      for (int64_t m = 0; m < 7; ++m) {
+        const std::vector<float> part = evaluate_alone(network, 5, again.weights(m), m);
+        expected.insert(expected.end(), part.begin(), part.end());
+      }
+      EXPECT_LT(distance({{"logits", logits}}, {{"logits", expected}}), 1e-5);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing
