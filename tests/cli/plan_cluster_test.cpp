@@ -42,6 +42,7 @@ TEST_F(PlanClusterTest, PublishedRowsArePredicted) {
   EXPECT_NEAR(sum, two["devices"][7]["peak_bytes"].get<double>(), 16);
   const double rate = two["predicted_samples_per_second"].get<double>();
   EXPECT_NEAR(two["predicted_epoch_seconds"].get<double>(), 1281167 / rate, 1e-6);
+  EXPECT_TRUE(two["error_estimate"]["fitted"].get<bool>());
   EXPECT_NEAR(two["predicted_seconds_per_step"].get<double>(), 224 / rate, 1e-9);
 }
 
@@ -101,6 +102,7 @@ TEST_F(PlanClusterTest, TextNamesStagesAndError) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("stage 1 on 0:7"), HasSubstr("samples/s"),
                                     HasSubstr("at worst"), HasSubstr("Fits into")));
+  EXPECT_THAT(run("plan --model vgg16 --cluster titanv-8").output, HasSubstr("guesses"));
 }
 
 TEST_F(PlanClusterTest, MistakesAreOneSentence) {
