@@ -21,13 +21,15 @@ target_link_libraries(millrace_library
 # layers do not meet those of the project that uses them.
 set(public_headers
   millrace.h
-  base/error.h base/rows.h
+  base/error.h base/json.h base/parts.h base/rows.h
+  comm/group.h comm/transport.h
   compile/memory_breakdown.h
   graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/types.h
   kernels/convolution_algorithm.h
   models/models.h
+  parallel/placement.h parallel/plan.h parallel/policy.h parallel/schedule.h
   passes/settings.h
-  train/feed/feed.h train/job.h train/learning_rate.h train/observer.h train/trainer.h)
+  train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/observer.h train/trainer.h)
 install(CODE "
   foreach(header ${public_headers})
     file(READ \"${PROJECT_SOURCE_DIR}/src/\${header}\" text)

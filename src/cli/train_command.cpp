@@ -10,6 +10,7 @@
 #include "cli/job_flags.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "comm/mpi_group.h"
 #include "train/metrics.h"
 #include "train/summary.h"
 #include "train/trainer.h"

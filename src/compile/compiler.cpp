@@ -37,6 +37,15 @@ void drop_result(Graph& graph, std::string_view name) {
     if (graph.tensor(id).name != name) kept.push_back(id);
   }
   graph.set_results(std::move(kept));
+  // Where it is a sum over devices, nobody needs the sum either.
+  const TensorId id = graph.find_tensor(name);
+  if (id == kNone || graph.tensor(id).producer == kNone) return;
+  const OperatorId producer = graph.tensor(id).producer;
+  const bool read = !graph.consumers()[static_cast<size_t>(id)].empty();
+  if (read || graph.op(producer).type != "all_reduce") return;
+  std::vector<OperatorId> order = graph.order();
+  std::erase(order, producer);
+  graph.set_order(std::move(order));
 }
 
 // The backward pass of a whole network, or of a stage that only passes gradients on.

@@ -129,6 +129,14 @@ void Localizer::add_results() {
       add_total(id);
       continue;
     }
+    if (sharding.kind == Sharding::Kind::partial) {
+      const std::string name = whole().tensor(id).name;
+      local_.tensor(boxed(id, partial())).name = name + ".share";
+      const TensorId total = boxed(id, broadcast());
+      local_.tensor(total).name = name;
+      local_.add_result(total);
+      continue;
+    }
     const TensorId local = boxed(id, sharding);
     local_.tensor(local).slice = slice_of(type.shape, sharding, member_, members());
     local_.add_result(local);

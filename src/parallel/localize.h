@@ -13,7 +13,8 @@ namespace millrace {
 // A result of one value, such as "loss", becomes the result "loss.total", the same on all members.
 // The tensor "loss" itself is the member's share of it: differentiating from there gives gradients
 // that are the member's share for broadcast parameters (sum them over the members) and complete
-// for split ones. Other results stay the member's part.
+// for split ones. Other results stay the
+// member's part, or are summed where each member has a share of every value.
 //
 // The graph is like any other for the passes that follow (fusion, inference, autodiff, ...).
 Graph localize(const ShardedGraph& sharded, int member);

@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "comm/mpi_group.h"
 #include "kernels/convolution_algorithm.h"
 #include "models/models.h"
 #include "parallel/plan.h"
@@ -15,6 +14,8 @@
 #include "train/learning_rate.h"
 
 namespace millrace {
+
+class MpiSession;
 
 // "Every N steps" or "every N epochs"; neither means only at the end.
 struct Interval {

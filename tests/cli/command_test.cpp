@@ -48,7 +48,7 @@ TEST_F(CommandTest, BadUsageIsOneSentence) {
   expect_refusal("train --model resnet50 --steps 1 --optimizer sdg", "did you mean 'sgd'?");
   expect_refusal("train --model resnet50 --steps 1 --device-memory lots", "--device-memory");
   expect_refusal("train --model alexnet --steps 1 --image 8", "image");
-  expect_refusal("train --model resnet50 --steps 1 --placement 0:0-1", "--placement");
+  expect_refusal("train --model resnet50 --steps 1 --placement 0:3-1", "--placement");
   expect_refusal("train --model resnet50 --steps 1 --precision fp16", "--precision");
   expect_refusal("train --model resnet50 --steps 1 --data folder:absent", "absent");
   expect_refusal("train --model resnet50 --steps 1 --data nonsense", "nonsense");

@@ -197,6 +197,7 @@ TEST(OperatorShardings, EveryOperatorThatListsThemIsChecked) {
   for (const Case& entry : all) checked.insert(entry.type);
   for (const OperatorDefinition& definition : all_definitions()) {
     if (definition.shardings == nullptr) continue;
+    if (definition.type.starts_with("margin_head")) continue;  // see Programs.MarginHeads
     EXPECT_TRUE(checked.contains(definition.type)) << definition.type;
   }
 }

@@ -1,0 +1,171 @@
+// Jobs on many devices are the jobs of one: losses, weights, evaluation, checkpoints.
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "data/safetensors.h"
+#include "graph/builder.h"
+#include "support.h"
+#include "train/trainer.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr BatchShape kShape = {
+    .batch = 12, .channels = 3, .height = 16, .width = 16, .classes = 10};
+
+// Convolutions, dropout and linear layers, without batch norm.
+Graph network() {
+  Builder net;
+  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+  x = net.relu(net.convolution(x, "conv1", {.channels = 16, .kernel = 3, .padding = 1}));
+  x = net.max_pool(x, {});
+  x = net.relu(net.convolution(x, "conv2", {.channels = 24, .kernel = 3, .padding = 1}));
+  x = net.dropout(net.flatten(net.max_pool(x, {})), 0.5);
+  x = net.relu(net.linear(x, "fc1", {.features = 40}));
+  net.classify(net.linear(x, "fc2", {.features = kShape.classes}));
+  return net.take();
+}
+
+std::shared_ptr<MemoryData> images() {
+  auto data = std::make_shared<MemoryData>();
+  const Random random(5, 1);
+  for (int i = 0; i < 50; ++i) data->labels.push_back(i % 10);
+  for (uint64_t i = 0; i < 50 * 3 * 16 * 16; ++i) data->images.push_back(random.normal(i));
+  return data;
+}
+
+class DevicesTest : public DirectoryTest {
+ protected:
+  DevicesTest() {
+    work_.network = network();
+    work_.training = [this](FeedPosition start) {
+      return make_memory_feed(data_, kShape, 1, start);
+    };
+    work_.evaluation = [this] { return make_memory_evaluation_feed(data_, kShape); };
+  }
+
+  static TrainJob job(const std::string& placement, int64_t micro_batches = 1) {
+    TrainJob job;
+    job.steps = 6;
+    job.learning_rate.base = 0.05;
+    job.convolution = ConvolutionAlgorithm::direct;
+    job.threads = 1;
+    job.oversubscribe = true;
+    job.plan.stages = parse_stages(placement);
+    job.plan.micro_batches = micro_batches;
+    return job;
+  }
+
+  struct Outcome {
+    TrainResult result;
+    std::filesystem::path weights;
+  };
+
+  Outcome run(TrainJob job, const std::string& name) {
+    job.save_weights = directory_ / name;
+    Outcome outcome = {run_training(job, work_, recorder_), job.save_weights};
+    return outcome;
+  }
+
+  // The largest difference of a tensor, relative to its largest value.
+  static double distance(const std::filesystem::path& a, const std::filesystem::path& b) {
+    const SafetensorsFile first(a);
+    const SafetensorsFile second(b);
+    double worst = 0;
+    for (const SafetensorsEntry& entry : first.entries()) {
+      const auto* x = reinterpret_cast<const float*>(entry.data.data());
+      const auto* y = reinterpret_cast<const float*>(second.at(entry.name).data.data());
+      double largest = 1e-6;
+      double difference = 0;
+      for (size_t i = 0; i < entry.data.size() / sizeof(float); ++i) {
+        largest = std::max(largest, std::abs(double{x[i]}));
+        difference = std::max(difference, std::abs(double{x[i]} - double{y[i]}));
+      }
+      worst = std::max(worst, difference / largest);
+    }
+    return worst;
+  }
+
+  void expect_same(const Outcome& many, const Outcome& one) {
+    ASSERT_EQ(many.result.losses.size(), one.result.losses.size());
+    for (size_t i = 0; i < one.result.losses.size(); ++i) {
+      EXPECT_NEAR(many.result.losses[i], one.result.losses[i], 1e-5 * one.result.losses[i]);
+    }
+    EXPECT_LT(distance(one.weights, many.weights), 1e-5);
+    ASSERT_TRUE(many.result.evaluation && one.result.evaluation);
+    EXPECT_EQ(many.result.evaluation->samples, 50);
+    EXPECT_NEAR(many.result.evaluation->loss, one.result.evaluation->loss, 1e-4);
+    EXPECT_EQ(many.result.evaluation->top1, one.result.evaluation->top1);
+  }
+
+  Recorder recorder_;
+  std::shared_ptr<const MemoryData> data_ = images();
+  Workload work_;
+};
+
+TEST_F(DevicesTest, DataModelHybridAndPipelinesAreOneDevice) {
+  const Outcome one = run(job("0:0"), "one");
+  EXPECT_EQ(one.result.schedule, "single");
+  std::vector<std::pair<std::string, TrainJob>> jobs = {
+      {"data", job("0:0-2")},         {"shared", job("0:0-1")},       {"model", job("0:0-1")},
+      {"hybrid", job("0:0-1")},       {"accumulated", job("0:0", 3)}, {"flush", job("0:0.0:1", 3)},
+      {"bubble", job("0:0-1.0:2", 2)}};
+  jobs[1].second.plan.share_optimizer = true;
+  jobs[2].second.plan.sharding.parallelism = Parallelism::model;
+  jobs[3].second.plan.sharding.parallelism = Parallelism::hybrid;
+  jobs[6].second.plan.schedule = ScheduleKind::zero_bubble;
+  for (const auto& [name, many] : jobs) {
+    SCOPED_TRACE(name);
+    const Outcome outcome = run(many, name);
+    expect_same(outcome, one);
+    size_t devices = 0;
+    for (const Placement& stage : many.plan.stages) devices += stage.devices.size();
+    ASSERT_EQ(outcome.result.devices.size(), devices);
+    for (const DeviceReport& device : outcome.result.devices) {
+      EXPECT_EQ(device.breakdown.total(), device.arena_bytes) << device.id;
+    }
+  }
+}
+
+TEST_F(DevicesTest, SamePlanSameBits) {
+  for (const char* placement : {"0:0-2", "0:0.0:1"}) {
+    const Outcome first = run(job(placement), "first");
+    const Outcome second = run(job(placement), "second");
+    EXPECT_EQ(first.result.losses, second.result.losses) << placement;
+    EXPECT_EQ(distance(first.weights, second.weights), 0) << placement;
+  }
+}
+
+TEST_F(DevicesTest, GoesOnWithAnotherNumberOfDevices) {
+  const Outcome one = run(job("0:0"), "one");
+  TrainJob begin = job("0:0-2");
+  begin.plan.share_optimizer = true;
+  begin.checkpoint = directory_ / "run";
+  begin.steps = 2;
+
+  run(begin, "begin");
+  TrainJob rest = job("0:0.0:1", 3);
+  rest.checkpoint = directory_ / "run";
+  rest.resume = true;
+  const Outcome many = run(rest, "rest");
+  EXPECT_EQ(many.result.first_step, 2);
+  EXPECT_LT(distance(one.weights, many.weights), 1e-5);
+}
+
+TEST_F(DevicesTest, SaysWhatDoesNotFit) {
+  TrainJob uneven = job("0:0", 5);
+  EXPECT_THAT(input_error_of([&] { run(uneven, "x"); }), HasSubstr("--microbatches is 5"));
+  TrainJob elsewhere = job("0:0,1:0");
+  EXPECT_THAT(input_error_of([&] { run(elsewhere, "x"); }), HasSubstr("mpirun -n 2"));
+  TrainJob crowded = job("0:0-11");
+  crowded.threads = 64;
+  crowded.oversubscribe = false;
+  EXPECT_THAT(input_error_of([&] { run(crowded, "x"); }), HasSubstr("--oversubscribe"));
+}
+
+}  // namespace
+}  // namespace millrace
