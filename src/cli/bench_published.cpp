@@ -15,7 +15,7 @@ constexpr const char* kHelp =
     "prediction.\n"
     "Time by simulation on the described cluster and memory at full size, with the costs of the "
     "system that was measured, and with Millrace's own. With --fit the cost constants are fitted "
-    "anew, to fewer than half of the rows, from the physical guesses in costs_start.json.";
+    "anew, to fewer than half of the rows, from the guesses in costs_start.json.";
 
 struct PublishedFlags {
   std::string constants;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "planner/published/fit.h"
 
 namespace millrace {
 namespace {
@@ -22,6 +23,16 @@ Json describe_memory(const StageMemory& memory) {
           {"optimizer", whole(memory.optimizer)}, {"activations", whole(memory.activations)},
           {"workspace", whole(memory.workspace)}, {"communication", whole(memory.communication)},
           {"context", whole(memory.context)}};
+}
+
+std::string error_sentence(const Json& estimate) {
+  if (!estimate["fitted"].get<bool>()) {
+    return "The costs of this system are guesses that no measurement has confirmed yet.";
+  }
+  return fmt::format(
+      "Published rows that the costs were not fitted to come out within {:.0f} % in the middle and "
+      "{:.0f} % at worst.",
+      estimate["median"].get<double>() * 100, estimate["worst"].get<double>() * 100);
 }
 
 // Flags of `train` that belong to the plan but are not part of it.
@@ -82,7 +93,8 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
   json["bubble"] = prediction.bubble;
   json["limited_by"] = prediction.limited_by;
   json["error_estimate"] = {{"median", inputs.constants.median_error},
-                            {"worst", inputs.constants.worst_error}};
+                            {"worst", inputs.constants.worst_error},
+                            {"fitted", is_fitted(inputs.software.name)}};
   json["fits"] = prediction.fits;
   json["device_memory_bytes"] = whole(inputs.cluster.device.memory_bytes);
   if (!prediction.fits) json["reason"] = prediction.reason;
@@ -149,13 +161,11 @@ std::string format_prediction(const Json& described) {
     }
   }
   const double samples = described["predicted_samples_per_second"].get<double>();
-  text += fmt::format(
-      "\nAbout {:.4f} s per step, {:.1f} samples/s, {:.0f} s for 1281167 images; typically within "
-      "{:.0f} %, at worst {:.0f} % in the rows that the costs were not fitted to.\n",
-      described["predicted_seconds_per_step"].get<double>(), samples,
-      described["predicted_epoch_seconds"].get<double>(),
-      described["error_estimate"]["median"].get<double>() * 100,
-      described["error_estimate"]["worst"].get<double>() * 100);
+  text +=
+      fmt::format("\nAbout {:.4f} s per step, {:.1f} samples/s, {:.0f} s for 1281167 images. {}\n",
+                  described["predicted_seconds_per_step"].get<double>(), samples,
+                  described["predicted_epoch_seconds"].get<double>(),
+                  error_sentence(described["error_estimate"]));
   if (described["stages"].size() > 1) {
     text += fmt::format("Schedule {}, {} micro-batches; devices idle {:.0f} % of the time.\n",
                         plan["schedule"].get<std::string>(), plan["microbatches"].get<int>(),

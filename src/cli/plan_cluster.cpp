@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "cli/cluster_report.h"
 #include "cli/command.h"
-#include "cli/plan_pipedream.h"
 #include "planner/search/cuts.h"
 #include "runtime/device.h"
 #include "train/plan.h"
@@ -16,26 +15,6 @@ namespace millrace {
 namespace {
 
 constexpr const char* kGroup = "On a described cluster";
-
-struct SharedFlag {
-  const char* name;
-  const char* help;
-};
-
-// Flags of the job contract that matter here.
-constexpr SharedFlag kShared[] = {
-    {"--devices", "Devices to use [all of the cluster]"},
-    {"--placement", "Devices of each stage, MACHINE:FIRST-LAST, stages apart by a dot: 0:0-6.0:7"},
-    {"--stage-weights",
-     "Share of the operators of each stage, such as 11:7, or auto: balanced by cost [auto]"},
-    {"--schedule", "Of several stages: gpipe, 1f1b-flush, 1f1b, ssp or 2bw [as the system does]"},
-    {"--static-scheduling", "Order of ssp fixed beforehand: on or off [on]"},
-    {"--microbatches", "Pieces of a device's batch that go through the stages [1]"},
-    {"--replicas", "Devices of one stage: split (each batch) or roundrobin (take turns)"},
-    {"--precision", "fp32, fp16 or bf16 [fp32]"},
-    {"--head", "Loss of a classifier of many classes: softmax, arcface or cosface [softmax]"},
-    {"--head-parallel", "A classifier of many classes: dp, mp or pfc (sampled)"},
-    {"--sample-rate", "Share of the classes that pfc computes [0.1]"}};
 
 std::string text_of(const CLI::App& command, const char* name, const std::string& fallback = "") {
   const CLI::Option* option = command.get_option_no_throw(name);
@@ -48,24 +27,28 @@ DataType precision_of(const CLI::App& command) {
   return kTypes[choose("--precision", name, {"fp32", "fp16", "bf16"})];
 }
 
-PipelineOrder order_of(const CLI::App& command, const std::string& fallback) {
-  constexpr PipelineOrder kOrders[] = {PipelineOrder::gpipe, PipelineOrder::flush,
-                                       PipelineOrder::one_by_one, PipelineOrder::stale,
-                                       PipelineOrder::two_copies};
-  return kOrders[choose("--schedule", text_of(command, "--schedule", fallback),
-                        {"gpipe", "1f1b-flush", "1f1b", "ssp", "2bw"})];
+// A pipeline that splits the backward pass takes at most as long as one that does not.
+PipelineOrder order_of(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      return PipelineOrder::gpipe;
+    case ScheduleKind::one_f_one_b_flush:
+    case ScheduleKind::zero_bubble:
+      return PipelineOrder::flush;
+    case ScheduleKind::one_f_one_b:
+      return PipelineOrder::one_by_one;
+    case ScheduleKind::ssp:
+      return PipelineOrder::stale;
+    case ScheduleKind::two_bw:
+      return PipelineOrder::two_copies;
+  }
+  throw std::logic_error("unknown schedule");
 }
 
-double number_of(const CLI::App& command, const char* name, double fallback) {
-  const std::string text = text_of(command, name);
-  if (text.empty()) return fallback;
-  try {
-    size_t used = 0;
-    const double value = std::stod(text, &used);
-    if (used == text.size() && value > 0 && value <= 1) return value;
-  } catch (const std::exception&) {
-  }
-  fail_input("{} is '{}'; it must be a number above 0 and at most 1.", name, text);
+// The job without its placement, which is read apart.
+JobFlags without_plan(JobFlags flags) {
+  flags.plan = {};
+  return flags;
 }
 
 // The machine's measured speed instead of an estimate.
@@ -82,7 +65,10 @@ void measure(Cluster& cluster) {
 class ClusterPlanner {
  public:
   ClusterPlanner(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job_flags)
-      : command_(command), flags_(flags), job_(to_job(job_flags)) {
+      : command_(command),
+        flags_(flags),
+        job_flags_(job_flags),
+        job_(to_job(without_plan(job_flags))) {
     inputs_.constants = flags.constants.empty()
                             ? builtin_constants()
                             : parse_constants(read_text(flags.constants), flags.constants);
@@ -95,8 +81,7 @@ class ClusterPlanner {
     }
     set_head();
     inputs_.network = work_of(job_.model, job_.options);
-    devices_ = parse_count(text_of(command, "--devices", std::to_string(inputs_.cluster.devices())),
-                           "--devices");
+    devices_ = command.count("--devices") > 0 ? job_flags.plan.devices : inputs_.cluster.devices();
     if (devices_ < 1 || devices_ > inputs_.cluster.devices()) {
       fail_input("--devices is {}, but cluster '{}' has {}.", devices_, inputs_.cluster.name,
                  inputs_.cluster.devices());
@@ -106,34 +91,20 @@ class ClusterPlanner {
   }
 
   PlannedJob given() const {
+    const Plan plan = given_plan();
     PlannedJob job = basic();
     const int layers = static_cast<int>(inputs_.network.layers.size());
-    const std::string placement = text_of(command_, "--placement");
-    if (placement.empty()) {
-      PlannedStage stage{{}, 0, layers};
-      for (int device = 0; device < devices_; ++device) stage.devices.push_back(device);
-      job.stages = {stage};
-    } else {
-      for (auto& devices : stages_on(placement, inputs_.cluster.machines,
-                                     inputs_.cluster.devices_per_machine, "--placement")) {
-        job.stages.push_back({std::move(devices), 0, layers});
-      }
+    for (auto& devices : devices_on(plan.stages, inputs_.cluster.machines,
+                                    inputs_.cluster.devices_per_machine, "--placement")) {
+      job.stages.push_back({std::move(devices), 0, layers});
     }
-    job.micro_batches = parse_count(text_of(command_, "--microbatches", "1"), "--microbatches");
-    if (job.micro_batches < 1) fail_input("--microbatches must be at least 1.");
-    const std::string usual = flags_.system == "pipedream" ? "1f1b"
-                              : flags_.system == "oneflow" ? "ssp"
-                                                           : "1f1b-flush";
-    job.order = order_of(command_, usual);
-    if (job.stages.size() == 1) job.order = PipelineOrder::flush;
-    job.fixed_order = choose("--static-scheduling", text_of(command_, "--static-scheduling", "on"),
-                             {"off", "on"}) == 1;
-    const bool turns = inputs_.software.round_robin && job.order == PipelineOrder::one_by_one;
-    const std::string replicas = text_of(command_, "--replicas", turns ? "roundrobin" : "split");
-    job.round_robin = choose("--replicas", replicas, {"split", "roundrobin"}) == 1;
+    job.micro_batches = static_cast<int>(plan.micro_batches);
+    job.order = job.stages.size() > 1 ? order_of(plan.schedule) : PipelineOrder::flush;
+    job.fixed_order = plan.static_scheduling;
+    job.round_robin = plan.round_robin;
     check_combination(job);
     job.recompute = job_.recompute == RecomputePolicy::all;
-    cut(job);
+    cut(job, plan);
     return job;
   }
 
@@ -148,7 +119,9 @@ class ClusterPlanner {
     request.optimizer_states = basis.optimizer_states;
     request.head = basis.head;
     request.asynchronous = !flags_.synchronous;
-    if (!text_of(command_, "--schedule").empty()) request.order = order_of(command_, "");
+    if (command_.count("--schedule") > 0) {
+      request.order = order_of(parse_schedule(job_flags_.plan.schedule));
+    }
     if (command_.count("--recompute") > 0 && job_.recompute != RecomputePolicy::automatic) {
       request.recompute = job_.recompute == RecomputePolicy::all;
     }
@@ -172,21 +145,47 @@ class ClusterPlanner {
     }
   }
 
+  // What the flags or the plan's file say, with the habits of the system for what they do not.
+  Plan given_plan() const {
+    PlanFlags flags = job_flags_.plan;
+    flags.devices = 0;
+    if (flags.stage_weights == "profile") flags.stage_weights = "auto";
+    const bool pipedream = flags_.system == "pipedream";
+    if (command_.count("--schedule") == 0 && (pipedream || flags_.system == "oneflow")) {
+      flags.schedule = pipedream ? "1f1b" : "ssp";
+    }
+    if (command_.count("--replicas") == 0 && pipedream && flags.schedule == "1f1b") {
+      flags.replicas = "roundrobin";
+    }
+    Plan plan = to_plan(flags, 1);
+    if (flags.placement.empty() && flags.plan_file.empty()) {
+      const int count = inputs_.cluster.devices_per_machine;
+      plan.stages = {Placement{}};
+      for (int i = 0; i < devices_; ++i) plan.stages[0].devices.push_back({i / count, i % count});
+    }
+    check(plan, static_cast<int64_t>(job_flags_.batch) *
+                    (plan.round_robin ? 1 : static_cast<int64_t>(plan.devices().size())));
+    return plan;
+  }
+
   void set_head() {
-    const bool plain = text_of(command_, "--head", "softmax") == "softmax";
-    const std::string parallel = text_of(command_, "--head-parallel", plain ? "" : "dp");
-    if (parallel.empty()) return;
+    const HeadFlags& flags = job_flags_.head;
+    if (flags.head.empty() && command_.count("--head-parallel") == 0) return;
     using Parallel = PlannedHead::Parallel;
     constexpr Parallel kParallels[] = {Parallel::data, Parallel::model, Parallel::sampled};
-    head_.parallel = kParallels[choose("--head-parallel", parallel, {"dp", "mp", "pfc"})];
-    head_.sample_rate = number_of(command_, "--sample-rate", head_.sample_rate);
+    head_.parallel = kParallels[choose("--head-parallel", flags.parallel, {"dp", "mp", "pfc"})];
+    if (!(flags.sample_rate > 0 && flags.sample_rate <= 1)) {
+      fail_input("--sample-rate is {}; it must be above 0 and at most 1.", flags.sample_rate);
+    }
+    head_.sample_rate = flags.sample_rate;
     head_.classes = static_cast<double>(job_.options.classes);
     job_.options.classes = 2;  // the head replaces the network's own classifier
+    job_.options.head.reset();
   }
 
   PlannedJob basic() const {
     PlannedJob job;
-    job.batch = static_cast<double>(job_.options.batch);
+    job.batch = static_cast<double>(job_flags_.batch);
     job.precision = precision_of(command_);
     job.real_data = job_.data.source != "synthetic";
     job.optimizer_states = job_.optimizer.kind == OptimizerSettings::Kind::adamw ? 2 : 1;
@@ -194,20 +193,21 @@ class ClusterPlanner {
     return job;
   }
 
-  void cut(PlannedJob& job) const {
+  void cut(PlannedJob& job, const Plan& plan) const {
     if (job.stages.size() == 1) return;
-    const std::string weights = text_of(command_, "--stage-weights", "auto");
-    if (weights == "auto" || weights == "profile") {
+    if (!plan.cut_after.empty()) {
+      set_cuts(job, cut_after(inputs_.network, plan.cut_after, "--cut-after"));
+    } else if (!plan.stage_weights.empty()) {
+      set_cuts(job, cut_by_operators(inputs_.network, plan.stage_weights, "--stage-weights"));
+    } else {
       set_cuts(job, cut_by_cost(inputs_.network, job, inputs_.cluster, inputs_.constants,
                                 inputs_.software));
-    } else {
-      set_cuts(job,
-               cut_by_operators(inputs_.network, weights, job.stages.size(), "--stage-weights"));
     }
   }
 
   const CLI::App& command_;
   const ClusterFlags& flags_;
+  const JobFlags& job_flags_;
   TrainJob job_;
   PlanInputs inputs_;
   PlannedHead head_;
@@ -243,9 +243,8 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   if (command.get_option_no_throw("--trace") == nullptr) {
     add("--trace", flags.trace, "Write the simulated timeline to this file (Chrome trace)");
   }
-  for (const SharedFlag& flag : kShared) {
-    if (command.get_option_no_throw(flag.name) != nullptr) continue;
-    command.add_option(flag.name, flag.help)->expected(1)->group(kGroup);
+  if (command.get_option_no_throw("--precision") == nullptr) {
+    command.add_option("--precision", "fp32, fp16 or bf16 [fp32]")->expected(1)->group(kGroup);
   }
 }
 

@@ -38,7 +38,7 @@ struct TrainFlags {
   int keep = 2;
   bool resume = false;
   std::string evaluation_data, evaluation_every;
-  std::string summary, metrics;
+  std::string summary, metrics, trace;
   std::string hosts;
   bool quiet = false;
 };
@@ -75,6 +75,8 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       "Measure every N steps (500) or N epochs (1e); always at the end");
   add("Output", "--summary", flags.summary, "Write the results there as one JSON object");
   add("Output", "--metrics", flags.metrics, "Write one JSON object per step there");
+  add("Output", "--trace", flags.trace,
+      "Write what every device did when there, for `millrace report` and ui.perfetto.dev");
   command.add_flag("--quiet", flags.quiet, "Print nothing but warnings")->group("Output");
 }
 
@@ -83,6 +85,7 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   job.processes = session;
   job.load_weights = flags.load_weights;
   job.save_weights = flags.save_weights;
+  job.trace = flags.trace;
   job.checkpoint = flags.checkpoint;
   if (!flags.checkpoint_every.empty()) {
     job.checkpoint_every = parse_interval(flags.checkpoint_every, "--checkpoint-every");
@@ -122,6 +125,7 @@ int run_train(const TrainFlags& flags, MpiSession* session) {
   if (speaks) {
     if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
     if (!flags.metrics.empty()) require_writable(flags.metrics, "--metrics");
+    if (!flags.trace.empty()) require_writable(flags.trace, "--trace");
     if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
   }
   job.stop = &stop_on_signals();

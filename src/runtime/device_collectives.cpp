@@ -77,6 +77,7 @@ void DeviceCollectives::post(int ticket, BackgroundWork& work) {
 
 void DeviceCollectives::wait(int ticket) {
   const auto start = Clock::now();
+  const TraceScope scope(trace_, trace_device_, TraceCategory::wait, "gradients");
   std::unique_lock lock(mutex_);
   const int64_t number = number_of_ticket_.at(static_cast<size_t>(ticket));
   changed_.wait(lock, [&] { return error_ || finished_ >= number; });
@@ -107,6 +108,7 @@ void DeviceCollectives::serve() {
     const auto start = Clock::now();
     std::exception_ptr error;
     try {
+      const TraceScope scope(trace_, trace_device_, TraceCategory::communication, "gradients");
       next.work->run(inner);
     } catch (...) {
       error = std::current_exception();

@@ -10,6 +10,7 @@
 
 #include "comm/group.h"
 #include "kernels/kernel.h"
+#include "runtime/trace.h"
 
 namespace millrace {
 
@@ -30,6 +31,12 @@ class DeviceCollectives : public Collectives {
   void post(int ticket, BackgroundWork& work) override;
   void wait(int ticket) override;
 
+  // Records the background's work and the waits for it; before anything is posted. Borrowed.
+  void set_trace(TraceRecorder* trace, int device) {
+    trace_ = trace;
+    trace_device_ = device;
+  }
+
   const Group& direct() const { return direct_; }
   const Group& background() const { return background_; }
 
@@ -48,6 +55,8 @@ class DeviceCollectives : public Collectives {
 
   Group direct_;
   Group background_;
+  TraceRecorder* trace_ = nullptr;
+  int trace_device_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Posted> queue_;

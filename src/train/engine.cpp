@@ -261,6 +261,10 @@ void Engine::start(uint64_t seed) {
     if (worker->evaluation) programs.push_back(&*worker->evaluation);
     worker->session.emplace(*worker->device, programs);
     worker->session->set_collectives(worker->collectives.get());
+    if (worker->collectives) {
+      const auto number = static_cast<int>(&worker - workers_.data());
+      worker->collectives->set_trace(trace_, number);
+    }
     worker->session->initialize(seed);
   }
   if (layout_ && workers_.front()->training) start_pipeline();

@@ -55,6 +55,7 @@ struct TrainJob {
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   std::filesystem::path dump_passes;
 
+  std::filesystem::path trace;  // of all devices, as Chrome trace JSON; empty: none
   std::filesystem::path load_weights;
   std::filesystem::path save_weights;
 

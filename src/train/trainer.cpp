@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/texts.h"
+#include "runtime/trace_file.h"
 #include "train/checkpoint_writer.h"
 #include "train/device_report.h"
 #include "train/engine.h"
@@ -120,6 +121,7 @@ class Trainer {
   void save_checkpoint();
   void report_checkpoints();
   void finish();
+  void save_trace();
   [[noreturn]] void fail_step(const StepState& state, const std::string& found);
   void look_for_collapse(double loss, const StepState& state);
   double recent_step_seconds() const;
@@ -131,6 +133,7 @@ class Trainer {
   const Graph& network_;
   const DataSource& data_;
   TrainingObserver& observer_;
+  std::unique_ptr<TraceRecorder> trace_;
   Engine engine_;
   StartingPoint start_;
   std::unique_ptr<Feed> feed_;
@@ -173,6 +176,11 @@ void Trainer::prepare() {
   engine_.compile(job_, start_evaluation_ ? Purpose::training_and_evaluation : Purpose::training,
                   observer_);
   fingerprint_ = engine_.fingerprint();
+  if (!job_.trace.empty()) {
+    constexpr int64_t kEvents = 200000;
+    trace_ = std::make_unique<TraceRecorder>(engine_.trace_devices(), kEvents);
+    engine_.set_trace(trace_.get());
+  }
   engine_.start(job_.seed);
   state_.emplace(engine_);
   engine_.watch(job_.check_finite ? Watch::finite : Watch::loss);
@@ -380,6 +388,27 @@ void Trainer::report_checkpoints() {
   }
 }
 
+// One file for the whole job; clocks of processes on one host are the same.
+void Trainer::save_trace() {
+  const TraceLog own = trace_->log();
+  if (engine_.rank_group() == nullptr) {
+    write_trace(job_.trace, own);
+    return;
+  }
+  int64_t earliest = std::numeric_limits<int64_t>::max();
+  for (const TraceEvent& event : own.events) earliest = std::min(earliest, event.begin);
+  const auto texts = gather_texts(*engine_.rank_group(), trace_to_json(own));
+  const auto starts = gather_texts(*engine_.rank_group(), std::to_string(earliest));
+  if (!writes()) return;
+  std::vector<TraceLog> logs;
+  std::vector<int64_t> offsets;  // each text counts from its own earliest event
+  for (size_t i = 0; i < texts.size(); ++i) {
+    logs.push_back(parse_trace(texts[i], "--trace"));
+    offsets.push_back(std::stoll(starts[i]) - std::stoll(starts[0]));
+  }
+  write_trace(job_.trace, merge(logs, offsets));
+}
+
 void Trainer::finish() {
   result_.interrupted = result_.step < result_.total_steps;
   if (!result_.interrupted && start_evaluation_) evaluate_now();
@@ -395,6 +424,7 @@ void Trainer::finish() {
       fail_job("{}", error.what());
     }
   }
+  if (trace_) save_trace();
   result_.threads = engine_.device().threads();
   result_.devices = describe_devices(engine_);
   result_.schedule = job_.plan.schedule_name();

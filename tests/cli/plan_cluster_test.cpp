@@ -42,6 +42,7 @@ TEST_F(PlanClusterTest, PublishedRowsArePredicted) {
   EXPECT_NEAR(sum, two["devices"][7]["peak_bytes"].get<double>(), 16);
   const double rate = two["predicted_samples_per_second"].get<double>();
   EXPECT_NEAR(two["predicted_epoch_seconds"].get<double>(), 1281167 / rate, 1e-6);
+  EXPECT_TRUE(two["error_estimate"]["fitted"].get<bool>());
   EXPECT_NEAR(two["predicted_seconds_per_step"].get<double>(), 224 / rate, 1e-9);
 }
 
@@ -85,24 +86,36 @@ TEST_F(PlanClusterTest, SearchGivesTheBestAndWhyOthersLost) {
   EXPECT_GT(trace["traceEvents"].size(), 10u);
 }
 
+TEST_F(PlanClusterTest, PlansOfTheSearchAreTakenBack) {
+  const Json found = planned(
+      "--auto --synchronous --cluster titanv-8x2 --model vgg16 --batch 32 --output plan.json");
+  const Json again =
+      planned("--cluster titanv-8x2 --model vgg16 --batch 32 --plan plan.json --recompute " +
+              found["flags"]["--recompute"].get<std::string>());
+  EXPECT_EQ(again["plan"], found["plan"]);
+  EXPECT_NEAR(again["predicted_seconds_per_step"].get<double>(),
+              found["predicted_seconds_per_step"].get<double>(), 1e-9);
+}
+
 TEST_F(PlanClusterTest, TextNamesStagesAndError) {
   const Outcome outcome = run("plan " + kVgg + " --placement 0:0-6.0:7 --stage-weights 11:7");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("stage 1 on 0:7"), HasSubstr("samples/s"),
                                     HasSubstr("at worst"), HasSubstr("Fits into")));
+  EXPECT_THAT(run("plan --model vgg16 --cluster titanv-8").output, HasSubstr("guesses"));
 }
 
 TEST_F(PlanClusterTest, MistakesAreOneSentence) {
-  expect_refusal("--model vgg16 --placement 0:0", "--placement needs --cluster or --auto");
+  expect_refusal("--model vgg16 --as oneflow", "--as needs --cluster or --auto");
   expect_refusal(kVgg + " --placement 0:0-8", "--placement names device 0:8");
   expect_refusal(kVgg + " --devices 9", "--devices is 9, but cluster 'titanv-8' has 8");
   expect_refusal("--model vgg16 --cluster titanv", "did you mean 'titanv-8'");
   expect_refusal(kVgg + "x", "did you mean 'oneflow'");
   expect_refusal(kVgg + " --precision fp8", "--precision is 'fp8'");
-  expect_refusal(kVgg + " --schedule 1f2b", "--schedule is '1f2b'");
-  expect_refusal(kVgg + " --placement 0:0.0:1 --stage-weights 1:2:3", "3 shares for 2 stages");
+  expect_refusal(kVgg + " --schedule 1f2b", "1f2b");
+  expect_refusal(kVgg + " --placement 0:0.0:1 --stage-weights 1:2:3", "3 shares");
   expect_refusal("--model iresnet50 --cluster titanv-8 --head-parallel pfc --sample-rate 2",
-                 "--sample-rate is '2'");
+                 "--sample-rate is 2");
   expect_refusal(kVgg + " --placement 0:0.0:1 --schedule gpipe --replicas roundrobin",
                  "goes with --schedule 1f1b");
   expect_refusal(kVgg + " --output /none/plan.json", "--output");

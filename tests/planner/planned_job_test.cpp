@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 void expect_refusal(const std::string& placement, const std::string& part) {
   try {
-    stages_on(placement, 2, 8, "--placement");
+    devices_on(parse_stages(placement), 2, 8, "--placement");
     ADD_FAILURE() << "accepted: " << placement;
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("--placement"));
@@ -26,13 +26,14 @@ void expect_refusal(const std::string& placement, const std::string& part) {
 }
 
 TEST(PlannedJobTest, StagesAreReadAndWritten) {
-  const auto stages = stages_on("0:0-6.0:7", 1, 8, "--placement");
+  const auto stages = devices_on(parse_stages("0:0-6.0:7"), 1, 8, "--placement");
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_THAT(stages[0], ElementsAre(0, 1, 2, 3, 4, 5, 6));
   EXPECT_THAT(stages[1], ElementsAre(7));
   for (const char* text : {"0:0-6.0:7", "0:0-7,1:0-7.0:0-7,1:0-7", "0:1,0:3.1:0,1:2-4", "1:7"}) {
     std::vector<PlannedStage> planned;
-    for (auto& devices : stages_on(text, 2, 8, "--placement")) planned.push_back({devices});
+    for (auto& devices : devices_on(parse_stages(text), 2, 8, "--placement"))
+      planned.push_back({devices});
     EXPECT_EQ(format_stages(planned, 8), text);
   }
 }
@@ -46,18 +47,16 @@ TEST(PlannedJobTest, PlacementsThatMakeNoSenseAreRefused) {
 
 TEST(PlannedJobTest, SharesCountOperatorsWithWeights) {
   const NetworkWork network = made_up::network(std::vector<double>(18, 1.0));
-  EXPECT_THAT(cut_by_operators(network, "11:7", 2, "--stage-weights"), ElementsAre(11, 18));
-  EXPECT_THAT(cut_by_operators(network, "1:1:1", 3, "--stage-weights"), ElementsAre(6, 12, 18));
-  for (const char* bad : {"11", "0:1", "1:x", "1:2:3", ""}) {
-    EXPECT_THROW(cut_by_operators(network, bad, 2, "--stage-weights"), InputError) << bad;
-  }
+  EXPECT_THAT(cut_by_operators(network, {11, 7}, "--stage-weights"), ElementsAre(11, 18));
+  EXPECT_THAT(cut_by_operators(network, {1, 1, 1}, "--stage-weights"), ElementsAre(6, 12, 18));
+  EXPECT_THROW(cut_by_operators(network, {1, 1000}, "--stage-weights"), InputError);
 }
 
 // The operators that OneFlow counts in VGG-16 are convolutions and linear layers with what follows
 // each: 11 of 18 shares end behind the tenth convolution.
 TEST(PlannedJobTest, SharesOfVgg) {
   const NetworkWork network = work_of("vgg16", default_options("vgg16"));
-  const std::vector<int> ends = cut_by_operators(network, "11:7", 2, "--stage-weights");
+  const std::vector<int> ends = cut_by_operators(network, {11, 7}, "--stage-weights");
   int convolutions = 0;
   for (int i = 0; i < ends[0]; ++i) convolutions += network.layers[i].type == "convolution";
   EXPECT_EQ(convolutions, 10);
@@ -74,9 +73,9 @@ TEST(PlannedJobTest, SharesAreThoseOfThePartition) {
       layer_of[network.layers[i].name] = static_cast<int>(i);
     }
     for (const char* weights : {"1:1", "3:1", "10:1", "11:7", "1:10", "2:5"}) {
-      const int end = cut_by_operators(network, weights, 2, "--stage-weights")[0];
-      const std::vector<int> stages =
-          assign_by_share(graph, parse_stage_weights(weights, "--stage-weights"));
+      const std::vector<int64_t> shares = parse_stage_weights(weights, "--stage-weights");
+      const int end = cut_by_operators(network, shares, "--stage-weights")[0];
+      const std::vector<int> stages = assign_by_share(graph, shares);
       for (const OperatorId id : graph.order()) {
         const auto found = layer_of.find(graph.op(id).name);
         if (found == layer_of.end()) continue;
@@ -84,6 +83,17 @@ TEST(PlannedJobTest, SharesAreThoseOfThePartition) {
             << model << " " << weights << " " << found->first;
       }
     }
+  }
+}
+
+TEST(PlannedJobTest, CutsByName) {
+  const NetworkWork network = work_of("resnet18", default_options("resnet18"));
+  const std::vector<int> ends = cut_after(network, {"maxpool", "layer2"}, "--cut-after");
+  ASSERT_EQ(ends.size(), 3u);
+  EXPECT_EQ(network.layers[ends[0] - 1].name, "maxpool");
+  EXPECT_THAT(network.layers[ends[1] - 1].name, HasSubstr("layer2."));
+  for (const auto& bad : {std::vector<std::string>{"layer9"}, {"layer2", "layer1"}, {"loss"}}) {
+    EXPECT_THROW(cut_after(network, bad, "--cut-after"), InputError);
   }
 }
 

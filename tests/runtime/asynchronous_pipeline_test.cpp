@@ -109,17 +109,6 @@ class PastWeights {
   std::vector<Stage> stages_;
 };
 
-PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,
-                     int64_t micro_batches) {
-  PipelineSpec spec;
-  spec.network = std::move(network);
-  spec.devices = std::move(devices);
-  spec.schedule = schedule;
-  spec.micro_batches = micro_batches;
-  spec.steps = kSteps;
-  return spec;
-}
-
 // One forward in the stage for each stage behind it comes before the first backward.
 VersionRule newest_at_forward(const PipelineSpec& spec) {
   const auto stages = static_cast<int>(spec.devices.size());
@@ -159,30 +148,30 @@ void expect_as_past(const PipelineSpec& spec, const VersionRule& rule) {
 }
 
 TEST(AsynchronousPipeline, OneForwardOneBackwardStashesWeights) {
-  PipelineSpec spec = spec_of(vgg_like(4), {{0}, {1}, {2}}, ScheduleKind::one_f_one_b, 1);
+  PipelineSpec spec = spec_of(vgg_like(4), {{0}, {1}, {2}}, ScheduleKind::one_f_one_b, 1, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
-  spec = spec_of(alexnet_like(6), {{0, 1}, {2}, {3}, {4}}, ScheduleKind::one_f_one_b, 1);
+  spec = spec_of(alexnet_like(6), {{0, 1}, {2}, {3}, {4}}, ScheduleKind::one_f_one_b, 1, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
-  spec = spec_of(vgg_like(4), {{0}, {1}, {2}}, ScheduleKind::one_f_one_b, 2);
+  spec = spec_of(vgg_like(4), {{0}, {1}, {2}}, ScheduleKind::one_f_one_b, 2, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
 }
 
 TEST(AsynchronousPipeline, StaticBoundedStaleness) {
-  PipelineSpec spec = spec_of(alexnet_like(7), {{0, 1, 2}, {3}}, ScheduleKind::ssp, 1);
+  PipelineSpec spec = spec_of(alexnet_like(7), {{0, 1, 2}, {3}}, ScheduleKind::ssp, 1, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
-  spec = spec_of(vgg_like(4), {{0, 1}, {1, 0}}, ScheduleKind::ssp, 1);
+  spec = spec_of(vgg_like(4), {{0, 1}, {1, 0}}, ScheduleKind::ssp, 1, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
 }
 
 TEST(AsynchronousPipeline, TwoVersions) {
-  PipelineSpec spec = spec_of(vgg_like(6), {{0}, {1}, {2}}, ScheduleKind::two_bw, 3);
+  PipelineSpec spec = spec_of(vgg_like(6), {{0}, {1}, {2}}, ScheduleKind::two_bw, 3, kSteps);
   expect_as_past(spec, step_before(spec));
-  spec = spec_of(alexnet_like(12), {{0, 1}, {2}}, ScheduleKind::two_bw, 4);
+  spec = spec_of(alexnet_like(12), {{0, 1}, {2}}, ScheduleKind::two_bw, 4, kSteps);
   expect_as_past(spec, step_before(spec));
 }
 
 TEST(AsynchronousPipeline, RoundRobinReplicasAverageWhatIsThere) {
-  PipelineSpec spec = spec_of(vgg_like(3), {{0, 1, 2}, {3}}, ScheduleKind::one_f_one_b, 1);
+  PipelineSpec spec = spec_of(vgg_like(3), {{0, 1, 2}, {3}}, ScheduleKind::one_f_one_b, 1, kSteps);
   spec.round_robin = true;
   expect_as_past(spec, {});
 }
@@ -191,7 +180,7 @@ TEST(AsynchronousPipeline, OrderFoundOnTheWayKeepsTheBound) {
   for (const auto& devices :
        std::vector<std::vector<std::vector<int>>>{{{0}, {1}, {2}, {3}}, {{0, 1, 2}, {3}}}) {
     for (const bool round_robin : {false, true}) {
-      PipelineSpec spec = spec_of(vgg_like(6), devices, ScheduleKind::ssp, 1);
+      PipelineSpec spec = spec_of(vgg_like(6), devices, ScheduleKind::ssp, 1, kSteps);
       spec.static_scheduling = false;
       spec.round_robin = round_robin;
       TestPipeline pipeline(spec);

@@ -12,8 +12,6 @@
 namespace millrace::testing {
 namespace {
 
-constexpr int64_t kLabels = 10;
-
 Plan plan_of(const PipelineSpec& spec) {
   Plan plan;
   plan.stages.clear();
@@ -51,41 +49,7 @@ int device_count(const PipelineSpec& spec) {
   return most;
 }
 
-Shape row_of(const Slot& slot) { return {slot.type.shape.begin() + 1, slot.type.shape.end()}; }
-
-// The rows of a step that a micro-batch's part is.
-RowRange rows_of(const Slot& slot, int64_t micro_batch, int64_t rows) {
-  const int64_t begin = micro_batch * rows + (slot.slice.axis == 0 ? slot.slice.begin : 0);
-  return {begin, begin + slot.type.shape[0]};
-}
-
 }  // namespace
-
-std::vector<float> images_of(const Shape& row_shape, int64_t step, int64_t begin, int64_t end) {
-  const int64_t count = elements_of(row_shape);
-  std::vector<float> values;
-  for (int64_t row = begin; row < end; ++row) {
-    const Random random(static_cast<uint64_t>(step) + 100, static_cast<uint64_t>(row));
-    for (int64_t i = 0; i < count; ++i) values.push_back(random.normal(static_cast<uint64_t>(i)));
-  }
-  return values;
-}
-
-std::vector<int32_t> labels_of(int64_t step, int64_t begin, int64_t end) {
-  std::vector<int32_t> values;
-  for (int64_t row = begin; row < end; ++row) {
-    values.push_back(static_cast<int32_t>((3 * row + 7 * step + row * row) % kLabels));
-  }
-  return values;
-}
-
-CompileOptions compile_options(const OptimizerSettings& optimizer) {
-  CompileOptions options;
-  options.kernels.convolution = ConvolutionAlgorithm::direct;
-  options.kernels.threads = 1;
-  options.optimizer = optimizer;
-  return options;
-}
 
 TestPipeline::TestPipeline(const PipelineSpec& spec)
     : plan_(plan_of(spec)),
@@ -309,109 +273,6 @@ std::vector<const StageRunner*> TestPipeline::runners() const {
   std::vector<const StageRunner*> list;
   for (const auto& part : parts_) list.push_back(part->runner.get());
   return list;
-}
-
-TestAlone::TestAlone(const Graph& network, int64_t micro_batches,
-                     const OptimizerSettings& optimizer)
-    : micro_batches_(micro_batches), device_({.threads = 1, .pin = false}) {
-  const int64_t samples = network.tensor(network.find_tensor("images")).type.shape[0];
-  rows_ = samples / micro_batches;
-  CompileOptions options = compile_options(optimizer);
-  options.updates.accumulate = true;
-  options.shape.phasing = Phasing::micro_batches;
-  program_ = compile_training(with_batch(network, rows_, samples), options);
-  session_ = std::make_unique<Session>(device_, std::vector<const Program*>{&program_});
-  session_->initialize(kSeed);
-}
-
-StepState TestAlone::step_state(int64_t step, int64_t micro_batch) const {
-  return {kSeed, step, kLearningRate, micro_batch, micro_batch * rows_};
-}
-
-double TestAlone::accumulate(int64_t step, int64_t micro_batch, bool first) {
-  for (const Slot& slot : program_.inputs) {
-    const RowRange rows = rows_of(slot, micro_batch, rows_);
-    if (slot.type.dtype == DataType::s32) {
-      session_->write_input(program_, slot.name, labels_of(step, rows.begin, rows.end));
-    } else {
-      session_->write_input(program_, slot.name,
-                            images_of(row_of(slot), step, rows.begin, rows.end));
-    }
-  }
-  StepState state = step_state(step, micro_batch);
-  state.micro_batch = first ? 0 : 1;
-  double loss = 0;
-  device_.run([&] {
-    session_->run_phase(program_, program_.phase(Phase::forward), {}, state);
-    loss = session_->scalar(program_, "loss");
-    session_->run_phase(program_, program_.phase(Phase::backward), {}, state);
-  });
-  return loss;
-}
-
-void TestAlone::update(int64_t step) {
-  device_.run([&] {
-    session_->run_phase(program_, program_.phase(Phase::update), {}, step_state(step, 0));
-  });
-}
-
-double TestAlone::train(int64_t step) {
-  double loss = 0;
-  for (int64_t m = 0; m < micro_batches_; ++m) loss += accumulate(step, m, m == 0);
-  update(step);
-  return loss;
-}
-
-Weights TestAlone::state(Role role) const {
-  Weights weights;
-  for (const Slot& slot : session_->state()) {
-    if (slot.role != role) continue;
-    std::vector<float>& values = weights[slot.name];
-    values.resize(static_cast<size_t>(slot.type.elements()));
-    session_->read_state(slot, values);
-  }
-  return weights;
-}
-
-void TestAlone::set_weights(const Weights& weights) {
-  for (const Slot& slot : session_->state()) {
-    if (slot.role == Role::parameter) session_->write_state(slot, weights.at(slot.name));
-  }
-}
-
-std::vector<float> evaluate_alone(const Graph& network, int64_t micro_batch_rows,
-                                  const Weights& weights, int64_t micro_batch) {
-  const Graph graph = with_batch(network, micro_batch_rows, micro_batch_rows);
-  const Program program = compile_evaluation(graph, compile_options({}));
-  Device device({.threads = 1, .pin = false});
-  Session session(device, {&program});
-  for (const Slot& slot : session.state()) session.write_state(slot, weights.at(slot.name));
-  const Slot& images = program.input("images");
-  const RowRange rows = rows_of(images, micro_batch, micro_batch_rows);
-  session.write_input(program, "images", images_of(row_of(images), 0, rows.begin, rows.end));
-  session.write_input(program, "labels", labels_of(0, rows.begin, rows.end));
-  session.run(program, {});
-  return session.result(program, "logits");
-}
-
-double distance(const Weights& actual, const Weights& expected, std::string* where) {
-  double worst = 0;
-  for (const auto& [name, values] : expected) {
-    const std::vector<float>& others = actual.at(name);
-    EXPECT_EQ(others.size(), values.size()) << name;
-    double norm = 0;
-    double difference = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      norm += std::pow(values[i], 2);
-      difference += std::pow(others[i] - values[i], 2);
-    }
-    const double relative = std::sqrt(difference) / std::max(std::sqrt(norm), 1e-3);
-    if (!(relative <= worst)) {
-      worst = relative;
-      if (where != nullptr) *where = name;
-    }
-  }
-  return worst;
 }
 
 }  // namespace millrace::testing

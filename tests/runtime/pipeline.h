@@ -23,6 +23,10 @@ inline constexpr float kLearningRate = 0.02f;
 std::vector<float> images_of(const Shape& row_shape, int64_t step, int64_t begin, int64_t end);
 std::vector<int32_t> labels_of(int64_t step, int64_t begin, int64_t end);
 
+// The shape of one row, and which rows of a step a micro-batch's part has.
+Shape row_of(const Slot& slot);
+RowRange rows_of(const Slot& slot, int64_t micro_batch, int64_t micro_batch_rows);
+
 struct PipelineSpec {
   Graph network;                          // with the samples of a step
   std::vector<std::vector<int>> devices;  // of each stage
@@ -34,6 +38,9 @@ struct PipelineSpec {
   bool evaluation = false;
   OptimizerSettings optimizer = {};
 };
+
+PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,
+                     int64_t micro_batches, int64_t steps);
 
 CompileOptions compile_options(const OptimizerSettings& optimizer);
 

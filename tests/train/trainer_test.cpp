@@ -60,7 +60,8 @@ TEST_F(TrainerTest, ReportsEveryStepAndLearns) {
   EXPECT_NEAR(result.losses.front(), std::log(10.0), 1.0);
   EXPECT_LT(result.losses.back(), result.losses.front() / 2);
   EXPECT_FALSE(result.interrupted);
-  EXPECT_EQ(result.breakdown.total(), result.arena_bytes);
+  ASSERT_EQ(result.devices.size(), 1u);
+  EXPECT_EQ(result.devices[0].breakdown.total(), result.devices[0].arena_bytes);
 }
 
 TEST_F(TrainerTest, SameSeedSameBitsOtherSeedOtherBits) {
@@ -259,7 +260,8 @@ TEST_F(TrainerTest, PlanAndRunAgreeOnTheMemory) {
   const TrainJob job = small_job();
   const Json plan = describe_plan(job, recorder_);
   const TrainResult result = run_training(job, recorder_);
-  EXPECT_EQ(plan["devices"][0], describe_device(result.arena_bytes, result.breakdown));
+  EXPECT_EQ(plan["devices"][0]["peak_bytes"], result.devices[0].arena_bytes);
+  EXPECT_EQ(plan["devices"][0]["breakdown"], to_json(result.devices[0].breakdown));
   EXPECT_TRUE(plan["fits"].get<bool>());
   EXPECT_GT(plan["predicted_seconds_per_step"].get<double>(), 0);
 }

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class WeightsTest : public DirectoryTest {
  protected:
-  // Writes f32 tensors of these names and shapes and checks them against the model's slots.
+  // Writes f32 tensors of these names and shapes and checks them against the model's.
   std::string error_for(const std::vector<std::pair<std::string, Shape>>& stored,
                         HeadRule head = HeadRule::needed, bool with_head = false) {
     StateSnapshot snapshot;
@@ -21,22 +21,15 @@ class WeightsTest : public DirectoryTest {
     const auto path = directory_ / "weights.safetensors";
     write_tensors(path, snapshot, is_weight, {});
     const SafetensorsFile file(path);
-    return input_error_of([&] { check_tensors(file, path, slots(with_head), head); });
+    return input_error_of([&] { check_tensors(file, path, tensors(with_head), head); });
   }
 
-  static std::vector<Slot> slots(bool with_head) {
-    std::vector<Slot> slots(with_head ? 4 : 3);
-    slots[0].name = "conv.weight";
-    slots[0].type.shape = {4, 3, 3, 3};
-    slots[1].name = "fc.weight";
-    slots[1].type.shape = {10, 4};
-    slots[2].name = "fc.bias";
-    slots[2].type.shape = {10};
-    if (with_head) {
-      slots[3].name = "head.weight";
-      slots[3].type.shape = {5, 4};
-    }
-    return slots;
+  static std::vector<JobTensor> tensors(bool with_head) {
+    std::vector<JobTensor> list = {{"conv.weight", Role::parameter, {4, 3, 3, 3}},
+                                   {"fc.weight", Role::parameter, {10, 4}},
+                                   {"fc.bias", Role::parameter, {10}}};
+    if (with_head) list.push_back({"head.weight", Role::parameter, {5, 4}});
+    return list;
   }
 };
 

@@ -70,7 +70,7 @@ struct ConstantField {
 // All numbers; the pointers live as long as `constants` is not changed in shape.
 std::vector<ConstantField> fields_of(CostConstants& constants);
 
-// The constants that come with Millrace, and the physical guesses from which they were fitted.
+// The constants that come with Millrace, and the guesses from which they were fitted.
 CostConstants builtin_constants();
 CostConstants unfitted_constants();
 

@@ -59,20 +59,20 @@ int PlannedJob::devices() const {
 
 double PlannedJob::samples_per_step() const { return round_robin ? batch : batch * devices(); }
 
-std::vector<std::vector<int>> stages_on(std::string_view text, int machines,
-                                        int devices_per_machine, std::string_view flag) {
-  std::vector<std::vector<int>> stages;
-  for (const Placement& placement : parse_stages(text, flag)) {
-    stages.emplace_back();
+std::vector<std::vector<int>> devices_on(const std::vector<Placement>& stages, int machines,
+                                         int devices_per_machine, std::string_view flag) {
+  std::vector<std::vector<int>> result;
+  for (const Placement& placement : stages) {
+    result.emplace_back();
     for (const DeviceId& id : placement.devices) {
       if (id.node >= machines || id.device >= devices_per_machine) {
         fail_input("{} names device {}, but there are {} machines of {} devices, counted from 0.",
                    flag, to_string(id), machines, devices_per_machine);
       }
-      stages.back().push_back(id.node * devices_per_machine + id.device);
+      result.back().push_back(id.node * devices_per_machine + id.device);
     }
   }
-  return stages;
+  return result;
 }
 
 std::string format_stages(const std::vector<PlannedStage>& stages, int devices_per_machine) {
@@ -103,24 +103,39 @@ Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_
   return plan;
 }
 
-std::vector<int> cut_by_operators(const NetworkWork& network, std::string_view weights,
-                                  size_t stages, std::string_view flag) {
-  const std::vector<int64_t> shares = parse_stage_weights(weights, flag);
-  if (shares.size() != stages) {
-    fail_input("{} has {} shares for {} stages; give one a stage.", flag, shares.size(), stages);
-  }
+std::vector<int> cut_by_operators(const NetworkWork& network, const std::vector<int64_t>& shares,
+                                  std::string_view flag) {
   const std::vector<int> counted = backbone_of(network);
   const auto count = static_cast<int64_t>(counted.size());
   const auto total = std::accumulate(shares.begin(), shares.end(), int64_t{0});
   std::vector<int> ends;
   int64_t sum = 0;
-  for (size_t stage = 0; stage + 1 < stages; ++stage) {
+  for (size_t stage = 0; stage + 1 < shares.size(); ++stage) {
     sum += shares[stage];
     const auto index = static_cast<size_t>(count * sum / total);
     const int end = index == 0 ? 0 : counted.at(index);
     if (end <= (ends.empty() ? 0 : ends.back())) {
       fail_input("{} gives stage {} no operator; the network has {} to share out.", flag, stage,
                  count);
+    }
+    ends.push_back(end);
+  }
+  ends.push_back(static_cast<int>(network.layers.size()));
+  return ends;
+}
+
+std::vector<int> cut_after(const NetworkWork& network, const std::vector<std::string>& names,
+                           std::string_view flag) {
+  std::vector<int> ends;
+  for (const std::string& name : names) {
+    int end = 0;
+    for (size_t i = 0; i < network.layers.size(); ++i) {
+      const std::string& layer = network.layers[i].name;
+      if (layer == name || layer.starts_with(name + ".")) end = static_cast<int>(i) + 1;
+    }
+    if (end == 0) fail_input("{} names '{}', which is no layer of the network.", flag, name);
+    if (end <= (ends.empty() ? 0 : ends.back()) || end == std::ssize(network.layers)) {
+      fail_input("{} names '{}', behind which no stage can end; name layers in order.", flag, name);
     }
     ends.push_back(end);
   }

@@ -60,20 +60,25 @@ struct PlannedJob {
   double samples_per_step() const;
 };
 
-// "0:0-6.0:7" → the devices of each stage, counted through the cluster. Throws InputError naming
-// `flag`, with the character or the device at fault.
-std::vector<std::vector<int>> stages_on(std::string_view text, int machines,
-                                        int devices_per_machine, std::string_view flag);
+// The devices of each stage, counted through the cluster. Throws InputError naming `flag` and a
+// device that does not exist.
+std::vector<std::vector<int>> devices_on(const std::vector<Placement>& stages, int machines,
+                                         int devices_per_machine, std::string_view flag);
 
-// The other way: "0:0-6.0:7".
+// "0:0-6.0:7".
 std::string format_stages(const std::vector<PlannedStage>& stages, int devices_per_machine);
 
 // The plan that runs the job.
 Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine);
 
-// "11:7" → where each stage ends, as layer indices: shares of the operators that carry or follow
-// weights, in order (the rule of assign_by_share). Throws InputError naming `flag`.
-std::vector<int> cut_by_operators(const NetworkWork& network, std::string_view weights,
-                                  size_t stages, std::string_view flag);
+// Where each stage ends, as layer indices, by shares of the operators that carry or follow weights,
+// in order (the rule of assign_by_share). Throws InputError naming `flag`.
+std::vector<int> cut_by_operators(const NetworkWork& network, const std::vector<int64_t>& shares,
+                                  std::string_view flag);
+
+// The same by the last layer of each stage but the last. Throws InputError for a name that no layer
+// has, or names out of order.
+std::vector<int> cut_after(const NetworkWork& network, const std::vector<std::string>& names,
+                           std::string_view flag);
 
 }  // namespace millrace

@@ -166,6 +166,13 @@ std::vector<FreeConstant> free_constants() {
           {"insightface.head_weight_copies", 0.1}};
 }
 
+bool is_fitted(std::string_view system) {
+  const std::vector<FreeConstant> constants = free_constants();
+  return std::any_of(constants.begin(), constants.end(), [&](const FreeConstant& constant) {
+    return constant.name.starts_with(std::string(system) + ".");
+  });
+}
+
 std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstants& constants,
                                 Rows which) {
   std::vector<RowError> errors;

@@ -17,6 +17,9 @@ struct FreeConstant {
 
 std::vector<FreeConstant> free_constants();
 
+// Whether any constant of this system is fitted.
+bool is_fitted(std::string_view system);
+
 struct RowError {
   size_t row;
   double predicted_seconds;

@@ -127,7 +127,8 @@ std::string to_markdown(const Json& comparison) {
   std::string text =
       "# Published measurements and predictions\n\n"
       "Samples per second of the whole job, MiB per device (by stage). A star marks rows that the "
-      "cost constants were fitted to.\n\n"
+      "cost constants were fitted to. Millrace's own columns rest on guesses that no "
+      "measurement has confirmed yet.\n\n"
       "| system | model | configuration | published | predicted | error | published MiB | "
       "predicted MiB | fits | Millrace predicted | Millrace MiB |\n"
       "|---|---|---|---:|---:|---:|---:|---:|---|---:|---:|\n";

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/text.h"
+#include "parallel/partition.h"
 #include "planner/data/embedded.h"
 #include "planner/search/cuts.h"
 
@@ -104,7 +105,7 @@ class Reader {
     if (!record["static_scheduling"].empty()) {
       row.label += fmt::format(", static scheduling {}", record["static_scheduling"]);
     }
-    for (auto& devices : stages_on(placement, machines, 8, "placement")) {
+    for (auto& devices : devices_on(parse_stages(placement), machines, 8, "placement")) {
       row.job.stages.push_back({std::move(devices), 0, 0});
     }
     std::vector<int> ends;
@@ -115,7 +116,7 @@ class Reader {
       ends =
           cut_by_cost(work, row.job, cluster, constants_, constants_.system(row.system, "system"));
     } else {
-      ends = cut_by_operators(work, weights, row.job.stages.size(), "stage_weights");
+      ends = cut_by_operators(work, parse_stage_weights(weights, "stage_weights"), "stage_weights");
     }
     set_cuts(row.job, ends);
   }
