@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -37,6 +40,20 @@ std::vector<std::string> rank_names(int ranks) {
         fmt::format("rank {} on host {}", rank, hosts[static_cast<size_t>(rank)].data()));
   }
   return names;
+}
+
+// Ends MPI, or the process if that takes too long, which MPICH over TCP may; all ranks have come to
+// their end by now.
+void finalize(int status) {
+  std::promise<void> done;
+  std::thread watch([ended = done.get_future(), status] {
+    if (ended.wait_for(kLongestGoodbye) == std::future_status::ready) return;
+    std::fflush(nullptr);
+    std::_Exit(status);
+  });
+  MPI_Finalize();
+  done.set_value();
+  watch.join();
 }
 
 // A communicator of these ranks, each named once.
@@ -98,10 +115,12 @@ MpiSession::~MpiSession() {
     MPI_Test(&everyone, &done, MPI_STATUS_IGNORE);
     if (done) break;
     const auto limit = patient_ ? kLongestGoodbye : kShortGoodbye;
-    if (std::chrono::steady_clock::now() - start > limit) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (std::chrono::steady_clock::now() - start > limit) {
+      MPI_Abort(MPI_COMM_WORLD, 1);
+    }
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
-  MPI_Finalize();
+  finalize(patient_ ? 0 : 1);
 }
 
 std::vector<Group> mpi_groups(const MpiSession& session, const MpiMembers& members, int label) {

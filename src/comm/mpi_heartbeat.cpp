@@ -67,6 +67,8 @@ class Heartbeat::Impl {
       stopping_ = true;
     }
     thread_.join();
+    // Everybody's last word has come, so nothing can still be on its way.
+    if (failure_.empty()) MPI_Comm_free(&communicator_);
   }
 
   void set_activity(const std::string& what) {
@@ -110,7 +112,7 @@ class Heartbeat::Impl {
         return;
       }
       const double interval = news_ ? options_.interval / kNewsHurry : options_.interval;
-      if (!all_finished_ && Seconds(now - last_beat).count() >= interval) {
+      if (!finished_ && Seconds(now - last_beat).count() >= interval) {
         send_beats();
         news_ = false;
         last_beat = now;
@@ -175,7 +177,7 @@ class Heartbeat::Impl {
     }
   }
 
-  // True once everybody has finished and knows that this rank has.
+  // Says so once, as the last word of this rank; true when all have.
   bool announce_finish() {
     bool complete = true;
     for (size_t rank = 0; rank < peers_.size(); ++rank) {
@@ -223,7 +225,7 @@ class Heartbeat::Impl {
   MpiSession& session_;
   JobGroups& groups_;
   const HeartbeatOptions options_;
-  MPI_Comm communicator_ = MPI_COMM_NULL;  // freed by the end of MPI: a beat may still be coming
+  MPI_Comm communicator_ = MPI_COMM_NULL;
 
   std::mutex mutex_;
   std::condition_variable changed_;
