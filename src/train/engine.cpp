@@ -1,6 +1,7 @@
 #include "train/engine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <mutex>
 
@@ -373,7 +374,7 @@ StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
     if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
     return double{*reinterpret_cast<const float*>(last.session->address(*last.training, *slot))};
   };
-  return {value("loss"), value("top1"), value("top5")};
+  return {value("loss"), value("top1"), value("top5"), 0};
 }
 
 bool Engine::overlaps_steps() const {
@@ -395,7 +396,7 @@ void Engine::train(const Steps& steps) {
 void Engine::train_pipeline(const Steps& steps) {
   const auto outcome = [&](const StepShares& sum) {
     const double scale = sum.parts > 0 ? static_cast<double>(plan_.micro_batches) / sum.parts : 0;
-    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale};
+    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale, 0};
   };
   std::vector<StepShares> shares;
   Pipeline::Work work;
@@ -408,8 +409,10 @@ void Engine::train_pipeline(const Steps& steps) {
     shares.push_back(sum);
     if (!rank_group_) steps.finished(step, outcome(sum));
   };
+  const auto start = std::chrono::steady_clock::now();
   pipeline_->train(work);
   if (!rank_group_) return;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   std::vector<double> sums;
   for (const StepShares& share : shares) {
     sums.insert(sums.end(), {share.loss, share.top1, share.top5, share.parts});
@@ -417,7 +420,9 @@ void Engine::train_pipeline(const Steps& steps) {
   rank_group_->all_reduce(std::span(sums));
   for (int64_t i = 0; i < steps.count; ++i) {
     const double* sum = sums.data() + 4 * i;
-    steps.finished(steps.first + i, outcome({sum[0], sum[1], sum[2], sum[3]}));
+    StepOutcome one = outcome({sum[0], sum[1], sum[2], sum[3]});
+    one.seconds = elapsed.count() / static_cast<double>(steps.count);
+    steps.finished(steps.first + i, one);
   }
 }
 

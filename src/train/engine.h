@@ -26,6 +26,7 @@ struct StepOutcome {
   double loss = 0;
   double top1 = 0;
   double top5 = 0;
+  double seconds = 0;  // where steps are told of together: the share of each
 };
 
 // Owns the devices of this process with their programs and sessions, and its ends of the groups

@@ -274,7 +274,8 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
     look_for_collapse(loss, {job_.seed, step, static_cast<float>(rate)});
   }
   const auto now = Clock::now();
-  const double seconds = std::chrono::duration<double>(now - step_start_).count();
+  const double since_last = std::chrono::duration<double>(now - step_start_).count();
+  const double seconds = outcome.seconds > 0 ? outcome.seconds : since_last;
   result_.losses.push_back(loss);
   result_.seconds.push_back(seconds);
   const double waited = waited_.exchange(0);
