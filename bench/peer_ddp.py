@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """A model in PyTorch DistributedDataParallel (gloo), two processes with one thread each.
 
-    bench/peer_ddp.py --model resnet50 --batch 16 [--steps 3] [--processes 2]
+    bench/peer_ddp.py --model resnet50 --batch 16 [--steps 3] [--processes 2] [--layout nhwc]
 
 Prints one JSON object: samples per second of the median step after a warm-up, all processes
 together. `--batch` counts samples per process, as Millrace's does per device.
@@ -24,10 +24,11 @@ def worker(rank, arguments, queue):
     torch.distributed.init_process_group("gloo", rank=rank, world_size=arguments.processes)
     torch.manual_seed(0)
     model = getattr(torchvision.models, arguments.model)()
-    model = model.to(memory_format=torch.channels_last)
+    layout = torch.channels_last if arguments.layout == "nhwc" else torch.contiguous_format
+    model = model.to(memory_format=layout)
     model = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    images = torch.randn(arguments.batch, 3, 224, 224).to(memory_format=torch.channels_last)
+    images = torch.randn(arguments.batch, 3, 224, 224).to(memory_format=layout)
     labels = torch.randint(0, 1000, (arguments.batch,))
     seconds = []
     for _ in range(arguments.steps + 1):
@@ -49,6 +50,8 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--layout", choices=["nchw", "nhwc"], default="nchw",
+                        help="nhwc is PyTorch's channels-last")
     parser.add_argument("--port", type=int, default=29517)
     arguments = parser.parse_args()
     import multiprocessing
