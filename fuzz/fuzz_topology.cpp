@@ -1,6 +1,5 @@
-#include "planner/cluster/topology.h"
-
 #include "fuzz_target.h"
+#include "planner/cluster/topology.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;

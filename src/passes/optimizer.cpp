@@ -30,10 +30,10 @@ class Updates {
     if (!split.empty()) {
       const TensorId own =
           graph_.apply("sum_of_squares", "gradients/own_squares", split, {}, Phase::update);
-      const TensorId total =
-          graph_.apply("all_reduce", "gradients/split_squares", {own},
-                       {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
-                       Phase::update);
+      const TensorId total = graph_.apply(
+          "all_reduce", "gradients/split_squares", {own},
+          {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
+          Phase::update);
       squares = squares == kNone
                     ? total
                     : graph_.apply("add", "gradients/squares", {squares, total}, {}, Phase::update);
