@@ -56,6 +56,7 @@ case $way in
       kill -0 $job 2> /dev/null || fail "it did not start"
       sleep 0.1
     done
+    sleep 3 # a beat, one a second, has told what the rank is doing
     stopped=$(date +%s)
     kill -STOP "$(cat "$work/pid.1")"
     wait $job
