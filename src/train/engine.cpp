@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/texts.h"
+#include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/stage_options.h"
 
@@ -65,6 +66,7 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
       groups_(device_counts(job), job.processes),
       tuner_(ConvolutionTuner::default_path()),
       samples_(job.options.batch) {
+  KeptLayers(job.precision.keep).require_in(network);
   if (ranks() > 1) {
     heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
     std::vector<Member> first;

@@ -30,6 +30,7 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTune
   options.kernels.tuner = tuner;
   options.kernels.threads = threads;
   options.optimizer = job.optimizer;
+  options.precision = job.precision;
   options.recompute = job.recompute;
   options.memory_limit = job.device_memory;
   options.dump_directory = job.dump_passes;
