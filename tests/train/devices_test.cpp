@@ -161,6 +161,11 @@ TEST_F(DevicesTest, SaysWhatDoesNotFit) {
   EXPECT_THAT(input_error_of([&] { run(uneven, "x"); }), HasSubstr("--microbatches is 5"));
   TrainJob elsewhere = job("0:0,1:0");
   EXPECT_THAT(input_error_of([&] { run(elsewhere, "x"); }), HasSubstr("mpirun -n 2"));
+  TrainJob shared = job("0:0.0:0", 2);
+  const auto stages = run(shared, "x").result.devices;
+  ASSERT_EQ(stages.size(), 2u);
+  shared.device_memory = std::max(stages[0].arena_bytes, stages[1].arena_bytes);
+  EXPECT_THAT(input_error_of([&] { run(shared, "x"); }), HasSubstr("The stages on device 0:0"));
   TrainJob crowded = job("0:0-11");
   crowded.threads = 64;
   crowded.oversubscribe = false;
