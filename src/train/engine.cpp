@@ -210,13 +210,18 @@ void Engine::train_pipeline(const Steps& steps) {
   work.count = steps.count;
   work.learning_rate = steps.learning_rate;
   work.next = [&]() -> const FeedBatch& { return *steps.next(); };
+  // Results come from the last forward; the last step is over when the pipeline is empty.
+  const int64_t last = steps.first + steps.count - 1;
   work.finished = [&](int64_t step, const StepShares& sum) {
     shares.push_back(sum);
-    if (!rank_group_) steps.finished(step, outcome(sum));
+    if (!rank_group_ && step != last) steps.finished(step, outcome(sum));
   };
   const auto start = std::chrono::steady_clock::now();
   pipeline_->train(work);
-  if (!rank_group_) return;
+  if (!rank_group_) {
+    steps.finished(last, outcome(shares.back()));
+    return;
+  }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   std::vector<double> sums;
   for (const StepShares& share : shares) {
