@@ -23,6 +23,7 @@ struct CompileOptions {
   std::map<std::string, Layout> layouts;
   PrecisionSettings precision;
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  std::string device = "the device";     // as messages call it
   int64_t memory_limit = 0;              // bytes per device; 0: none
   std::filesystem::path dump_directory;  // graphs after each pass; empty: none
 };
