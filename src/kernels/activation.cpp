@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
@@ -63,27 +64,29 @@ using Binary = void (*)(const float*, const float*, float*, int64_t);
 
 std::unique_ptr<Kernel> make_unary(const KernelRequest& request, std::string* refusal,
                                    Unary range) {
-  if (!is_uniform(request, refusal)) return nullptr;
+  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([range, count](const KernelArguments& arguments) {
-    const auto* x = arguments.input<float>(0);
-    auto* y = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      range(x + begin, y + begin, end - begin);
+  const DataType type = request.inputs[0].type.dtype;
+  return make_function_kernel([range, count, type](const KernelArguments& a) {
+    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
+      in_floats<1>(
+          type, {a.inputs[0]}, a.outputs[0], begin, end,
+          [range](const auto& x, float* y, int64_t, int64_t part) { range(x[0], y, part); });
     });
   });
 }
 
 std::unique_ptr<Kernel> make_binary(const KernelRequest& request, std::string* refusal,
                                     Binary range) {
-  if (!is_uniform(request, refusal)) return nullptr;
+  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([range, count](const KernelArguments& arguments) {
-    const auto* dy = arguments.input<float>(0);
-    const auto* y = arguments.input<float>(1);
-    auto* dx = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      range(dy + begin, y + begin, dx + begin, end - begin);
+  const DataType type = request.inputs[0].type.dtype;
+  return make_function_kernel([range, count, type](const KernelArguments& a) {
+    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
+      in_floats<2>(type, {a.inputs[0], a.inputs[1]}, a.outputs[0], begin, end,
+                   [range](const auto& from, float* dx, int64_t, int64_t part) {
+                     range(from[0], from[1], dx, part);
+                   });
     });
   });
 }
@@ -143,34 +146,34 @@ std::vector<KernelFamily> activation_kernels() {
   using Refusal = std::string*;
   return {
       {"relu",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu); }},
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu); }, true},
         {"reference", reference_unary<plain_relu>}},
        follow},
       {"relu6",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu6); }},
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu6); }, true},
         {"reference", reference_unary<plain_relu6>}},
        follow},
       {"sigmoid",
-       {{"vector", make_sigmoid}, {"reference", reference_unary<plain_sigmoid>}},
+       {{"vector", make_sigmoid, true}, {"reference", reference_unary<plain_sigmoid>}},
        follow_unpadded},
       {"tanh",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hyperbolic_tangent); }},
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hyperbolic_tangent); }, true},
         {"reference", reference_unary<plain_tanh>}},
        follow},
       {"relu_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }, true},
         {"reference", reference_backward<relu_slope>}},
        follow},
       {"relu6_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }, true},
         {"reference", reference_backward<relu6_slope>}},
        follow},
       {"sigmoid_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }, true},
         {"reference", reference_backward<sigmoid_slope>}},
        follow},
       {"tanh_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }, true},
         {"reference", reference_backward<tanh_slope>}},
        follow},
   };

@@ -1,8 +1,8 @@
 #include "base/parallel.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
-#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
@@ -30,29 +30,30 @@ MILLRACE_VECTORIZED void add_relu_backward(const float* da, const float* db, con
 }
 
 std::unique_ptr<Kernel> make_add(const KernelRequest& request, std::string* refusal) {
-  if (!is_uniform(request, refusal)) return nullptr;
+  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
   const auto range = request.op.attributes.flag("relu") ? add_relu : add;
   const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([range, count](const KernelArguments& arguments) {
-    const auto* a = arguments.input<float>(0);
-    const auto* b = arguments.input<float>(1);
-    auto* y = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      range(a + begin, b + begin, y + begin, end - begin);
+  const DataType type = request.inputs[0].type.dtype;
+  return make_function_kernel([range, count, type](const KernelArguments& a) {
+    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
+      in_floats<2>(type, {a.inputs[0], a.inputs[1]}, a.outputs[0], begin, end,
+                   [range](const auto& from, float* y, int64_t, int64_t part) {
+                     range(from[0], from[1], y, part);
+                   });
     });
   });
 }
 
 std::unique_ptr<Kernel> make_add_relu_backward(const KernelRequest& request, std::string* refusal) {
-  if (!is_uniform(request, refusal)) return nullptr;
+  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([count](const KernelArguments& arguments) {
-    const auto* da = arguments.input<float>(0);
-    const auto* db = arguments.input<float>(1);
-    const auto* y = arguments.input<float>(2);
-    auto* dx = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      add_relu_backward(da + begin, db + begin, y + begin, dx + begin, end - begin);
+  const DataType type = request.inputs[0].type.dtype;
+  return make_function_kernel([count, type](const KernelArguments& a) {
+    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
+      in_floats<3>(type, {a.inputs[0], a.inputs[1], a.inputs[2]}, a.outputs[0], begin, end,
+                   [](const auto& from, float* dx, int64_t, int64_t part) {
+                     add_relu_backward(from[0], from[1], from[2], dx, part);
+                   });
     });
   });
 }
@@ -87,9 +88,9 @@ LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0
 
 std::vector<KernelFamily> add_kernels() {
   return {
-      {"add", {{"vector", make_add}, {"reference", reference_add}}, follow},
+      {"add", {{"vector", make_add, true}, {"reference", reference_add}}, follow},
       {"add_relu_backward",
-       {{"vector", make_add_relu_backward}, {"reference", reference_add_relu_backward}},
+       {{"vector", make_add_relu_backward, true}, {"reference", reference_add_relu_backward}},
        follow},
   };
 }

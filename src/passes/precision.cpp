@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "graph/operator_definition.h"
+#include "passes/kept_layers.h"
 #include "passes/rewrite.h"
 
 namespace millrace {
@@ -57,11 +58,7 @@ class Lowering {
   }
 
  private:
-  bool is_kept(const Operator& op) const {
-    return std::any_of(keep_.begin(), keep_.end(), [&](const std::string& layer) {
-      return op.name == layer || op.name.starts_with(layer + ".");
-    });
-  }
+  bool is_kept(const Operator& op) const { return keep_.contains(op.name); }
 
   // The normalisation of embeddings and other rows is small and wants every bit.
   bool computes(const Operator& op) const { return contains(kComputing, op.type) && !is_kept(op); }
@@ -152,7 +149,7 @@ class Lowering {
 
   Graph& graph_;
   const DataType type_;
-  const std::vector<std::string>& keep_;
+  const KeptLayers keep_;
   UniqueNames names_;
   const std::vector<std::vector<OperatorId>> readers_;
   const std::vector<bool> is_result_;

@@ -18,8 +18,7 @@ struct PrecisionReport {
 //   - convolutions and linear layers read images and rows as `type` (f16 or bf16);
 //   - operators without sums over many values (activations, pooling, addition, ...) and batch
 //     normalisation of images follow the tensors they read;
-//   - everything else stays float32, as do `keep`: layers of these names, or what their names
-//     begin with up to a dot.
+//   - everything else stays float32, as do the layers that `keep` names (KeptLayers).
 // Gradients take the type of their tensor. Parameters, their gradients, statistics and all results
 // of the graph stay float32. A linear layer that only float32 operators read makes float32 itself;
 // at every other border a `cast` is inserted, one for all readers.
