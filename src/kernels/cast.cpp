@@ -15,17 +15,17 @@ std::unique_ptr<Kernel> make_cast(const KernelRequest& request, std::string* ref
   const DataType from = request.inputs[0].type.dtype;
   const DataType to = request.outputs[0].type.dtype;
   const int64_t count = request.inputs[0].physical_elements();
-  if (from == DataType::f32 && to != DataType::f32) {
+  if (from == DataType::f32) {
     return make_function_kernel([=](const KernelArguments& arguments) {
       narrow(to, arguments.input<const float>(0), count, arguments.outputs[0]);
     });
   }
-  if (from != DataType::f32 && to == DataType::f32) {
+  if (to == DataType::f32) {
     return make_function_kernel([=](const KernelArguments& arguments) {
       widen(from, arguments.inputs[0], count, arguments.output<float>(0));
     });
   }
-  *refusal = "neither or both are f32";
+  *refusal = "neither is f32";
   return nullptr;
 }
 

@@ -38,9 +38,12 @@ inline bool has_one_type(const KernelRequest& request, size_t leader, std::strin
   return false;
 }
 
+// Elements of 16 bits that are floats at a time.
+inline constexpr int64_t kFloatPart = 1024;
+
 // Calls body(inputs, output, position, count) with floats for the elements from `begin` to `end` of
-// tensors of `type`. Those of 16 bits go through buffers that stay in the first cache. The output
-// may be one of the inputs.
+// tensors of `type`. Those of 16 bits go through buffers that stay in the first cache, in parts of
+// kFloatPart but for the last. The output may be one of the inputs.
 template <size_t kInputs, typename Body>
 void in_floats(DataType type, const std::array<const std::byte*, kInputs>& inputs,
                std::byte* output, int64_t begin, int64_t end, Body&& body) {
@@ -51,12 +54,11 @@ void in_floats(DataType type, const std::array<const std::byte*, kInputs>& input
     body(from, reinterpret_cast<float*>(output) + begin, begin, end - begin);
     return;
   }
-  constexpr int64_t kBlock = 1024;
-  alignas(64) float buffers[kInputs][kBlock];
-  alignas(64) float result[kBlock];
+  alignas(64) float buffers[kInputs][kFloatPart];
+  alignas(64) float result[kFloatPart];
   const int64_t size = size_of(type);
-  for (int64_t at = begin; at < end; at += kBlock) {
-    const int64_t count = std::min(kBlock, end - at);
+  for (int64_t at = begin; at < end; at += kFloatPart) {
+    const int64_t count = std::min(kFloatPart, end - at);
     for (size_t i = 0; i < kInputs; ++i) {
       widen_part(type, inputs[i] + at * size, count, buffers[i]);
       from[i] = buffers[i];
