@@ -65,6 +65,13 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionProblem&
   return {description, dnnl_attributes(relu), dnnl_engine()};
 }
 
+// What the forward pass of a gradient's convolution would be; its weights have the images' type.
+dnnl::convolution_forward::primitive_desc hint_for(ConvolutionProblem problem,
+                                                   dnnl::algorithm algorithm) {
+  problem.w.dtype = problem.x.dtype;
+  return forward_desc(problem, algorithm, any_descs(problem), false, false);
+}
+
 ConvolutionOffer offer_forward(const ConvolutionProblem& problem, dnnl::algorithm algorithm,
                                const ConvolutionDescs& descs) {
   const auto chosen = forward_desc(problem, algorithm, descs, problem.bias, problem.relu);
@@ -78,7 +85,7 @@ ConvolutionOffer offer_forward(const ConvolutionProblem& problem, dnnl::algorith
 ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, ConvolutionMethod method,
                                      const ConvolutionDescs& descs) {
   const dnnl::algorithm algorithm = to_dnnl(method);
-  const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
+  const auto hint = hint_for(problem, algorithm);
   const dnnl::convolution_backward_data::desc description(
       algorithm, descs.x, descs.w, descs.y, problem.stride, less_one(problem.dilation),
       problem.padding, problem.padding);
@@ -95,7 +102,7 @@ ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, Convolut
 ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem, ConvolutionMethod method,
                                         const ConvolutionDescs& descs) {
   const dnnl::algorithm algorithm = to_dnnl(method);
-  const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
+  const auto hint = hint_for(problem, algorithm);
   const auto gaps = less_one(problem.dilation);
   const auto description =
       problem.bias ? dnnl::convolution_backward_weights::desc(

@@ -9,6 +9,37 @@
 namespace millrace {
 namespace {
 
+// Between bf16 and the lanes of a vector; written out because vectors whose size depends on a
+// template's parameter cannot be converted.
+#define MILLRACE_HALF_LANES(kLanes)                                                        \
+  typedef float Floats##kLanes __attribute__((vector_size(kLanes * sizeof(float))));       \
+  typedef uint32_t Words##kLanes __attribute__((vector_size(kLanes * sizeof(uint32_t))));  \
+  typedef uint16_t Halves##kLanes __attribute__((vector_size(kLanes * sizeof(uint16_t)))); \
+  MILLRACE_INLINE void load_halves(const Bf16* from, Floats##kLanes& value) {              \
+    Halves##kLanes halves;                                                                 \
+    __builtin_memcpy(&halves, from, sizeof(halves));                                       \
+    value = (Floats##kLanes)(__builtin_convertvector(halves, Words##kLanes) << 16);        \
+  }                                                                                        \
+  MILLRACE_INLINE void store_halves(Bf16* to, const Floats##kLanes& value) {               \
+    const auto bits = (Words##kLanes)value;                                                \
+    const Words##kLanes rounded = bits + 0x7FFFu + (bits >> 16 & 1u);                      \
+    const Words##kLanes kept = value == value ? rounded : bits | 0x400000u;                \
+    const auto halves = __builtin_convertvector(kept >> 16, Halves##kLanes);               \
+    __builtin_memcpy(to, &halves, sizeof(halves));                                         \
+  }
+
+MILLRACE_HALF_LANES(8)
+MILLRACE_HALF_LANES(16)
+
+template <int kWidth>
+struct FloatsOf {
+  using Type = Floats16;
+};
+template <>
+struct FloatsOf<8> {
+  using Type = Floats8;
+};
+
 // For blocked layouts the lanes of a vector are channels; for the plain layout they are
 // neighbouring pixels of one channel, which share its parameters.
 template <int kBlock>
@@ -17,28 +48,25 @@ struct Lanes {
   typedef float Vector __attribute__((vector_size(kWidth * sizeof(float))));
   typedef int32_t Mask __attribute__((vector_size(kWidth * sizeof(float))));
 
-  typedef uint32_t Words __attribute__((vector_size(kWidth * sizeof(float))));
-  typedef uint16_t Halves __attribute__((vector_size(kWidth * sizeof(uint16_t))));
-
   static MILLRACE_INLINE Vector load(const float* from) {
     Vector value;
     __builtin_memcpy(&value, from, sizeof(value));
     return value;
   }
   static MILLRACE_INLINE Vector load(const Bf16* from) {
-    Halves halves;
-    __builtin_memcpy(&halves, from, sizeof(halves));
-    return reinterpret_cast<Vector>(__builtin_convertvector(halves, Words) << 16);
+    typename FloatsOf<kWidth>::Type wide;
+    load_halves(from, wide);
+    Vector value;
+    __builtin_memcpy(&value, &wide, sizeof(value));
+    return value;
   }
   static MILLRACE_INLINE void store(float* to, Vector value) {
     __builtin_memcpy(to, &value, sizeof(value));
   }
   static MILLRACE_INLINE void store(Bf16* to, Vector value) {
-    const auto bits = reinterpret_cast<Words>(value);
-    const Words rounded = bits + 0x7FFFu + (bits >> 16 & 1u);
-    const Words kept = value == value ? rounded : bits | 0x400000u;
-    const Halves halves = __builtin_convertvector(kept >> 16, Halves);
-    __builtin_memcpy(to, &halves, sizeof(halves));
+    typename FloatsOf<kWidth>::Type wide;
+    __builtin_memcpy(&wide, &value, sizeof(value));
+    store_halves(to, wide);
   }
   static MILLRACE_INLINE Vector parameter(const float* from) {
     if constexpr (kBlock == 1) {
