@@ -3,14 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace millrace {
 namespace {
 
+// A number with or without a unit behind a space, or nothing.
 bool is_number(std::string_view text) {
   if (text.empty() || text == "–") return true;
-  const char first = text.starts_with('+') || text.starts_with('-') ? text.back() : text.front();
-  return (first >= '0' && first <= '9') || (first == '%');
+  if (text.front() == '+') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return status == std::errc() && (end == text.data() + text.size() || *end == ' ');
 }
 
 bool is_numeric(const Table& table, size_t column) {

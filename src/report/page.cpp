@@ -76,6 +76,7 @@ class Page {
  private:
   void add_header(const RunSet& set, const std::vector<RunFacts>& facts) {
     const bool one = set.runs.size() == 1;
+    several_ = !one;
     const bool compares = std::any_of(set.runs.begin(), set.runs.end(), [](const Run& run) {
       return run.find(Kind::published) != nullptr;
     });
@@ -117,8 +118,10 @@ class Page {
     if (const RunFile* published = run.find(Kind::published)) {
       add_published(published->json);
     } else {
-      body_ += fmt::format("<h2>{}</h2>\n<p class=\"lead\">{}</p>\n", escaped(run.name),
-                           escaped(sentence_of(facts)));
+      if (several_) {
+        body_ += fmt::format("<h2>{}</h2>\n<p class=\"lead\">{}</p>\n", escaped(run.name),
+                             escaped(sentence_of(facts)));
+      }
       add_tiles(facts);
       add_curves(run, facts);
       add_prediction(run, facts);
@@ -288,7 +291,8 @@ class Page {
   std::string title_;
   std::string body_;
   Json data_;
-  size_t index_ = 0;
+  size_t index_ = 0;  // of the run
+  bool several_ = false;
 };
 
 }  // namespace

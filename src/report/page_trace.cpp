@@ -132,6 +132,7 @@ Json memory_over_time(const TraceLog& log, const Window& window, const Json& sum
       before = count;
     }
     if (points.empty()) continue;
+    points.push_back({static_cast<double>(window.end - window.begin) / kSeconds, points.back()[1]});
     curves.push_back({{"name", fmt::format("stage {}, {}", device.stage, id)}, {"points", points}});
   }
   return curves.empty() ? Json() : curves;

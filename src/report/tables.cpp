@@ -14,7 +14,10 @@ namespace {
 constexpr const char* kNone = "–";
 
 std::string value(const std::optional<double>& number) {
-  return number ? fmt::format("{:.4g}", *number) : kNone;
+  if (!number) return kNone;
+  const double size = std::abs(*number);
+  return size >= 1e4 && size < 1e12 ? fmt::format("{:.0f}", *number)
+                                    : fmt::format("{:.4g}", *number);
 }
 
 std::string size_text(double bytes) {
@@ -98,7 +101,7 @@ Table run_table(const std::vector<RunFacts>& runs) {
                           stages_text(run), or_none(schedule), memory_text(run),
                           value(measured ? run.seconds_per_step : run.predicted_seconds),
                           value(rate) + (rate && !measured ? " predicted" : ""),
-                          rate && *rate > 0 ? fmt::format("{:.4g}", kEpochImages / *rate) : kNone,
+                          value(rate && *rate > 0 ? std::optional(kEpochImages / *rate) : std::nullopt),
                           rate && base != nullptr && *base->rate() > 0
                               ? fmt::format("{:.2f}", *rate / *base->rate())
                               : kNone});

@@ -177,8 +177,17 @@ const NetworkWork& PublishedTables::network(const PublishedRow& row) const {
   return networks.at(row.model);
 }
 
-PublishedTables published_tables(const CostConstants& constants) {
-  return Reader(constants).read();
+PublishedTables published_tables(const CostConstants& constants, FitSplit split) {
+  PublishedTables tables = Reader(constants).read();
+  if (split == FitSplit::kept) return tables;
+  std::vector<PublishedRow*> timed;
+  for (PublishedRow& row : tables.rows) {
+    row.fitted = false;
+    if (row.seconds_per_step) timed.push_back(&row);
+  }
+  const size_t pairs = timed.size() / 2;
+  for (size_t i = 0; i < pairs; ++i) timed[2 * i + (split == FitSplit::odd ? 0 : 1)]->fitted = true;
+  return tables;
 }
 
 }  // namespace millrace
