@@ -8,13 +8,19 @@
 namespace millrace {
 namespace {
 
-// A number with or without a unit behind a space, or nothing.
+// A number, alone or with what may follow one, or nothing.
 bool is_number(std::string_view text) {
   if (text.empty() || text == "–") return true;
   if (text.front() == '+') text.remove_prefix(1);
   double value = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return status == std::errc() && (end == text.data() + text.size() || *end == ' ');
+  if (status != std::errc()) return false;
+  const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
+  if (rest.empty()) return true;
+  constexpr std::string_view kRests[] = {" %",   " B",   " KiB", " MiB",
+                                         " GiB", " TiB", " /",   " predicted"};
+  return std::any_of(std::begin(kRests), std::end(kRests),
+                     [&](std::string_view known) { return rest.starts_with(known); });
 }
 
 bool is_numeric(const Table& table, size_t column) {

@@ -1,6 +1,7 @@
 #include "report/tables.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -35,12 +36,14 @@ std::string share(int64_t part, double whole) {
 
 std::string or_none(const std::string& text) { return text.empty() ? kNone : text; }
 
+// Stage by stage, or once where all are alike.
 std::string memory_text(const RunFacts& run) {
-  std::string text;
-  for (const double bytes : run.stage_memory) {
-    if (!text.empty()) text += " / ";
-    text += size_text(bytes);
-  }
+  std::vector<std::string> sizes;
+  for (const double bytes : run.stage_memory) sizes.push_back(size_text(bytes));
+  const bool alike = std::all_of(sizes.begin(), sizes.end(),
+                                 [&](const std::string& size) { return size == sizes.front(); });
+  if (alike && !sizes.empty()) sizes.resize(1);
+  std::string text = fmt::format("{}", fmt::join(sizes, " / "));
   if (!run.fits) text += " (does not fit)";
   return or_none(text);
 }
@@ -96,15 +99,15 @@ Table run_table(const std::vector<RunFacts>& runs) {
     const RunFacts* base = base_of(run, runs);
     std::string schedule = run.schedule;
     if (run.micro_batches.value_or(1) > 1) schedule += fmt::format(" × {:g}", *run.micro_batches);
-    table.rows.push_back({run.name, or_none(run.model), or_none(run.data), or_none(run.precision),
-                          run.devices > 0 ? std::to_string(run.devices) : kNone, value(run.batch),
-                          stages_text(run), or_none(schedule), memory_text(run),
-                          value(measured ? run.seconds_per_step : run.predicted_seconds),
-                          value(rate) + (rate && !measured ? " predicted" : ""),
-                          value(rate && *rate > 0 ? std::optional(kEpochImages / *rate) : std::nullopt),
-                          rate && base != nullptr && *base->rate() > 0
-                              ? fmt::format("{:.2f}", *rate / *base->rate())
-                              : kNone});
+    table.rows.push_back(
+        {run.name, or_none(run.model), or_none(run.data), or_none(run.precision),
+         run.devices > 0 ? std::to_string(run.devices) : kNone, value(run.batch), stages_text(run),
+         or_none(schedule), memory_text(run),
+         value(measured ? run.seconds_per_step : run.predicted_seconds),
+         value(rate) + (rate && !measured ? " predicted" : ""),
+         value(rate && *rate > 0 ? std::optional(kEpochImages / *rate) : std::nullopt),
+         rate && base != nullptr && *base->rate() > 0 ? fmt::format("{:.2f}", *rate / *base->rate())
+                                                      : kNone});
     table.bar_shares.push_back(rate && most > 0 ? *rate / most : 0);
   }
   if (runs.size() > 1) table.bar_column = 10;

@@ -36,7 +36,7 @@ function timeline(box, trace) {
     pen.scale(scale, scale);
     pen.font = '11.5px system-ui, "DejaVu Sans", sans-serif';
     const L = left(), W = wide(), X = t => L + (t - from) / (to - from) * W;
-    const colours = categories.map(colour), soft = colour('soft'), split = colour('weight-gradients');
+    const colours = categories.map(colour), soft = colour('soft'), split = colour('weight-gradients'), inside = colour('on-bar');
     const step = ticks(from / 1e6, to / 1e6, Math.max(2, W / 110));
     devices.forEach((device, i) => {
       const y = top + i * row;
@@ -56,7 +56,7 @@ function timeline(box, trace) {
       pen.moveTo(x, top - 6);
       pen.lineTo(x, height);
       pen.stroke();
-      const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(axis * (axis >= 1 ? 1 : 1)))));
+      const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(axis))));
       pen.fillText(t.toFixed(digits) + ' s', Math.max(L + 18, Math.min(width - 24, x)), 13);
     }
     pen.save();
@@ -72,7 +72,7 @@ function timeline(box, trace) {
         pen.fillStyle = category === 1 && names[name].endsWith('weights') ? split : colours[category];
         pen.fillRect(x, beside ? y + bar + 2 : y, w, beside ? strip : bar);
         if (part >= 0 && w > 16 && category < 3) {
-          pen.fillStyle = '#fff';
+          pen.fillStyle = inside;
           pen.fillText(part, Math.max(L + 8, Math.min(L + W - 8, x + w / 2)), y + 14, w - 2);
         }
       }
