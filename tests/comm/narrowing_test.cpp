@@ -13,7 +13,7 @@ namespace millrace {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-const std::vector<int64_t> kCounts = {0, 1, 2, 3, 17, 1000, 65537, 600001};
+const std::vector<int64_t> kCounts = {0, 1, 2, 3, 17, 1000, 65537};
 
 float rounded(float value, Wire wire) {
   if (wire == Wire::full) return value;
@@ -60,6 +60,29 @@ TEST(NarrowedSums, AllReduceRoundsTermsAndSums) {
       std::vector<float> data = terms_of(group.rank(), count);
       group.all_reduce(std::span(data), wire);
       EXPECT_TRUE(same_bits(data, rounded_sums(group.size(), count, wire))) << count;
+    }
+  });
+}
+
+// More chunks than are on their way at once.
+TEST(NarrowedSums, LongBuffersTravelInPieces) {
+  const int members = member_counts().back();
+  const int64_t count = 1200007 * members;
+  const auto term = [](int member, int64_t i) {
+    return 0.37f * static_cast<float>(i % 1009) + static_cast<float>(member);
+  };
+  run_members(members, 1, [&](std::vector<Group>& groups) {
+    for (const Wire wire : {Wire::f16, Wire::bf16}) {
+      std::vector<float> data(static_cast<size_t>(count));
+      for (int64_t i = 0; i < count; ++i) data[static_cast<size_t>(i)] = term(groups[0].rank(), i);
+      groups[0].all_reduce(std::span(data), wire);
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        float sum = rounded(term(0, i), wire);
+        for (int member = 1; member < members; ++member) sum += rounded(term(member, i), wire);
+        wrong += data[static_cast<size_t>(i)] == rounded(sum, wire) ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0);
     }
   });
 }
