@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/texts.h"
+#include "compile/arithmetic.h"
 #include "runtime/trace_file.h"
 #include "train/checkpoint_writer.h"
 #include "train/device_report.h"
@@ -211,7 +212,8 @@ void Trainer::prepare() {
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.session().arena_bytes()});
+                      .arena_bytes = engine_.session().arena_bytes(),
+                      .arithmetic = describe(job_.precision)});
 }
 
 // Steps that may run into each other: up to the next moment at which the whole job must stand
