@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/plan_pipedream.h"
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"

@@ -56,10 +56,10 @@ std::optional<ClassSpan> span_field(const Json& json, const std::filesystem::pat
 
 // Beside weights and optimizer there are exactly the shards, in order and without gaps.
 void require_shards(const std::vector<CheckpointFile>& files, const std::filesystem::path& path) {
-  const size_t count = files.size() - 2;
+  const size_t count = files.size() - 2;  // sorted by name, they come first
   int64_t next = 0;
   for (size_t i = 0; i < count; ++i) {
-    const CheckpointFile& file = files[i];  // sorted by name
+    const CheckpointFile& file = files[i];
     if (file.name != shard_name(i, count)) {
       fail_input("'{}' lists files that do not belong to a checkpoint.", path.string());
     }
@@ -128,6 +128,8 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
       fail_input("'{}' does not list '{}'.", path.string(), needed);
     }
   }
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const auto& first, const auto& second) { return first.name < second.name; });
   require_shards(manifest.files, path);
   return manifest;
 }
