@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "passes/settings.h"
 #include "planner/published/fit.h"
 
 namespace millrace {
@@ -13,10 +14,6 @@ namespace {
 uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
 
 std::string size_text(const Json& bytes) { return format_bytes(bytes.get<uint64_t>()); }
-
-std::string_view precision_name(DataType type) {
-  return type == DataType::f32 ? "fp32" : type == DataType::f16 ? "fp16" : "bf16";
-}
 
 Json describe_memory(const StageMemory& memory) {
   return {{"weights", whole(memory.weights)},     {"gradients", whole(memory.gradients)},

@@ -132,6 +132,7 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
 void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_plan_flags(command, flags.plan);
   add_length_flags(command, flags);
+  add_precision_flags(command, flags.precision);
   add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
   add_schedule_flags(command, flags);
@@ -193,6 +194,7 @@ TrainJob to_job(const JobFlags& flags, int processes) {
                                                   ConvolutionAlgorithm::winograd};
   job.convolution =
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
+  job.precision = to_precision(flags.precision);
   job.dump_passes = flags.dump_passes;
   job.check_finite = flags.check_finite;
 

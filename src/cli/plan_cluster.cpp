@@ -22,9 +22,7 @@ std::string text_of(const CLI::App& command, const char* name, const std::string
 }
 
 DataType precision_of(const CLI::App& command) {
-  constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
-  const std::string name = text_of(command, "--precision", "fp32");
-  return kTypes[choose("--precision", name, {"fp32", "fp16", "bf16"})];
+  return precision_type(text_of(command, "--precision", "fp32"));
 }
 
 // A pipeline that splits the backward pass takes at most as long as one that does not.
@@ -242,9 +240,6 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   add("--output", flags.output, "Write the chosen plan to this file");
   if (command.get_option_no_throw("--trace") == nullptr) {
     add("--trace", flags.trace, "Write the simulated timeline to this file (Chrome trace)");
-  }
-  if (command.get_option_no_throw("--precision") == nullptr) {
-    command.add_option("--precision", "fp32, fp16 or bf16 [fp32]")->expected(1)->group(kGroup);
   }
 }
 

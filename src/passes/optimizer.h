@@ -18,6 +18,8 @@ struct UpdateOptions {
   bool share_state = false;
   // Gradients of several micro-batches are summed before the update.
   bool accumulate = false;
+  // The type in which gradients travel between members; see Collectives::all_reduce.
+  DataType wire = DataType::f32;
   // Gradients smaller than this travel together.
   int64_t bucket_bytes = int64_t{8} << 20;
 };

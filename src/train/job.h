@@ -53,6 +53,7 @@ struct TrainJob {
   LearningRateSettings learning_rate;  // total_steps is filled in by the job
   bool check_finite = false;           // of everything in every step, not the loss alone
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  PrecisionSettings precision;
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   std::filesystem::path dump_passes;
 

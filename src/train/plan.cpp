@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/parts.h"
+#include "compile/arithmetic.h"
 #include "kernels/convolution_tuner.h"
 #include "parallel/job_graphs.h"
+#include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/device_report.h"
 #include "train/pipeline.h"
@@ -172,23 +174,17 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
 }  // namespace
 
 Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
-  const JobGraphs graphs(build_model(job.model, job.options), job.plan);
+  const Graph network = build_model(job.model, job.options);
+  KeptLayers(job.precision.keep).require_in(network);
+  const JobGraphs graphs(network, job.plan);
   const auto devices = static_cast<int>(job.plan.devices().size());
   const int cores = available_cores();
   const int threads = job.threads > 0 ? std::min(job.threads, cores) : std::max(1, cores / devices);
   Device device({.threads = threads});
   std::optional<PipelineLayout> layout;
   if (!job.plan.runs_whole()) {
-    const std::vector<DeviceId> all = job.plan.devices();
-    std::vector<std::vector<int>> numbers;
-    for (const Placement& stage : job.plan.stages) {
-      numbers.emplace_back();
-      for (const DeviceId& id : stage.devices) {
-        numbers.back().push_back(
-            static_cast<int>(std::find(all.begin(), all.end(), id) - all.begin()));
-      }
-    }
-    layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)), numbers);
+    layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
+                   job.plan.device_numbers());
   }
   ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
@@ -201,16 +197,17 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
     compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, tuner, speed);
-    const auto fits = [&](const DeviceReport& one) { return one.arena_bytes <= job.device_memory; };
-    if (std::all_of(compiled.devices.begin(), compiled.devices.end(), fits)) throw;
+    if (crowded_device(compiled.devices, job.device_memory).empty()) throw;
     refusal = error.what();
   }
+  if (refusal.empty()) refusal = crowded_device(compiled.devices, job.device_memory);
   tuner.save();
   if (!tuner.warning().empty()) observer.on_message(Severity::warning, tuner.warning());
   Json json;
   json["model"] = job.model;
   json["global_batch"] = job.options.batch;
-  json["precision"] = "fp32";
+  json["precision"] = precision_name(job.precision.type);
+  json["arithmetic"] = describe(job.precision);
   json["devices"] = Json::array();
   for (const DeviceReport& report : compiled.devices) {
     Json entry = to_json(report);
@@ -224,15 +221,13 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
-  Json& plan = json["plan"];
-  plan = to_json(job.plan);
-  plan["schedule"] = job.plan.schedule_name();
-  plan["devices"] = devices;
-  plan["threads_per_device"] = threads;
-  plan["instructions"] = compiled.instructions;
-  plan["reorders"] = compiled.reorders;
-  plan["recomputed"] = compiled.recomputed;
-  plan["in_place"] = compiled.in_place;
+  json["schedule"] = job.plan.schedule_name();
+  json["threads_per_device"] = threads;
+  json["instructions"] = compiled.instructions;
+  json["reorders"] = compiled.reorders;
+  json["recomputed"] = compiled.recomputed;
+  json["in_place"] = compiled.in_place;
+  json["plan"] = to_json(job.plan);
   return json;
 }
 
