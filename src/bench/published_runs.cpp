@@ -38,6 +38,7 @@ TrainJob job_of(const PublishedTables& tables, const PublishedRow& row) {
   job.options = row.options;
   job.plan = plan_of(tables.network(row), row.job, kOneMachine);
   job.options.head = head_of(row);
+  job.precision.type = row.job.precision;
   job.steps = 1;
   job.threads = 1;
   job.oversubscribe = true;
@@ -93,7 +94,7 @@ TrainJob reduced_job(const PublishedTables& tables, const PublishedRow& row,
   return job;
 }
 
-void add_exact_memory(const TrainJob& job, const PublishedRow& row, Json& described) {
+void add_exact_memory(const TrainJob& job, Json& described) {
   try {
     TrainingObserver silent;
     const Json plan = describe_plan(job, silent);
@@ -107,7 +108,6 @@ void add_exact_memory(const TrainJob& job, const PublishedRow& row, Json& descri
       most = std::max(most, std::round(devices[device["id"].get<std::string>()] / kMebibyte));
     }
     described["exact_memory_mib"] = stages;
-    if (row.job.precision != DataType::f32) described["exact_note"] = "in fp32";
   } catch (const InputError& error) {
     described["exact_note"] = error.what();
   }

@@ -15,14 +15,14 @@ struct ReducedSize {
   double classes = 1e-3;  // share of a head's classes
 };
 
-// The row as published, all devices in one process; 16-bit rows as far as jobs know 16 bits.
+// The row as published, all devices in one process.
 TrainJob full_job(const PublishedTables& tables, const PublishedRow& row);
 TrainJob reduced_job(const PublishedTables& tables, const PublishedRow& row,
                      const ReducedSize& size);
 
 // Adds "exact_memory_mib", one number a stage, to the row's description, or "exact_note" with the
 // reason why Millrace cannot run it.
-void add_exact_memory(const TrainJob& job, const PublishedRow& row, Json& described);
+void add_exact_memory(const TrainJob& job, Json& described);
 
 // Runs the job and adds "run": {image, batch, devices, steps, samples_per_second, first_loss,
 // last_loss, peak_bytes}, or "run_note" with the reason why it was not: no such configuration in

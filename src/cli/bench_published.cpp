@@ -104,7 +104,7 @@ void complete(const PublishedTables& tables, const PublishedFlags& flags, Json& 
     Json described = comparison["rows"][index];
     described["row"] = index + 1;
     if (!flags.no_exact || !flags.no_runs) progress.next(row);
-    if (!flags.no_exact) add_exact_memory(full_job(tables, row), row, described);
+    if (!flags.no_exact) add_exact_memory(full_job(tables, row), described);
     if (!flags.no_runs) add_run(reduced_job(tables, row, flags.size), flags.size, described);
     rows.push_back(std::move(described));
   }

@@ -93,6 +93,7 @@ Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_
     }
   }
   plan.round_robin = job.round_robin;
+  plan.share_optimizer = job.share_optimizer;
   plan.schedule = schedule_kind(job.order);
   plan.static_scheduling = job.fixed_order;
   plan.micro_batches = job.micro_batches;

@@ -113,8 +113,8 @@ class Reader {
       row.job.order = PipelineOrder::one_by_one;
       row.job.round_robin = true;
       const Cluster cluster = find_cluster(row.cluster, "cluster");
-      ends =
-          cut_by_cost(work, row.job, cluster, constants_, constants_.system(row.system, "system"));
+      ends = cut_by_cost({work, cluster, constants_, constants_.system(row.system, "system")},
+                         row.job);
     } else {
       ends = cut_by_operators(work, parse_stage_weights(weights, "stage_weights"), "stage_weights");
     }
