@@ -35,6 +35,7 @@ std::string error_sentence(const Json& estimate) {
 // Flags of `train` that belong to the plan but are not part of it.
 Json describe_flags(const PlannedJob& job) {
   Json flags = {{"--batch", job.batch}, {"--precision", precision_name(job.precision)}};
+  if (job.wire) flags["--comm-dtype"] = precision_name(*job.wire);
   flags["--recompute"] = job.recompute ? "all" : "none";
   constexpr const char* kHeads[] = {"none", "dp", "mp", "pfc"};
   if (job.head.parallel != PlannedHead::Parallel::none) {

@@ -56,7 +56,8 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
   if (wanted.empty()) wanted.push_back({0, 1});
   rows_ = BatchRows(std::move(wanted));
   if (!plan_.runs_whole()) {
-    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers());
+    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers(),
+                    job.precision.wire());
   }
 }
 
@@ -90,6 +91,10 @@ void Engine::start_pipeline() {
       return device.get() == worker.device;
     });
     options.messages.push_back(messages[static_cast<size_t>(place - devices_.begin())]);
+    const bool is_first =
+        std::none_of(workers_.begin(), workers_.begin() + static_cast<int>(i),
+                     [&](const auto& other) { return other->device == worker.device; });
+    if (is_first) worker.messages = options.messages.back();
     options.trace_devices.push_back(static_cast<int>(i));
   }
   options.trace = trace_;

@@ -80,6 +80,7 @@ Json describe_job(const TrainJob& job) {
   json["precision"] = precision_name(job.precision.type);
   json["precision-arithmetic"] = millrace::name_of(job.precision.arithmetic);
   json["precision-keep"] = job.precision.keep;
+  json["comm-dtype"] = precision_name(job.precision.wire());
   json["conv-algo"] = name_of(job.convolution);
   json["on-bad-record"] = job.data.skip_bad_records ? "skip" : "fail";
   return json;

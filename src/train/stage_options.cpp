@@ -57,6 +57,7 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
   CompileOptions options = compile_options(job, threads, tuner);
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
+  options.updates.wire = job.precision.wire();
   options.updates.share_state = plan.share_optimizer && options.updates.members > 1;
   if (plan.devices().size() > 1) {
     const DeviceId& id =

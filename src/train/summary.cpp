@@ -125,6 +125,7 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["devices"] = Json::array();
   for (const DeviceReport& device : result.devices) json["devices"].push_back(to_json(device));
   json["communication"] = describe_communication(result.devices);
+  json["communication"]["dtype"] = precision_name(job.precision.wire());
   json["reorders"] = result.reorders;
   json["recomputed"] = result.recomputed;
   json["in_place"] = result.in_place;

@@ -34,15 +34,16 @@ int devices_behind(const PlannedJob& job, int stage) {
   return count;
 }
 
-double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
-  return job.precision != DataType::f32 && software.half_gradients ? 2 : kFloat;
-}
-
 double bytes_of_updates(double parameters, const SoftwareConstants& software) {
   return parameters * kFloat * software.update_passes;
 }
 
 }  // namespace
+
+double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
+  if (job.wire) return static_cast<double>(size_of(*job.wire));
+  return job.precision != DataType::f32 && software.half_gradients ? 2 : kFloat;
+}
 
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
                   DataType precision, const OperatorConstants& constants) {
@@ -103,8 +104,8 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
   const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
   cost.update = bytes_of_updates(parameters, software) / memory_rate;
   if (planned.end < static_cast<int>(network.layers.size())) {
-    cost.boundary_bytes = network.layers[planned.end - 1].cut.at(cost.samples) * replicas *
-                          static_cast<double>(size_of(job.precision));
+    cost.boundary_bytes =
+        network.layers[planned.end - 1].cut.at(cost.samples) * replicas * job.boundary_size();
   }
   return cost;
 }

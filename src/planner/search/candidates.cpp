@@ -75,7 +75,7 @@ double estimate(const NetworkWork& network, const PlannedJob& job, const StageTi
     slowest = std::max(slowest, compute);
     if (i + 1 < job.stages.size()) {
       const double bytes = network.layers[stage.end - 1].cut.at(job.samples_per_step()) /
-                           job.micro_batches * static_cast<double>(size_of(job.precision));
+                           job.micro_batches * job.boundary_size();
       slowest = std::max(slowest, boundary_seconds(stage, job.stages[i + 1], bytes, cluster, fabric,
                                                    software.transfer_efficiency));
     }
@@ -124,6 +124,7 @@ class Enumeration {
     PlannedJob job;
     job.batch = request_.global_batch / request_.devices;
     job.precision = request_.precision;
+    job.wire = request_.wire;
     job.real_data = request_.real_data;
     job.optimizer_states = request_.optimizer_states;
     job.head = request_.head;

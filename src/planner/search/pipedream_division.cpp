@@ -28,7 +28,7 @@ double milliseconds(const std::vector<OperatorWork>& works, const PlannedJob& jo
 Profile to_profile(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
                    const CostConstants& constants, const SoftwareConstants& software) {
   Profile profile;
-  const double size = static_cast<double>(size_of(job.precision));
+  const double size = job.boundary_size();
   for (size_t i = 0; i < network.layers.size(); ++i) {
     const LayerWork& layer = network.layers[i];
     ProfileNode node;
