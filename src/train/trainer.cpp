@@ -141,7 +141,6 @@ class Trainer {
   std::function<std::unique_ptr<Feed>()> start_evaluation_;
   std::optional<JobState> state_;
   std::unique_ptr<CheckpointWriter> writer_;  // in the first process
-  StateSnapshot contribution_;                // in the others, always empty
   std::string fingerprint_;
   TrainResult result_;
   int64_t saved_step_ = -1;
@@ -186,7 +185,7 @@ void Trainer::prepare() {
   state_.emplace(engine_);
   engine_.watch(job_.check_finite ? Watch::finite : Watch::loss);
   if (!start_.checkpoint.empty()) {
-    load_checkpoint(*state_, start_.checkpoint);
+    load_checkpoint(*state_, start_.checkpoint, start_.manifest);
     saved_step_ = result_.step;
     const Json& recorded = start_.manifest.job;
     if (recorded.value("kernels", fingerprint_) != fingerprint_) {
@@ -203,7 +202,8 @@ void Trainer::prepare() {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
     writer_->reserve(*state_);
   } else if (saves()) {
-    take_snapshot(*state_, contribution_);
+    StateSnapshot nothing;
+    take_snapshot(*state_, nothing);
   }
   observer_.on_start({.model = job_.model,
                       .batch = job_.options.batch,
@@ -358,7 +358,7 @@ void Trainer::save_checkpoint() {
   if (saved_step_ == result_.step) return;
   saved_step_ = result_.step;
   if (!writes()) {
-    take_snapshot(*state_, contribution_);
+    contribute(*state_);
     return;
   }
   const FeedPosition position = feed_->position();

@@ -142,7 +142,7 @@ class StepBuilder {
       return add(fmt::format("{} {}", name, index), "transfer", compute_lane(source), seconds);
     }
     const int id = add(fmt::format("{} {}", name, index), "transfer", -1, 0);
-    const Route route = inputs_.fabric.between(source, target);
+    const LinkPath route = inputs_.fabric.between(source, target);
     if (job_.round_robin) {
       route_message(item(id), route, bytes, inputs_.software.transfer_efficiency);
       return id;
@@ -229,7 +229,7 @@ class StepBuilder {
     if (job_.head.parallel == PlannedHead::Parallel::none) return;
     const std::vector<int>& devices = job_.stages.back().devices;
     const int members = static_cast<int>(devices.size());
-    const Route ring = rings_.back();
+    const LinkPath ring = rings_.back();
     const double efficiency = inputs_.software.collective_efficiency;
     const auto gather = [&](const char* name) {
       const int id = add(name, "collective", lane, 0);
@@ -289,7 +289,7 @@ class StepBuilder {
   // One sum of gradients for each round of the replicas, before their updates.
   void connect_rounds(int stage) {
     const int rows = replicas(stage);
-    const Route ring = rings_[stage];
+    const LinkPath ring = rings_[stage];
     for (int round = 0; round * rows < steps_; ++round) {
       const int sum = add(fmt::format("sum of gradients {}.{}", stage, round), "collective", -1, 0);
       if (rows > 1) {
@@ -308,7 +308,7 @@ class StepBuilder {
   const int stages_;
   int steps_ = 0;
   std::vector<StageCost> costs_;
-  std::vector<Route> rings_;  // of each stage
+  std::vector<LinkPath> rings_;  // of each stage
   HeadCost head_;
   std::map<std::pair<int, std::string>, int> lanes_;
   std::vector<std::vector<Items>> work_;                // [stage][micro-batch]
