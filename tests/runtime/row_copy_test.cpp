@@ -1,5 +1,6 @@
 #include "runtime/row_copy.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +22,6 @@ struct Sample {
   std::vector<float> memory;
 
   Sample(const std::string& layout, const Shape& shape) {
-    slot.name = "x";
     slot.type = {shape, DataType::f32};
     slot.layout = layout.empty() ? Layout() : Layout(layout);
     memory.resize(static_cast<size_t>(slot.layout.physical_elements(shape)), 0.0f);
@@ -43,7 +43,7 @@ struct Sample {
 
 // Out of a slot in one layout, over a plain buffer, into a slot in another.
 void expect_rounded_rows(const std::string& from, const std::string& to, DataType wire) {
-  SCOPED_TRACE(from + " to " + to + " as " + std::string(name_of(wire)));
+  SCOPED_TRACE(fmt::format("{} to {} as {}", from, to, name_of(wire)));
   const Shape shape = {5, 20, 3, 7};
   const int64_t row_elements = 20 * 3 * 7;
   const RowRange rows = {1, 4};
