@@ -126,7 +126,8 @@ TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
   const CostConstants constants = builtin_constants();
   const SoftwareConstants& software = constants.system("millrace", "--as");
   for (const char* model : {"alexnet", "vgg16", "resnet18"}) {
-    for (const int devices : {2, 3, 4, 7, 8, 12, 16}) {
+    const bool small = std::string_view(model) == "alexnet";
+    for (const int devices : small ? std::vector{2, 3, 4, 7, 8, 12, 16} : std::vector{2, 4, 8}) {
       const Cluster cluster = find_cluster("titanv-8x2", "--cluster");
       const NetworkWork network = work_of(model, default_options(model));
       const CostContext context{network, cluster, constants, software};
@@ -173,7 +174,7 @@ TEST(SearchTest, ObeysRestrictions) {
                InputError);
 }
 
-TEST(SearchTest, SharesOptimizerStateWhereNothingElseFits) {
+TEST(SearchTest, SharedOptimizerStateTakesItsPartOfTheMemory) {
   Cluster cluster = made_up::cluster(1, 4);
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network(std::vector<double>(2, 0.01), 1e6);
@@ -199,16 +200,11 @@ TEST(SearchTest, SharesOptimizerStateWhereNothingElseFits) {
   const StageMemory part = stage_memory(network, job, 0, cluster, constants, constants.software[0]);
   EXPECT_DOUBLE_EQ(all.optimizer, 4 * part.optimizer);
   EXPECT_DOUBLE_EQ(all.total() - part.total(), all.optimizer - part.optimizer);
-  request.memory_limit = (all.total() + part.total()) / 2;
-  const SearchOutcome tight = search_plans(context, request);
-  bool shared = false;
-  for (const SearchResult& result : tight.plans) {
-    if (result.job.stages.size() == 1 && !result.job.recompute && result.job.micro_batches == 1) {
-      EXPECT_TRUE(result.job.share_optimizer);
-      shared = true;
-    }
+  request.share_optimizer = true;
+  for (const SearchResult& result : search_plans(context, request).plans) {
+    const bool alone = result.job.stages.size() == 4;
+    EXPECT_TRUE(alone || result.job.round_robin || result.job.share_optimizer);
   }
-  EXPECT_TRUE(shared);
 }
 
 TEST(SearchTest, TriesReplicasInTurnAndEveryDivisionOfAHead) {

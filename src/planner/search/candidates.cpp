@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMostStages = 64;
 constexpr int kMostMicroBatches = 64;
+constexpr int kMostInTurn = 64;    // devices whose turns are simulated one by one
 constexpr int kFinestShares = 16;  // uneven shares step by this part of the devices
 
 std::vector<PlannedStage> place(const std::vector<int>& shares) {
@@ -168,6 +169,7 @@ class Enumeration {
     const bool allowed =
         request_.order ? *request_.order == PipelineOrder::one_by_one : request_.asynchronous;
     if (!allowed || job.stages.size() < 2 || !has_replicas(job)) return;
+    if (request_.devices > kMostInTurn) return;
     job.batch = request_.global_batch / most_replicas;
     if (job.batch < 1 || std::fmod(job.batch, request_.devices) != 0) return;
     job.order = PipelineOrder::one_by_one;
@@ -178,21 +180,21 @@ class Enumeration {
 
   void add_cut(PlannedJob job, bool divided) {
     if (!divided) set_cuts(job, cut_by_cost(context_, job));
-    for (const PlannedHead::Parallel parallel : heads_for(request_, job.stages.size())) {
-      job.head.parallel = parallel;
-      for (const bool recompute : choices(request_.recompute, true)) {
-        job.recompute = recompute;
-        for (const bool share :
-             choices(request_.share_optimizer, has_replicas(job) && !job.round_robin)) {
-          job.share_optimizer = share;
-          add(job, divided);
+    for (const bool share :
+         choices(request_.share_optimizer, has_replicas(job) && !job.round_robin)) {
+      job.share_optimizer = share;
+      const StageTimes times(context_, job);
+      for (const PlannedHead::Parallel parallel : heads_for(request_, job.stages.size())) {
+        job.head.parallel = parallel;
+        for (const bool recompute : choices(request_.recompute, true)) {
+          job.recompute = recompute;
+          add(job, times, divided);
         }
       }
     }
   }
 
-  void add(const PlannedJob& job, bool divided) {
-    const StageTimes times(context_, job);
+  void add(const PlannedJob& job, const StageTimes& times, bool divided) {
     const double head =
         head_cost(job, context_.cluster, context_.constants, context_.software).compute;
     const double seconds = estimate(context_, job, times, fabric_) + head;
