@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/parallel.h"
 #include "graph/types.h"
 
 namespace millrace {
@@ -54,6 +55,17 @@ void in_float_parts(const StoredNumbers& a, const StoredNumbers& b, int64_t coun
     const float* values = floats_of(a, buffers[0]);
     body(first, part, values, floats_of(b, buffers[1]));
   }
+}
+
+// Calls body(first, count, values) for parts of `count` numbers, over the team above `grain`.
+template <typename Body>
+void in_float_ranges(const StoredNumbers& numbers, int64_t count, int64_t grain, Body&& body) {
+  parallel_ranges(count, grain, [&](int, int64_t begin, int64_t end) {
+    in_float_parts(numbers.from(begin), {}, end - begin, 1,
+                   [&](int64_t first, int64_t part, const float* values, const float*) {
+                     body(begin + first, part, values);
+                   });
+  });
 }
 
 }  // namespace millrace
