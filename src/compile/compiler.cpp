@@ -100,19 +100,25 @@ Program evaluation_program(Graph graph, const CompileOptions& options, const Pro
   return program;
 }
 
+// Rows of the first input.
 int64_t batch_of(const Graph& graph) {
-  const TensorId images = graph.find_tensor("images");
-  return images == kNone ? 1 : graph.tensor(images).type.shape.at(0);
+  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.role == Role::input) return tensor.type.shape.at(0);
+  }
+  return 1;
 }
 
-[[noreturn]] void refuse(const Program& program, int64_t limit, int64_t batch) {
+[[noreturn]] void refuse(const Program& program, const CompileOptions& options, int64_t batch) {
+  const int64_t limit = options.memory_limit;
   const int64_t transient = program.arena_bytes - program.memory.persistent();
   const int64_t room = limit - program.memory.persistent();
   std::string remedy = "even a batch of 1 would not fit; use a smaller model or a larger device";
   const int64_t smaller = room > 0 ? std::min(batch - 1, batch * room / transient) : 0;
-  if (smaller >= 1) remedy = fmt::format("a batch of about {} would fit", smaller);
-  fail_input("The job needs {} on the device but --device-memory allows {} ({}); {}.",
-             format_bytes(static_cast<uint64_t>(program.arena_bytes)),
+  if (smaller >= 1)
+    remedy = fmt::format("a batch of about {} instead of {} would fit", smaller, batch);
+  fail_input("The job needs {} on {} but --device-memory allows {} ({}); {}.",
+             format_bytes(static_cast<uint64_t>(program.arena_bytes)), options.device,
              format_bytes(static_cast<uint64_t>(limit)), describe(program.breakdown), remedy);
 }
 
@@ -127,11 +133,12 @@ Program compile_stage(StageGraph stage, const CompileOptions& options) {
   CompileOptions direct = options;
   direct.kernels.convolution = ConvolutionAlgorithm::direct;
   Program smallest = training_program(stage, direct);
-  if (smallest.arena_bytes > limit) refuse(smallest, limit, batch);
+  if (smallest.arena_bytes > limit) refuse(smallest, options, batch);
   if (options.kernels.convolution == ConvolutionAlgorithm::direct) return smallest;
   Program program = training_program(std::move(stage), options);
   if (program.arena_bytes <= limit) return program;
-  if (options.kernels.convolution == ConvolutionAlgorithm::winograd) refuse(program, limit, batch);
+  if (options.kernels.convolution == ConvolutionAlgorithm::winograd)
+    refuse(program, options, batch);
   return smallest;
 }
 

@@ -23,8 +23,8 @@ bool is_summary(const Json& root) {
 Json parse(const std::string& text, const std::string& source) {
   try {
     return Json::parse(text);
-  } catch (const Json::exception& error) {
-    fail_input("'{}' is not JSON: {}.", source, error.what());
+  } catch (const Json::parse_error& error) {
+    fail_input("'{}' is not JSON: mistake at byte {}.", source, error.byte);
   }
 }
 

@@ -1,13 +1,13 @@
 #include "train/device_report.h"
 
 #include <algorithm>
+#include <map>
 
+#include "base/text.h"
 #include "comm/texts.h"
 #include "train/engine.h"
 
 namespace millrace {
-namespace {
-
 DeviceReport report_of(const Worker& worker) {
   DeviceReport report;
   report.id = to_string(worker.id);
@@ -34,7 +34,21 @@ DeviceReport report_of(const Worker& worker) {
   return report;
 }
 
-}  // namespace
+std::string crowded_device(const std::vector<DeviceReport>& devices, int64_t limit) {
+  if (limit <= 0) return {};
+  std::map<std::string, int64_t> bytes;
+  for (const DeviceReport& device : devices) {
+    int64_t& sum = bytes[device.id];
+    sum += device.arena_bytes;
+    if (sum <= limit) continue;
+    return fmt::format(
+        "The stages on device {} need {} together but --device-memory allows {}; use a smaller "
+        "batch, more devices or --schedule 1f1b-flush.",
+        device.id, format_bytes(static_cast<uint64_t>(sum)),
+        format_bytes(static_cast<uint64_t>(limit)));
+  }
+  return {};
+}
 
 Json to_json(const MemoryBreakdown& breakdown) {
   Json json;

@@ -25,6 +25,13 @@ struct DeviceReport {
 };
 
 class Engine;
+struct Worker;
+
+DeviceReport report_of(const Worker& worker);
+
+// A sentence that names a device whose stages together need more than `limit` bytes; empty if there
+// is none, or no limit (0).
+std::string crowded_device(const std::vector<DeviceReport>& devices, int64_t limit);
 
 // Of every device in every process, in the order of stages; called by all processes.
 std::vector<DeviceReport> describe_devices(Engine& engine);

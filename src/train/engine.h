@@ -11,6 +11,7 @@
 #include "kernels/convolution_tuner.h"
 #include "parallel/job_graphs.h"
 #include "runtime/finite_check.h"
+#include "train/batch_rows.h"
 #include "train/evaluation.h"
 #include "train/job.h"
 #include "train/observer.h"
@@ -62,7 +63,7 @@ class Engine {
   Group* rank_group() { return rank_group_ ? &*rank_group_ : nullptr; }
 
   // Rows of each batch that this process feeds its devices with.
-  const std::vector<RowRange>& rows() const { return rows_; }
+  const std::vector<RowRange>& rows() const { return rows_.ranges(); }
 
   // Steps one after the other, `first` and on. `next` gives the rows of each batch, on any thread;
   // null where the inputs of the last call are to be used again. `finished` is called for each
@@ -120,16 +121,13 @@ class Engine {
   CompileOptions options_of(const Worker& worker, const TrainJob& job);
   void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
   StageGraph local_graph(const Worker& worker) const;
-  void work_out_rows();
   StepOutcome step(const FeedBatch* batch, const StepState& state);
   void run_whole(Worker& worker, const StepState& state);
   void train_pipeline(const Steps& steps);
-  std::vector<std::vector<int>> device_numbers() const;
   void start_pipeline();
   void write_inputs(const FeedBatch& batch, bool evaluation);
   // Runs `work` for every worker at once, on the devices' threads.
   void run_all(const std::function<void(Worker&)>& work);
-  int64_t place_of_row(int64_t row) const;
 
   Plan plan_;
   JobGraphs graphs_;
@@ -139,7 +137,7 @@ class Engine {
   ConvolutionTuner tuner_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<RowRange> rows_;
+  BatchRows rows_;
   int64_t samples_ = 0;  // of a step
   TraceRecorder* trace_ = nullptr;
   std::optional<PipelineLayout> layout_;  // unless every step is one program

@@ -179,16 +179,8 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   Device device({.threads = threads});
   std::optional<PipelineLayout> layout;
   if (!job.plan.runs_whole()) {
-    const std::vector<DeviceId> all = job.plan.devices();
-    std::vector<std::vector<int>> numbers;
-    for (const Placement& stage : job.plan.stages) {
-      numbers.emplace_back();
-      for (const DeviceId& id : stage.devices) {
-        numbers.back().push_back(
-            static_cast<int>(std::find(all.begin(), all.end(), id) - all.begin()));
-      }
-    }
-    layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)), numbers);
+    layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
+                   job.plan.device_numbers());
   }
   ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
@@ -201,10 +193,10 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
     compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, tuner, speed);
-    const auto fits = [&](const DeviceReport& one) { return one.arena_bytes <= job.device_memory; };
-    if (std::all_of(compiled.devices.begin(), compiled.devices.end(), fits)) throw;
+    if (crowded_device(compiled.devices, job.device_memory).empty()) throw;
     refusal = error.what();
   }
+  if (refusal.empty()) refusal = crowded_device(compiled.devices, job.device_memory);
   tuner.save();
   if (!tuner.warning().empty()) observer.on_message(Severity::warning, tuner.warning());
   Json json;
@@ -224,15 +216,13 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
-  Json& plan = json["plan"];
-  plan = to_json(job.plan);
-  plan["schedule"] = job.plan.schedule_name();
-  plan["devices"] = devices;
-  plan["threads_per_device"] = threads;
-  plan["instructions"] = compiled.instructions;
-  plan["reorders"] = compiled.reorders;
-  plan["recomputed"] = compiled.recomputed;
-  plan["in_place"] = compiled.in_place;
+  json["schedule"] = job.plan.schedule_name();
+  json["threads_per_device"] = threads;
+  json["instructions"] = compiled.instructions;
+  json["reorders"] = compiled.reorders;
+  json["recomputed"] = compiled.recomputed;
+  json["in_place"] = compiled.in_place;
+  json["plan"] = to_json(job.plan);
   return json;
 }
 

@@ -1,5 +1,7 @@
 #include "train/stage_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace millrace {
@@ -55,6 +57,11 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
   options.updates.share_state = plan.share_optimizer && options.updates.members > 1;
+  if (plan.devices().size() > 1) {
+    const DeviceId& id =
+        plan.stages[static_cast<size_t>(stage)].devices[static_cast<size_t>(member)];
+    options.device = fmt::format("device {} (stage {})", to_string(id), stage);
+  }
   if (plan.runs_whole()) return options;
   const Schedule schedule = schedule_of(plan, steps_to_fill(plan));
   const int replica = plan.round_robin ? member : 0;

@@ -1,11 +1,15 @@
 // Jobs on many devices are the jobs of one: losses, weights, evaluation, checkpoints.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "base/random.h"
 #include "data/safetensors.h"
 #include "graph/builder.h"
+#include "runtime/trace_file.h"
 #include "support.h"
 #include "train/trainer.h"
 
@@ -156,11 +160,37 @@ TEST_F(DevicesTest, GoesOnWithAnotherNumberOfDevices) {
   EXPECT_LT(distance(one.weights, many.weights), 1e-5);
 }
 
+// A step's loss is known before its backward pass; its time is over when the pipeline is empty.
+TEST_F(DevicesTest, StepsLastAsLongAsTheDevicesWork) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b}) {
+    TrainJob pipeline = job("0:0.0:1", kind == ScheduleKind::gpipe ? 3 : 1);
+    pipeline.plan.schedule = kind;
+    pipeline.trace = directory_ / "trace.json";
+    const Outcome outcome = run(pipeline, "traced");
+    const TraceLog log = parse_trace(read_text(pipeline.trace), "trace");
+    int64_t begin = std::numeric_limits<int64_t>::max(), end = 0;
+    for (const TraceEvent& event : log.events) {
+      if (event.category > TraceCategory::update || event.name == "evaluation") continue;
+      begin = std::min(begin, event.begin);
+      end = std::max(end, event.end);
+    }
+    const auto& seconds = outcome.result.seconds;
+    EXPECT_GT(std::accumulate(seconds.begin(), seconds.end(), 0.0),
+              0.9e-9 * static_cast<double>(end - begin))
+        << name_of(kind);
+  }
+}
+
 TEST_F(DevicesTest, SaysWhatDoesNotFit) {
   TrainJob uneven = job("0:0", 5);
   EXPECT_THAT(input_error_of([&] { run(uneven, "x"); }), HasSubstr("--microbatches is 5"));
   TrainJob elsewhere = job("0:0,1:0");
   EXPECT_THAT(input_error_of([&] { run(elsewhere, "x"); }), HasSubstr("mpirun -n 2"));
+  TrainJob shared = job("0:0.0:0", 2);
+  const auto stages = run(shared, "x").result.devices;
+  ASSERT_EQ(stages.size(), 2u);
+  shared.device_memory = std::max(stages[0].arena_bytes, stages[1].arena_bytes);
+  EXPECT_THAT(input_error_of([&] { run(shared, "x"); }), HasSubstr("The stages on device 0:0"));
   TrainJob crowded = job("0:0-11");
   crowded.threads = 64;
   crowded.oversubscribe = false;
