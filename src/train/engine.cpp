@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/texts.h"
+#include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/stage_options.h"
 
@@ -33,6 +34,7 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
       samples_(job.options.batch),
       skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
       checks_overflow_(job.loss_scale.in_use()) {
+  KeptLayers(job.precision.keep).require_in(network);
   if (ranks() > 1) {
     heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
     std::vector<Member> first;

@@ -33,6 +33,7 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTune
   options.kernels.threads = threads;
   options.optimizer = job.optimizer;
   options.updates.check_overflow = job.loss_scale.in_use();
+  options.precision = job.precision;
   options.recompute = job.recompute;
   options.memory_limit = job.device_memory;
   options.dump_directory = job.dump_passes;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/texts.h"
+#include "compile/arithmetic.h"
 #include "runtime/trace_file.h"
 #include "train/checkpoint_writer.h"
 #include "train/device_report.h"
@@ -142,7 +143,6 @@ class Trainer {
   std::function<std::unique_ptr<Feed>()> start_evaluation_;
   std::optional<JobState> state_;
   std::unique_ptr<CheckpointWriter> writer_;  // in the first process
-  StateSnapshot contribution_;                // in the others, always empty
   std::string fingerprint_;
   TrainResult result_;
   int64_t saved_step_ = -1;
@@ -190,7 +190,7 @@ void Trainer::prepare() {
   const Watch everything = job_.loss_scale.in_use() ? Watch::weights : Watch::finite;
   engine_.watch(job_.check_finite ? everything : Watch::loss);
   if (!start_.checkpoint.empty()) {
-    load_checkpoint(*state_, start_.checkpoint);
+    load_checkpoint(*state_, start_.checkpoint, start_.manifest);
     resume_loss_scale();
     saved_step_ = result_.step;
     const Json& recorded = start_.manifest.job;
@@ -208,7 +208,8 @@ void Trainer::prepare() {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
     writer_->reserve(*state_);
   } else if (saves()) {
-    take_snapshot(*state_, contribution_);
+    StateSnapshot nothing;
+    take_snapshot(*state_, nothing);
   }
   observer_.on_start({.model = job_.model,
                       .batch = job_.options.batch,
@@ -217,7 +218,8 @@ void Trainer::prepare() {
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.session().arena_bytes()});
+                      .arena_bytes = engine_.session().arena_bytes(),
+                      .arithmetic = describe(job_.precision)});
 }
 
 void Trainer::resume_loss_scale() {
@@ -399,7 +401,7 @@ void Trainer::save_checkpoint() {
   if (saved_step_ == result_.step) return;
   saved_step_ = result_.step;
   if (!writes()) {
-    take_snapshot(*state_, contribution_);
+    contribute(*state_);
     return;
   }
   const FeedPosition position = feed_->position();

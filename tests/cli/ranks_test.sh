@@ -1,6 +1,7 @@
 #!/bin/sh
 # ranks_test.sh WAY PROGRAM LAUNCHER...: training as two ranks.
 #   same   gives the losses of two devices in one process
+#   head   so with a margin head, also as three ranks, and a checkpoint of it serves any number
 #   seeds  is refused by both ranks if their seeds differ
 #   data   ends on both if one has no data
 #   stop   ends by itself, naming the rank, within ten seconds of the stop of one
@@ -24,16 +25,42 @@ both() {
   [ "$(grep -c "millrace: .*$1" "$work/output")" -eq 2 ] || fail "not both ranks say '$1'"
 }
 
+losses() {
+  timeout 60 "$@" --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?"
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss"])' "$work/summary"
+}
+
 case $way in
   same)
-    losses() {
-      timeout 60 "$@" --steps 5 --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?"
-      python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss"])' "$work/summary"
-    }
+    flags="$flags --steps 5"
     losses "$@" -n 2 "$program" $flags > "$work/ranks" || fail "$(cat "$work/ranks")"
     losses "$program" $flags --devices 2 > "$work/devices" || fail "$(cat "$work/devices")"
     [ -s "$work/ranks" ] && cmp -s "$work/ranks" "$work/devices" ||
       fail "$(cat "$work/ranks" "$work/devices")"
+    ;;
+  head)
+    flags="train --model mobilefacenet --image 16 --classes 100 --head arcface --lr 0.01
+      --threads-per-device 1 --oversubscribe --conv-algo direct --quiet"
+    for ranks in 2 3; do
+      for head in "mp" "pfc --sample-rate 0.3 --head-dtype bf16"; do
+        job="$flags --batch $((12 / ranks)) --head-parallel $head"
+        losses "$@" -n $ranks "$program" $job --steps 3 > "$work/ranks" || fail "$(cat "$work/ranks")"
+        losses "$program" $job --devices $ranks --steps 3 > "$work/devices" ||
+          fail "$(cat "$work/devices")"
+        [ -s "$work/ranks" ] && cmp -s "$work/ranks" "$work/devices" ||
+          fail "$(cat "$work/ranks" "$work/devices")"
+      done
+    done
+    # Two steps as three ranks, the third as one or two, and what the checkpoint has in between.
+    mp="$flags --head-parallel mp --checkpoint $work/run"
+    losses "$@" -n 3 "$program" $mp --batch 4 --steps 2 --save-weights "$work/three" > "$work/ranks" ||
+      fail "$(cat "$work/ranks")"
+    [ "$(ls "$work/run/step-00000002" | grep -c centres-)" -eq 3 ] || fail "not three shards"
+    losses "$program" $mp --batch 12 --steps 2 --resume --save-weights "$work/one" > "$work/ranks" ||
+      fail "$(cat "$work/ranks")"
+    losses "$@" -n 2 "$program" $mp --batch 6 --steps 2 --resume --save-weights "$work/two" \
+      > "$work/ranks" || fail "$(cat "$work/ranks")"
+    cmp "$work/three" "$work/one" && cmp "$work/three" "$work/two" || fail "other weights"
     ;;
   seeds)
     timeout 30 "$@" -n 1 "$program" $flags --steps 5 --seed 3 : -n 1 "$program" $flags --steps 5 \

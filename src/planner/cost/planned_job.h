@@ -49,9 +49,10 @@ struct PlannedJob {
   std::vector<PlannedStage> stages;
   PipelineOrder order = PipelineOrder::flush;
   int micro_batches = 1;
-  bool fixed_order = true;   // of `stale`
-  bool round_robin = false;  // replicas take whole mini-batches of `batch` samples in turn
-  bool recompute = false;    // keep only what enters a stage, compute the rest again
+  bool fixed_order = true;       // of `stale`
+  bool round_robin = false;      // replicas take whole mini-batches of `batch` samples in turn
+  bool share_optimizer = false;  // replicas of a stage keep a part of its state each
+  bool recompute = false;        // keep only what enters a stage, compute the rest again
   bool real_data = false;
   int optimizer_states = 1;  // per weight
   PlannedHead head;

@@ -25,6 +25,7 @@ struct StageCost {
   double forward = 0;  // seconds of a micro-batch
   std::vector<BackwardPart> backward;
   double update = 0;          // seconds, per step
+  double gather_bytes = 0;    // of weights, after an update that replicas share
   double boundary_bytes = 0;  // that leave the stage forward, per micro-batch, from all its devices
 
   double backward_seconds() const;
