@@ -3,6 +3,7 @@
 #   same   gives the losses of two devices in one process
 #   head   so with a margin head, also as three ranks, and a checkpoint of it serves any number
 #   wire   the same with 16 bits between them, in parallel and as stages, and half the bytes
+#   overflow  of one skips the same step as two devices do, and leaves the same weights
 #   seeds  is refused by both ranks if their seeds differ
 #   data   ends on both if one has no data
 #   stop   ends by itself, naming the rank, within ten seconds of the stop of one
@@ -91,6 +92,23 @@ EOF
       outcome ranks "$@" -n 2 "$program" $flags $narrow --placement 0:0.1:0 $stages
       outcome devices "$program" $flags $narrow --placement 0:0.0:1 $stages
       cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+    done
+    ;;
+  overflow)
+    scaled="$flags --steps 4 --loss-scale dynamic --inject-overflow 3:1 --optimizer adamw"
+    skipped() {
+      timeout 60 "$@" --metrics "$work/metrics" > "$work/output" 2>&1 || fail "status $?"
+      grep -o '"loss_scale":[0-9.]*\|"skipped":[a-z]*' "$work/metrics"
+    }
+    for plan in "" "--placement 0:0.1:0" "--placement 0:0.1:0 --schedule 1f1b"; do
+      skipped "$@" -n 2 "$program" $scaled $plan --save-weights "$work/two" > "$work/ranks" ||
+        fail "$(cat "$work/ranks")"
+      [ "$(grep -c true "$work/ranks")" -eq 1 ] || fail "$(cat "$work/ranks")"
+      local=$(echo "${plan:---devices 2}" | sed 's/1:0/0:1/')
+      skipped "$program" $scaled $local --save-weights "$work/one" > "$work/devices" ||
+        fail "$(cat "$work/devices")"
+      cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+      cmp "$work/one" "$work/two" || fail "other weights with '$plan'"
     done
     ;;
   seeds)
