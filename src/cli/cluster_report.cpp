@@ -39,6 +39,7 @@ Json describe_flags(const PlannedJob& job) {
   // `train` counts samples per device, also where replicas take whole mini-batches.
   const double batch = job.round_robin ? job.batch / job.devices() : job.batch;
   Json flags = {{"--batch", batch}, {"--precision", precision_name(job.precision)}};
+  if (job.wire) flags["--comm-dtype"] = precision_name(*job.wire);
   flags["--recompute"] = job.recompute ? "all" : "none";
   constexpr const char* kHeads[] = {"none", "dp", "mp", "pfc"};
   if (job.head.parallel != PlannedHead::Parallel::none) {

@@ -114,6 +114,7 @@ class ClusterPlanner {
     request.global_batch =
         flags_.global_batch > 0 ? static_cast<double>(flags_.global_batch) : basis.batch * devices_;
     request.precision = basis.precision;
+    request.wire = basis.wire;
     request.real_data = basis.real_data;
     request.optimizer_states = basis.optimizer_states;
     request.head = basis.head;
@@ -193,6 +194,7 @@ class ClusterPlanner {
     PlannedJob job;
     job.batch = static_cast<double>(job_flags_.batch);
     job.precision = precision_of(command_);
+    job.wire = job_.precision.communication;
     job.real_data = job_.data.source != "synthetic";
     job.optimizer_states = job_.optimizer.kind == OptimizerSettings::Kind::adamw ? 2 : 1;
     job.head = head_;

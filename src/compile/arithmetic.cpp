@@ -13,6 +13,11 @@ PrecisionSettings::Arithmetic arithmetic_in_use(const PrecisionSettings& setting
   return PrecisionSettings::Arithmetic::storage;
 }
 
+bool stores_in_16_bits(const PrecisionSettings& settings) {
+  return settings.is_half() &&
+         arithmetic_in_use(settings) == PrecisionSettings::Arithmetic::storage;
+}
+
 std::string describe(const PrecisionSettings& settings) {
   if (!settings.is_half()) return "float32 arithmetic";
   const std::string_view name = precision_name(settings.type);

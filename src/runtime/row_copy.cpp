@@ -4,8 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "base/half.h"
 #include "base/parallel.h"
+#include "kernels/support/conversion.h"
 
 namespace millrace {
 namespace {
@@ -52,16 +52,11 @@ RowCopy::RowCopy(const Slot& slot, const RowRange& rows, Direction direction, Da
 
 void RowCopy::convert(std::byte* floats, std::byte* halves, int64_t count) const {
   auto* wide = reinterpret_cast<float*>(floats);
-  auto* narrow = reinterpret_cast<uint16_t*>(halves);
-  const bool half = wire_ == DataType::f16;
-  const bool out = direction_ == Direction::out_of_slot;
-  parallel_ranges(count, kGrain / 4, [=](int, int64_t begin, int64_t end) {
-    if (out) {
-      (half ? floats_to_f16 : floats_to_bf16)(wide + begin, end - begin, narrow + begin);
-    } else {
-      (half ? f16_to_floats : bf16_to_floats)(narrow + begin, end - begin, wide + begin);
-    }
-  });
+  if (direction_ == Direction::out_of_slot) {
+    narrow(wire_, wide, count, halves);
+  } else {
+    widen(wire_, halves, count, wide);
+  }
 }
 
 void RowCopy::reorder(std::byte* slot, std::byte* plain) {

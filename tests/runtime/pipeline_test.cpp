@@ -91,22 +91,20 @@ TEST(SynchronousPipeline, SegmentAfterSegment) {
   expect_as_alone(spec, 3);
 }
 
-// Activations, their gradients and those of replicated weights, rounded to 11 or 8 bits.
+// Activations, their gradients and those of replicated weights, rounded to 11 or 8 bits. Biases,
+// which begin at zero, are nothing but gradients.
 TEST(SynchronousPipeline, SixteenBitsBetweenDevices) {
-  for (ScheduleKind kind : kSynchronous) {
-    for (const DataType wire : {DataType::f16, DataType::bf16}) {
-      PipelineSpec spec = spec_of(vgg_like(14), {{0, 1, 2}, {3}}, kind, 2, kSteps);
-      spec.wire = wire;
-      const double tolerance = wire == DataType::f16 ? 1e-3 : 8e-3;
-      expect_as_alone(spec, 1, tolerance);
-      TestPipeline narrowed(spec);
-      TestPipeline again(spec);
-      spec.wire = DataType::f32;
-      TestPipeline full(spec);
-      for (TestPipeline* pipeline : {&narrowed, &again, &full}) pipeline->train();
-      EXPECT_EQ(narrowed.weights(), again.weights());
-      EXPECT_GT(distance(narrowed.weights(), full.weights()), 1e-7) << "nothing was rounded";
-    }
+  for (const DataType wire : {DataType::f16, DataType::bf16}) {
+    PipelineSpec spec =
+        spec_of(vgg_like(14), {{0, 1, 2}, {3}}, ScheduleKind::one_f_one_b_flush, 2, kSteps);
+    TestPipeline full(spec);
+    spec.wire = wire;
+    expect_as_alone(spec, 1, wire == DataType::f16 ? 2e-3 : 3e-2);
+    TestPipeline narrowed(spec);
+    TestPipeline again(spec);
+    for (TestPipeline* pipeline : {&narrowed, &again, &full}) pipeline->train();
+    EXPECT_EQ(narrowed.weights(), again.weights());
+    EXPECT_GT(distance(narrowed.weights(), full.weights()), 1e-7) << "nothing was rounded";
   }
 }
 

@@ -22,7 +22,6 @@ struct Sample {
   std::vector<float> memory;
 
   Sample(const std::string& layout, const Shape& shape) {
-    slot.name = "x";
     slot.type = {shape, DataType::f32};
     slot.layout = layout.empty() ? Layout() : Layout(layout);
     memory.resize(static_cast<size_t>(slot.layout.physical_elements(shape)), 0.0f);

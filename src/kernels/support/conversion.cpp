@@ -51,6 +51,12 @@ void widen_part(DataType type, const std::byte* stored, int64_t count, float* va
   }
 }
 
+float StoredNumbers::operator[](int64_t index) const {
+  float value = 0;
+  widen_part(type, from(index).data, 1, &value);
+  return value;
+}
+
 void narrow(DataType type, const float* values, int64_t count, std::byte* stored) {
   in_parts(count, [&](int64_t first, int64_t part) {
     narrow_part(type, values + first, part, stored + first * size_of(type));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,7 @@ struct PlannedHead {
 struct PlannedJob {
   double batch = 1;  // samples per device of the whole job
   DataType precision = DataType::f32;
+  std::optional<DataType> wire = {};  // what travels between devices; else as the system does it
   std::vector<PlannedStage> stages;
   PipelineOrder order = PipelineOrder::flush;
   int micro_batches = 1;
@@ -58,6 +60,8 @@ struct PlannedJob {
   PlannedHead head;
 
   int devices() const;  // distinct ones
+  // Bytes of each number between stages.
+  double boundary_size() const { return static_cast<double>(size_of(wire.value_or(precision))); }
   double samples_per_step() const;
 };
 

@@ -14,6 +14,9 @@ namespace millrace {
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
                   DataType precision, const OperatorConstants& constants);
 
+// Bytes of each gradient between devices.
+double gradient_size(const PlannedJob& job, const SoftwareConstants& software);
+
 // Part of the backward pass, and the bytes of gradients that are ready behind it.
 struct BackwardPart {
   double seconds = 0;

@@ -89,7 +89,7 @@ double estimate(const CostContext& context, const PlannedJob& job, const StageTi
         slowest, job.round_robin ? whole + (again - 1) * compute / replicas : compute * again);
     if (i + 1 < job.stages.size()) {
       const double bytes = context.network.layers[stage.end - 1].cut.at(job.samples_per_step()) /
-                           job.micro_batches * static_cast<double>(size_of(job.precision));
+                           job.micro_batches * job.boundary_size();
       slowest = std::max(slowest, boundary_seconds(stage, job.stages[i + 1], bytes, context.cluster,
                                                    fabric, software.transfer_efficiency));
     }
@@ -133,6 +133,7 @@ class Enumeration {
     PlannedJob job;
     job.batch = request_.global_batch / request_.devices;
     job.precision = request_.precision;
+    job.wire = request_.wire;
     job.real_data = request_.real_data;
     job.optimizer_states = request_.optimizer_states;
     job.head = request_.head;

@@ -43,7 +43,7 @@ StageTimes::StageTimes(const CostContext& context, const PlannedJob& job)
   }
   const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
   update_per_parameter_ = 4 * software.update_passes / memory_rate;
-  bytes_per_parameter_ = job.precision != DataType::f32 && software.half_gradients ? 2 : 4;
+  bytes_per_parameter_ = gradient_size(job, software);
   exposed_ = 1 - software.overlap;
   if (job.order == PipelineOrder::stale) exposed_ *= 1 - software.stale_overlap;
   collective_efficiency_ = software.collective_efficiency;

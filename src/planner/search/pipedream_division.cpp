@@ -28,7 +28,7 @@ double milliseconds(const std::vector<OperatorWork>& works, const PlannedJob& jo
 Profile to_profile(const CostContext& context, const PlannedJob& job) {
   const NetworkWork& network = context.network;
   Profile profile;
-  const double size = static_cast<double>(size_of(job.precision));
+  const double size = job.boundary_size();
   for (size_t i = 0; i < network.layers.size(); ++i) {
     const LayerWork& layer = network.layers[i];
     ProfileNode node;

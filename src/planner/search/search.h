@@ -14,6 +14,7 @@ struct SearchRequest {
   double global_batch = 1;  // samples of one update
   int devices = 1;          // the first so many of the cluster
   DataType precision = DataType::f32;
+  std::optional<DataType> wire = {};  // see PlannedJob
   bool real_data = false;
   int optimizer_states = 1;
   double memory_limit = 0;  // bytes; 0: the device's
