@@ -196,7 +196,8 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   job.convolution =
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
   job.precision = to_precision(flags.precision);
-  job.loss_scale = to_loss_scale(flags.scale, job.precision.type == DataType::f16);
+  job.loss_scale = to_loss_scale(
+      flags.scale, job.precision.wire() == DataType::f16 || job.precision.type == DataType::f16);
   job.inject_overflow = to_faults(flags.scale);
   job.dump_passes = flags.dump_passes;
   job.check_finite = flags.check_finite;

@@ -24,8 +24,8 @@ void add_scale_flags(CLI::App& command, ScaleFlags& flags) {
   };
   add("--loss-scale", flags.scale,
       "Multiply gradients so that small ones survive 16 bits: a number, or dynamic (halve on "
-      "overflow, which skips the step; double after a while) [dynamic for --precision fp16, else "
-      "1]");
+      "overflow, which skips the step; double after a while) [dynamic where --precision or "
+      "--comm-dtype is fp16, else 1]");
   add("--loss-scale-window", flags.window, "Steps in a row without overflow that double it")
       ->capture_default_str();
   add("--loss-scale-min", flags.least, "Never below this (dynamic)")->capture_default_str();

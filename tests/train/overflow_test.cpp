@@ -273,6 +273,44 @@ TEST_F(OverflowTest, InAnAsynchronousPipelineStopsAtTheStageAndThoseBeforeIt) {
   EXPECT_LT(stages[1].size(), stages[0].size());
 }
 
+// Images so dark that the gradients of the only layer are below all that fp16 holds.
+TEST_F(OverflowTest, GradientsThatVanishInSixteenBitsSurviveWithAScale) {
+  Builder net;
+  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+  net.classify(net.linear(net.flatten(x), "fc", {.features = kShape.classes, .bias = false}));
+  work_.network = net.take();
+  auto dark = std::make_shared<MemoryData>(*images());
+  for (float& value : dark->images) value *= 1e-8f;
+  data_ = dark;
+  TrainJob plain = job("0:0-1");
+  plain.optimizer.weight_decay = 0;
+  plain.learning_rate.base = 1e6;
+  plain.steps = 3;
+  const auto weights = [&](const TrainJob& trained) {
+    const SafetensorsFile file(run(trained, "weights"));
+    const auto data = file.at("fc.weight").data;
+    std::vector<float> values(data.size() / sizeof(float));
+    std::memcpy(values.data(), data.data(), data.size());
+    return values;
+  };
+  TrainJob still = plain;
+  still.learning_rate.base = 0;
+  const auto start = weights(still);
+  const auto exact = weights(plain);
+  plain.precision.communication = DataType::f16;
+  const auto lost = weights(plain);
+  const auto kept = weights(scaled(plain));
+  EXPECT_EQ(lost, start);
+  double largest = 0;
+  double worst = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    largest = std::max(largest, std::abs(double{exact[i]} - start[i]));
+    worst = std::max(worst, std::abs(double{kept[i]} - exact[i]));
+  }
+  EXPECT_GT(largest, 1e-3);
+  EXPECT_LT(worst, 2e-3 * largest);
+}
+
 TEST_F(OverflowTest, AtTheFloorEndsTheJobAndNamesLayerAndTensor) {
   for (const std::string placement : {"0:0", "0:0-1", "0:0.0:1"}) {
     TrainJob stuck = scaled(job(placement));
