@@ -10,6 +10,7 @@
 #include "cli/head_flags.h"
 #include "cli/plan_flags.h"
 #include "cli/precision_flags.h"
+#include "cli/scale_flags.h"
 #include "train/job.h"
 
 namespace millrace {
@@ -21,6 +22,7 @@ struct JobFlags {
   std::optional<int64_t> classes, image, channels;
   std::string dropout = "on";
   HeadFlags head;
+  ScaleFlags scale;
 
   std::string data = "synthetic";
   std::string augment = "auto";

@@ -100,6 +100,7 @@ class ClusterPlanner {
     job.order = job.stages.size() > 1 ? order_of(plan.schedule) : PipelineOrder::flush;
     job.fixed_order = plan.static_scheduling;
     job.round_robin = plan.round_robin;
+    job.share_optimizer = plan.share_optimizer;
     check_combination(job);
     job.recompute = job_.recompute == RecomputePolicy::all;
     cut(job, plan);
@@ -113,6 +114,7 @@ class ClusterPlanner {
     request.global_batch =
         flags_.global_batch > 0 ? static_cast<double>(flags_.global_batch) : basis.batch * devices_;
     request.precision = basis.precision;
+    request.wire = basis.wire;
     request.real_data = basis.real_data;
     request.optimizer_states = basis.optimizer_states;
     request.head = basis.head;
@@ -123,11 +125,15 @@ class ClusterPlanner {
     if (command_.count("--recompute") > 0 && job_.recompute != RecomputePolicy::automatic) {
       request.recompute = job_.recompute == RecomputePolicy::all;
     }
-    return search_plans(inputs_.network, request, inputs_.cluster, inputs_.constants,
-                        inputs_.software);
+    if (command_.count("--share-optimizer") > 0) request.share_optimizer = true;
+    return search_plans(context(), request);
   }
 
   const PlanInputs& inputs() const { return inputs_; }
+
+  CostContext context() const {
+    return {inputs_.network, inputs_.cluster, inputs_.constants, inputs_.software};
+  }
 
  private:
   static void check_combination(PlannedJob& job) {
@@ -175,6 +181,9 @@ class ClusterPlanner {
     if (!(flags.sample_rate > 0 && flags.sample_rate <= 1)) {
       fail_input("--sample-rate is {}; it must be above 0 and at most 1.", flags.sample_rate);
     }
+    if (flags_.automatic && command_.count("--sample-rate") > 0) {
+      head_.parallel = Parallel::sampled;  // allowed, beside the exact ones
+    }
     head_.sample_rate = flags.sample_rate;
     head_.classes = static_cast<double>(job_.options.classes);
     job_.options.classes = 2;  // the head replaces the network's own classifier
@@ -185,6 +194,7 @@ class ClusterPlanner {
     PlannedJob job;
     job.batch = static_cast<double>(job_flags_.batch);
     job.precision = precision_of(command_);
+    job.wire = job_.precision.communication;
     job.real_data = job_.data.source != "synthetic";
     job.optimizer_states = job_.optimizer.kind == OptimizerSettings::Kind::adamw ? 2 : 1;
     job.head = head_;
@@ -198,8 +208,7 @@ class ClusterPlanner {
     } else if (!plan.stage_weights.empty()) {
       set_cuts(job, cut_by_operators(inputs_.network, plan.stage_weights, "--stage-weights"));
     } else {
-      set_cuts(job, cut_by_cost(inputs_.network, job, inputs_.cluster, inputs_.constants,
-                                inputs_.software));
+      set_cuts(job, cut_by_cost(context(), job));
     }
   }
 

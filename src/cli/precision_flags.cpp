@@ -20,11 +20,14 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       "Layers that stay float32, such as conv1,layer4.2 (which takes in layer4.2.conv1 ...)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  add("--comm-dtype", flags.communication,
+      "What gradients and the activations between stages travel as: fp32, fp16 or bf16; sums are "
+      "made in float32 [as --precision]");
 }
 
-DataType precision_type(const std::string& text) {
+DataType precision_type(const std::string& text, std::string_view flag) {
   constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
-  return kTypes[choose("--precision", text, {"fp32", "fp16", "bf16"})];
+  return kTypes[choose(flag, text, {"fp32", "fp16", "bf16"})];
 }
 
 PrecisionSettings to_precision(const PrecisionFlags& flags) {
@@ -36,6 +39,9 @@ PrecisionSettings to_precision(const PrecisionFlags& flags) {
   settings.arithmetic = kArithmetics[choose("--precision-arithmetic", flags.arithmetic,
                                             {"auto", "native", "storage"})];
   settings.keep = flags.keep;
+  if (!flags.communication.empty()) {
+    settings.communication = precision_type(flags.communication, "--comm-dtype");
+  }
   if (settings.arithmetic == Arithmetic::native && settings.type != DataType::bf16) {
     fail_input("--precision-arithmetic native needs --precision bf16, not {}.", flags.precision);
   }

@@ -57,6 +57,13 @@ struct Instruction {
   std::vector<WrittenTensor> written;
   double arithmetic = 0;      // floating-point operations
   int64_t bytes_touched = 0;  // inputs and outputs
+
+  // What it asks of the other devices of its stage: a tensor of so many bytes is summed or
+  // collected, in the background where a ticket is given; with a ticket and no bytes it waits.
+  int64_t exchanged_bytes = 0;
+  int64_t ticket = -1;
+
+  bool exchanges() const { return exchanged_bytes > 0 || ticket >= 0; }
 };
 
 // The instructions of one phase: [begin, end).
@@ -77,6 +84,10 @@ struct Program {
   MemoryMap memory;
   int64_t arena_bytes = 0;  // memory.total()
   MemoryBreakdown breakdown;
+  // Of a program that looks for overflow: the parameters whose gradients it looks at, in the order
+  // in which the state kOverflowFlag counts them, and the instruction that does so.
+  std::vector<std::string> checked;
+  size_t overflow_check = 0;
   int reorders = 0;
   int recomputed = 0;
   int in_place = 0;

@@ -64,30 +64,16 @@ using Binary = void (*)(const float*, const float*, float*, int64_t);
 
 std::unique_ptr<Kernel> make_unary(const KernelRequest& request, std::string* refusal,
                                    Unary range) {
-  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  const DataType type = request.inputs[0].type.dtype;
-  return make_function_kernel([range, count, type](const KernelArguments& a) {
-    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
-      in_floats<1>(
-          type, {a.inputs[0]}, a.outputs[0], begin, end,
-          [range](const auto& x, float* y, int64_t, int64_t part) { range(x[0], y, part); });
-    });
-  });
+  if (!is_uniform(request, refusal)) return nullptr;
+  return make_elementwise<1>(
+      request, [range](const auto& x, float* y, int64_t, int64_t count) { range(x[0], y, count); });
 }
 
 std::unique_ptr<Kernel> make_binary(const KernelRequest& request, std::string* refusal,
                                     Binary range) {
-  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  const DataType type = request.inputs[0].type.dtype;
-  return make_function_kernel([range, count, type](const KernelArguments& a) {
-    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
-      in_floats<2>(type, {a.inputs[0], a.inputs[1]}, a.outputs[0], begin, end,
-                   [range](const auto& from, float* dx, int64_t, int64_t part) {
-                     range(from[0], from[1], dx, part);
-                   });
-    });
+  if (!is_uniform(request, refusal)) return nullptr;
+  return make_elementwise<2>(request, [range](const auto& x, float* y, int64_t, int64_t count) {
+    range(x[0], x[1], y, count);
   });
 }
 
@@ -101,6 +87,7 @@ std::unique_ptr<Kernel> make_sigmoid(const KernelRequest& request, std::string* 
 }
 
 LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0); }
+LayoutWish follow_output(const KernelRequest& request) { return follow_stored(request, 1); }
 
 LayoutWish follow_unpadded(const KernelRequest& request) {
   if (is_padded(request.inputs[0])) return {{Layout()}, {Layout()}};
@@ -122,9 +109,12 @@ std::unique_ptr<Kernel> reference_unary(const KernelRequest& request, std::strin
 template <double (*derivative_at_output)(double)>
 std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  return make_function_kernel([count = request.inputs[0].elements()](const KernelArguments& a) {
+  const DataType type = request.inputs[1].type.dtype;
+  const int64_t count = request.inputs[0].elements();
+  return make_function_kernel([count, type](const KernelArguments& a) {
+    const StoredNumbers y = {type, a.inputs[1]};
     for (int64_t i = 0; i < count; ++i) {
-      const double derivative = derivative_at_output(a.input<float>(1)[i]);
+      const double derivative = derivative_at_output(y[i]);
       a.output<float>(0)[i] = static_cast<float>(a.input<float>(0)[i] * derivative);
     }
   });
@@ -163,19 +153,19 @@ std::vector<KernelFamily> activation_kernels() {
       {"relu_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }, true},
         {"reference", reference_backward<relu_slope>}},
-       follow},
+       follow_output},
       {"relu6_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }, true},
         {"reference", reference_backward<relu6_slope>}},
-       follow},
+       follow_output},
       {"sigmoid_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }, true},
         {"reference", reference_backward<sigmoid_slope>}},
-       follow},
+       follow_output},
       {"tanh_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }, true},
         {"reference", reference_backward<tanh_slope>}},
-       follow},
+       follow_output},
   };
 }
 

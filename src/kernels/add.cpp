@@ -30,31 +30,17 @@ MILLRACE_VECTORIZED void add_relu_backward(const float* da, const float* db, con
 }
 
 std::unique_ptr<Kernel> make_add(const KernelRequest& request, std::string* refusal) {
-  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
+  if (!is_uniform(request, refusal)) return nullptr;
   const auto range = request.op.attributes.flag("relu") ? add_relu : add;
-  const int64_t count = request.inputs[0].physical_elements();
-  const DataType type = request.inputs[0].type.dtype;
-  return make_function_kernel([range, count, type](const KernelArguments& a) {
-    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
-      in_floats<2>(type, {a.inputs[0], a.inputs[1]}, a.outputs[0], begin, end,
-                   [range](const auto& from, float* y, int64_t, int64_t part) {
-                     range(from[0], from[1], y, part);
-                   });
-    });
+  return make_elementwise<2>(request, [range](const auto& x, float* y, int64_t, int64_t count) {
+    range(x[0], x[1], y, count);
   });
 }
 
 std::unique_ptr<Kernel> make_add_relu_backward(const KernelRequest& request, std::string* refusal) {
-  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  const DataType type = request.inputs[0].type.dtype;
-  return make_function_kernel([count, type](const KernelArguments& a) {
-    parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
-      in_floats<3>(type, {a.inputs[0], a.inputs[1], a.inputs[2]}, a.outputs[0], begin, end,
-                   [](const auto& from, float* dx, int64_t, int64_t part) {
-                     add_relu_backward(from[0], from[1], from[2], dx, part);
-                   });
-    });
+  if (!is_uniform(request, refusal)) return nullptr;
+  return make_elementwise<3>(request, [](const auto& x, float* dx, int64_t, int64_t count) {
+    add_relu_backward(x[0], x[1], x[2], dx, count);
   });
 }
 
@@ -74,10 +60,12 @@ std::unique_ptr<Kernel> reference_add_relu_backward(const KernelRequest& request
                                                     std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].elements();
-  return make_function_kernel([count](const KernelArguments& arguments) {
+  const DataType type = request.inputs[2].type.dtype;
+  return make_function_kernel([count, type](const KernelArguments& arguments) {
+    const StoredNumbers y = {type, arguments.inputs[2]};
     for (int64_t i = 0; i < count; ++i) {
       const float sum = arguments.input<float>(0)[i] + arguments.input<float>(1)[i];
-      arguments.output<float>(0)[i] = arguments.input<float>(2)[i] <= 0 ? 0 : sum;
+      arguments.output<float>(0)[i] = y[i] <= 0 ? 0 : sum;
     }
   });
 }
@@ -91,7 +79,7 @@ std::vector<KernelFamily> add_kernels() {
       {"add", {{"vector", make_add, true}, {"reference", reference_add}}, follow},
       {"add_relu_backward",
        {{"vector", make_add_relu_backward, true}, {"reference", reference_add_relu_backward}},
-       follow},
+       [](const KernelRequest& request) { return follow_stored(request, 2); }},
   };
 }
 

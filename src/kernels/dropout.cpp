@@ -133,8 +133,8 @@ std::unique_ptr<Kernel> make_flat(const KernelRequest& request) {
       const int64_t bytes = n * count * size_of(type);
       const int64_t first = place.first(*a.step, n);
       parallel_ranges(count, kElementwiseGrain / 4, [&](int, int64_t begin, int64_t end) {
-        in_floats<1>(type, {a.inputs[0] + bytes}, a.outputs[0] + bytes, begin, end,
-                     [&](const auto& x, float* y, int64_t at, int64_t part) {
+        in_floats<1>({StoredNumbers{type, a.inputs[0] + bytes}}, {type, a.outputs[0] + bytes},
+                     begin, end, [&](const auto& x, float* y, int64_t at, int64_t part) {
                        apply(mask, first + at, part, 1, x[0], y);
                      });
       });

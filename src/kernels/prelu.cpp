@@ -129,7 +129,7 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
       float scratch[kLargestBlock];
       const float* slopes = slopes_of(g, plane, a.input<float>(1), scratch);
       const int64_t at = plane * g.length();
-      in_floats<1>(type, {a.inputs[0]}, a.outputs[0], at, at + g.length(),
+      in_floats<1>({StoredNumbers{type, a.inputs[0]}}, {type, a.outputs[0]}, at, at + g.length(),
                    [&](const auto& x, float* y, int64_t, int64_t count) {
                      apply(g, slopes, x[0], x[0], count, y);
                    });
@@ -160,7 +160,8 @@ std::unique_ptr<Kernel> make_backward(const KernelRequest& request, std::string*
       const float* slopes = slopes_of(g, plane, a.input<float>(2), scratch);
       float* own = sums + plane * g.block;
       const int64_t at = plane * g.length();
-      in_floats<2>(type, {a.inputs[0], a.inputs[1]}, a.outputs[0], at, at + g.length(),
+      in_floats<2>({StoredNumbers{type, a.inputs[0]}, StoredNumbers{type, a.inputs[1]}},
+                   {type, a.outputs[0]}, at, at + g.length(),
                    [&](const auto& from, float* dx, int64_t position, int64_t count) {
                      if (position == at) {
                        sum_plane(g, from[1], from[0], count, own);

@@ -38,8 +38,30 @@ class Updates {
                     ? total
                     : graph_.apply("add", "gradients/squares", {squares, total}, {}, Phase::update);
     }
+    squares_ = squares;
     clip_scale_ = graph_.apply("clip_scale", "gradients/clip_scale", {squares},
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
+  }
+
+  // Behind measure_norm, whose pass over the gradients it makes use of.
+  void look_for_overflow(const std::vector<ParameterGradient>& gradients) {
+    Tensor flag;
+    flag.name = kOverflowFlag;
+    flag.type = {{2}, DataType::f32};
+    flag.role = Role::accumulator;
+    skip_ = graph_.add_tensor(std::move(flag));
+    std::vector<TensorId> inputs = {skip_};
+    if (squares_ != kNone) inputs.push_back(squares_);
+    std::string names;
+    for (const ParameterGradient& pair : gradients) {
+      inputs.push_back(pair.gradient);
+      names += (names.empty() ? "" : " ") + graph_.tensor(pair.parameter).name;
+    }
+    graph_.add_operator("overflow_check", "gradients/overflow_check", std::move(inputs),
+                        {{"has_squares", squares_ != kNone},
+                         {"members", int64_t{options_.members}},
+                         {"parameters", names}},
+                        Phase::update);
   }
 
   // Settings and state of a head that updates its own centres; LARS treats it as SGD does.
@@ -139,13 +161,19 @@ class Updates {
       attributes.set("parts", static_cast<int64_t>(options_.members));
     }
     if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
+    if (skip_ != kNone) {
+      attributes.set("has_skip", true);
+      inputs.push_back(skip_);
+    }
     return graph_.add_operator(type, name, std::move(inputs), std::move(attributes), Phase::update);
   }
 
   Graph& graph_;
   const OptimizerSettings& settings_;
   const UpdateOptions& options_;
+  TensorId squares_ = kNone;
   TensorId clip_scale_ = kNone;
+  TensorId skip_ = kNone;
 };
 
 // Puts each update behind the last operator that makes its gradient or reads its parameter.
@@ -181,20 +209,21 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
   }
   if (gradients.empty()) return;
   const bool clips = settings.clip_norm > 0;
-  if (options.members == 1 && !options.accumulate && !clips) {
+  if (options.members == 1 && !options.accumulate && !clips && !options.check_overflow) {
     update_at_once(graph, gradients, updates);
     return;
   }
   const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
   GradientExchange exchange(graph, gradients, options, whole);
   std::vector<std::vector<ParameterGradient>> ready;
-  if (clips) {
+  if (clips || options.check_overflow) {
     std::vector<ParameterGradient> all;
     while (exchange.more()) {
       ready.push_back(exchange.next());
       all.insert(all.end(), ready.back().begin(), ready.back().end());
     }
-    updates.measure_norm(all);
+    if (clips) updates.measure_norm(all);
+    if (options.check_overflow) updates.look_for_overflow(all);
   }
   for (size_t i = 0; i < ready.size() || exchange.more(); ++i) {
     if (i == ready.size()) ready.push_back(exchange.next());

@@ -5,6 +5,7 @@
 
 #include "passes/liveness.h"
 #include "passes/rewrite.h"
+#include "passes/storage.h"
 
 namespace millrace {
 
@@ -171,7 +172,7 @@ class RecomputePlanner::Sweep {
       owner_.push_back(slot < tensors_ ? static_cast<size_t>(planner.roots_[slot]) : slot);
     }
     last_.assign(2 * tensors_, -1);
-    narrow_last_.assign(tensors_, -1);
+    narrow_last_.assign(2 * tensors_, -1);
   }
 
   int64_t run() {
@@ -190,20 +191,26 @@ class RecomputePlanner::Sweep {
   }
 
  private:
-  // What the backward pass reads of a stored tensor is its copy in 16 bits.
+  // What the backward pass reads of a stored tensor is its copy in 16 bits; of what a clone made,
+  // if it is read late.
   void leave_in_16_bits(const std::vector<Step>& steps) {
-    std::vector<int> last_forward(tensors_, -1);
+    std::vector<int> last_near(2 * tensors_, -1);
     for (size_t i = 0; i < steps.size(); ++i) {
-      if (is_again(steps[i])) continue;
       load(steps[i]);
-      for (size_t slot : inputs_) last_forward[root_of(slot)] = static_cast<int>(i);
-      for (size_t slot : outputs_) last_forward[root_of(slot)] = static_cast<int>(i);
+      const auto now = static_cast<int>(i);
+      const bool again = is_again(steps[i]);
+      for (size_t slot : inputs_) {
+        int& last = last_near[root_of(slot)];
+        const bool near = slot >= tensors_ && now <= last + static_cast<int>(kFarReader);
+        if (!again || near) last = now;
+      }
+      for (size_t slot : outputs_) last_near[root_of(slot)] = now;
     }
-    for (size_t root = 0; root < tensors_; ++root) {
-      if (!planner_.is_stored_[root] || last_forward[root] < 0) continue;
-      if (last_[root] <= last_forward[root]) continue;
+    for (size_t root = 0; root < 2 * tensors_; ++root) {
+      if (!planner_.is_stored_[root % tensors_] || last_near[root] < 0) continue;
+      if (last_[root] <= last_near[root]) continue;
       narrow_last_[root] = last_[root];
-      last_[root] = last_forward[root];
+      last_[root] = last_near[root];
     }
   }
 
@@ -212,7 +219,7 @@ class RecomputePlanner::Sweep {
   }
 
   size_t root_of(size_t slot) const {
-    return static_cast<size_t>(planner_.roots_[slot % tensors_]);
+    return slot < tensors_ ? static_cast<size_t>(planner_.roots_[slot]) : slot;
   }
 
   // Whether the operator reads the slot's copy in 16 bits as it is.
@@ -227,7 +234,8 @@ class RecomputePlanner::Sweep {
     int64_t widened = 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const size_t slot = inputs_[i];
-      if (slot >= tensors_ || narrow_last_[root_of(slot)] < 0) continue;
+      const size_t root = root_of(slot);
+      if (narrow_last_[root] < 0 || last_[root] >= 0) continue;
       if (!reads_narrow(definition, i)) widened += bytes(slot);
     }
     return widened;
@@ -235,7 +243,7 @@ class RecomputePlanner::Sweep {
 
   void release_narrow(int now) {
     for (size_t slot : inputs_) {
-      if (slot >= tensors_ || narrow_last_[root_of(slot)] != now) continue;
+      if (narrow_last_[root_of(slot)] != now) continue;
       in_use_ -= bytes(root_of(slot)) / 2;
       narrow_last_[root_of(slot)] = -1;
     }
@@ -269,7 +277,7 @@ class RecomputePlanner::Sweep {
       definition = &definition_of(definition->recompute_type);
     }
     for (size_t slot : outputs_) {
-      if (slot < tensors_ && root_of(slot) == slot && narrow_last_[slot] >= 0) {
+      if (root_of(slot) == slot && narrow_last_[slot] >= 0) {
         in_use_ += bytes(slot) / 2;
       }
     }
@@ -316,7 +324,7 @@ class RecomputePlanner::Sweep {
   const size_t tensors_;
   std::vector<size_t> owner_;     // by slot: in whose memory it lies, perhaps over several links
   std::vector<int> last_;         // by slot that owns memory: the last step that needs it
-  std::vector<int> narrow_last_;  // by tensor that owns memory: of its copy in 16 bits
+  std::vector<int> narrow_last_;  // by slot that owns memory: of its copy in 16 bits
   std::vector<size_t> inputs_;
   std::vector<size_t> outputs_;
   int64_t in_use_ = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,8 +36,11 @@ struct PrecisionSettings {
   DataType type = DataType::f32;  // f32, f16 or bf16
   Arithmetic arithmetic = Arithmetic::automatic;
   std::vector<std::string> keep = {};  // layers, or what their names begin with, that stay float32
+  std::optional<DataType> communication = {};  // what travels between devices; else as `type`
 
   bool is_half() const { return type != DataType::f32; }
+  // The type in which gradients and what stages exchange travel.
+  DataType wire() const { return communication.value_or(type); }
 };
 
 // As the flags and summaries call it: fp32, fp16, bf16.

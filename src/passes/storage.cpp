@@ -16,8 +16,8 @@ namespace {
 // Smaller tensors are not worth the two operators.
 constexpr int64_t kLeastElements = 4096;
 
-// A widened copy serves readers that are at most so many operators apart.
-constexpr size_t kNear = 4;
+// A widened copy, or what a clone made, serves readers that are at most so many operators apart.
+constexpr size_t kNear = 2;
 
 class SixteenBitStorage {
  public:
@@ -27,11 +27,11 @@ class SixteenBitStorage {
   StorageReport run() {
     const std::vector<OperatorId> order = graph_.order();
     for (OperatorId id : order) {
-      if (graph_.op(id).phase == Phase::backward) read_narrow(id);
+      const Phase phase = graph_.op(id).phase;
+      if (phase == Phase::backward) read_narrow(id);
       order_.push_back(id);
-      if (graph_.op(id).phase != Phase::forward) continue;
       for (TensorId output : std::vector<TensorId>(graph_.op(id).outputs)) {
-        if (stored_[static_cast<size_t>(output)]) narrow(output);
+        if (stored_[static_cast<size_t>(output)]) narrow(output, phase);
       }
     }
     graph_.set_order(std::move(order_));
@@ -46,12 +46,13 @@ class SixteenBitStorage {
     size_t last_read = 0;
   };
 
-  void narrow(TensorId tensor) {
+  void narrow(TensorId tensor, Phase phase) {
     const OperatorId id =
         graph_.add_operator("narrow", names_.take(graph_.tensor(tensor).name + "/narrow"), {tensor},
-                            {{"dtype", std::string(name_of(type_))}}, Phase::forward);
-    kept_[tensor].narrow = graph_.op(id).outputs[0];
+                            {{"dtype", std::string(name_of(type_))}}, phase);
     order_.push_back(id);
+    kept_[tensor] = {graph_.op(id).outputs[0], phase == Phase::backward ? tensor : kNone,
+                     order_.size()};
     ++report_.narrowed;
   }
 
@@ -63,12 +64,18 @@ class SixteenBitStorage {
       const bool takes =
           std::find(direct.begin(), direct.end(), static_cast<int>(i)) != direct.end();
       if (takes) graph_.op(id).attributes.set("wide", true);
-      graph_.op(id).inputs[i] = takes ? found->second.narrow : widened(found->first, found->second);
+      graph_.op(id).inputs[i] = takes && !is_at_hand(found->second)
+                                    ? found->second.narrow
+                                    : widened(found->first, found->second);
     }
   }
 
+  bool is_at_hand(const Kept& kept) const {
+    return kept.wide != kNone && order_.size() <= kept.last_read + kNear;
+  }
+
   TensorId widened(TensorId tensor, Kept& kept) {
-    if (kept.wide == kNone || order_.size() > kept.last_read + kNear) {
+    if (!is_at_hand(kept)) {
       const OperatorId id =
           graph_.add_operator("widen", names_.take(graph_.tensor(tensor).name + "/widen"),
                               {kept.narrow}, {}, Phase::backward);
@@ -89,6 +96,32 @@ class SixteenBitStorage {
   StorageReport report_;
 };
 
+// For each tensor whether the backward pass reads what the forward pass made, or reads what it made
+// itself more than kFarReader operators after the last time.
+std::vector<bool> read_from_afar(const Graph& graph) {
+  std::vector<bool> far(static_cast<size_t>(graph.tensor_count()), false);
+  std::vector<size_t> last_use(far.size(), 0);
+  const std::vector<OperatorId>& order = graph.order();
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Operator& op = graph.op(order[i]);
+    for (TensorId output : op.outputs) last_use[static_cast<size_t>(output)] = i;
+    if (op.phase != Phase::backward) continue;
+    for (TensorId input : op.inputs) {
+      const auto t = static_cast<size_t>(input);
+      const OperatorId producer = graph.tensor(input).producer;
+      if (producer == kNone) continue;
+      const bool made_forward = graph.op(producer).phase == Phase::forward;
+      far[t] = far[t] || made_forward || i > last_use[t] + kFarReader;
+      last_use[t] = i;
+    }
+  }
+  return far;
+}
+
+bool is_clone(const Operator& op) {
+  return op.phase == Phase::backward && op.name.ends_with("/again");
+}
+
 }  // namespace
 
 std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& settings,
@@ -98,9 +131,8 @@ std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& 
   std::vector<bool> storable(roots.size(), false);
   for (OperatorId id : graph.order()) {
     const Operator& op = graph.op(id);
-    if (op.phase != Phase::forward || definition_of(op.type).exact || kept.contains(op.name)) {
-      continue;
-    }
+    if (op.phase != Phase::forward && !is_clone(op)) continue;
+    if (definition_of(op.type).exact || kept.contains(op.name)) continue;
     for (TensorId output : op.outputs) {
       const Tensor& tensor = graph.tensor(output);
       const Role owner = graph.tensor(roots[static_cast<size_t>(output)]).role;
@@ -125,12 +157,8 @@ std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& 
 StorageReport store_in_16_bits(Graph& graph, const PrecisionSettings& settings,
                                bool results_fetched) {
   std::vector<bool> stored = storable_tensors(graph, settings, results_fetched);
-  std::vector<bool> read(stored.size(), false);
-  for (OperatorId id : graph.order()) {
-    if (graph.op(id).phase != Phase::backward) continue;
-    for (TensorId input : graph.op(id).inputs) read[static_cast<size_t>(input)] = true;
-  }
-  for (size_t i = 0; i < stored.size(); ++i) stored[i] = stored[i] && read[i];
+  const std::vector<bool> far = read_from_afar(graph);
+  for (size_t i = 0; i < stored.size(); ++i) stored[i] = stored[i] && far[i];
   return SixteenBitStorage(graph, stored, settings.type).run();
 }
 

@@ -184,7 +184,7 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   std::optional<PipelineLayout> layout;
   if (!job.plan.runs_whole()) {
     layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
-                   job.plan.device_numbers());
+                   job.plan.device_numbers(), job.precision.wire());
   }
   ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
@@ -208,6 +208,7 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   json["global_batch"] = job.options.batch;
   json["precision"] = precision_name(job.precision.type);
   json["arithmetic"] = describe(job.precision);
+  json["communication_dtype"] = precision_name(job.precision.wire());
   json["devices"] = Json::array();
   for (const DeviceReport& report : compiled.devices) {
     Json entry = to_json(report);

@@ -32,6 +32,7 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTune
   options.kernels.tuner = tuner;
   options.kernels.threads = threads;
   options.optimizer = job.optimizer;
+  options.updates.check_overflow = job.loss_scale.in_use();
   options.precision = job.precision;
   options.recompute = job.recompute;
   options.memory_limit = job.device_memory;
@@ -57,6 +58,7 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
   CompileOptions options = compile_options(job, threads, tuner);
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
+  options.updates.wire = job.precision.wire();
   options.updates.share_state = plan.share_optimizer && options.updates.members > 1;
   if (plan.devices().size() > 1) {
     const DeviceId& id =
@@ -68,7 +70,9 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
   const int replica = plan.round_robin ? member : 0;
   for (const Row& row : schedule.rows) {
     if (row.stage != stage || row.replica != replica) continue;
-    const bool at_once = updates_at_once(row);
+    // Stages that update together have to agree first whether they may.
+    const bool agrees = options.updates.check_overflow && is_synchronous(plan.schedule);
+    const bool at_once = updates_at_once(row) && !agrees;
     options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
     options.shape.slots = static_cast<int>(row.in_flight);
     options.shape.versions = static_cast<int>(row.versions);

@@ -149,11 +149,12 @@ class UpdateKernel final : public Kernel {
 
   void add_parts(const KernelArguments& a) const {
     auto* sum = a.output<float>(0);
+    const float factor = problem_.embedding_share * a.step->loss_scale;
     std::memset(sum, 0, embedding_bytes());
     for (int part = 0; part < problem_.parts; ++part) {
       const auto* share = booked<float>(part_of(a, part), of_embeddings_);
       for (int64_t i = 0; i < problem_.batch * problem_.dimension; ++i) {
-        sum[i] += share[i] * problem_.embedding_share;
+        sum[i] += share[i] * factor;
       }
     }
   }

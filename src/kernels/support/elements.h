@@ -9,8 +9,10 @@
 #include <cstddef>
 
 #include "base/half.h"
+#include "base/parallel.h"
 #include "kernels/kernel.h"
 #include "kernels/support/conversion.h"
+#include "kernels/support/function_kernel.h"
 #include "kernels/support/vectorize.h"
 
 namespace millrace {
@@ -41,31 +43,53 @@ inline bool has_one_type(const KernelRequest& request, size_t leader, std::strin
 // Elements of 16 bits that are floats at a time.
 inline constexpr int64_t kFloatPart = 1024;
 
-// Calls body(inputs, output, position, count) with floats for the elements from `begin` to `end` of
-// tensors of `type`. Those of 16 bits go through buffers that stay in the first cache, in parts of
-// kFloatPart but for the last. The output may be one of the inputs.
+// Calls body(inputs, output, position, count) with floats for the elements from `begin` to `end`.
+// Tensors of 16 bits go through buffers that stay in the first cache; with one, everything comes in
+// parts of kFloatPart but for the last. The output may be one of the inputs.
 template <size_t kInputs, typename Body>
-void in_floats(DataType type, const std::array<const std::byte*, kInputs>& inputs,
-               std::byte* output, int64_t begin, int64_t end, Body&& body) {
+void in_floats(const std::array<StoredNumbers, kInputs>& inputs, const TargetNumbers& output,
+               int64_t begin, int64_t end, Body&& body) {
   std::array<const float*, kInputs> from;
-  if (type == DataType::f32) {
-    for (size_t i = 0; i < kInputs; ++i)
-      from[i] = reinterpret_cast<const float*>(inputs[i]) + begin;
-    body(from, reinterpret_cast<float*>(output) + begin, begin, end - begin);
+  bool all_floats = output.type == DataType::f32;
+  for (const StoredNumbers& input : inputs) all_floats &= input.type == DataType::f32;
+  if (all_floats) {
+    for (size_t i = 0; i < kInputs; ++i) from[i] = inputs[i].floats() + begin;
+    body(from, output.floats() + begin, begin, end - begin);
     return;
   }
   alignas(64) float buffers[kInputs][kFloatPart];
   alignas(64) float result[kFloatPart];
-  const int64_t size = size_of(type);
   for (int64_t at = begin; at < end; at += kFloatPart) {
     const int64_t count = std::min(kFloatPart, end - at);
     for (size_t i = 0; i < kInputs; ++i) {
-      widen_part(type, inputs[i] + at * size, count, buffers[i]);
-      from[i] = buffers[i];
+      const StoredNumbers part = inputs[i].from(at);
+      from[i] = part.type == DataType::f32 ? part.floats() : buffers[i];
+      if (part.type != DataType::f32) widen_part(part.type, part.data, count, buffers[i]);
     }
-    body(from, result, at, count);
-    narrow_part(type, result, count, output + at * size);
+    if (output.type == DataType::f32) {
+      body(from, output.floats() + at, at, count);
+    } else {
+      body(from, result, at, count);
+      narrow_part(output.type, result, count, output.data + at * size_of(output.type));
+    }
   }
+}
+
+// A kernel that calls body(inputs, output, position, count) for all elements of the first kInputs
+// inputs and the output, of f32, f16 or bf16 and in one layout.
+template <size_t kInputs, typename Body>
+std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request, Body body) {
+  std::array<DataType, kInputs> types;
+  for (size_t i = 0; i < kInputs; ++i) types[i] = request.inputs.at(i).type.dtype;
+  const DataType target = request.outputs.at(0).type.dtype;
+  const int64_t elements = request.inputs[0].physical_elements();
+  return make_function_kernel([types, target, elements, body](const KernelArguments& a) {
+    std::array<StoredNumbers, kInputs> inputs;
+    for (size_t i = 0; i < kInputs; ++i) inputs[i] = {types[i], a.inputs[i]};
+    parallel_ranges(elements, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
+      in_floats<kInputs>(inputs, {target, a.outputs[0]}, begin, end, body);
+    });
+  });
 }
 
 }  // namespace millrace
