@@ -135,6 +135,7 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
   add_schedule_flags(command, flags);
+  add_scale_flags(command, flags.scale);
   command
       .add_option("--recompute", flags.recompute,
                   "Compute cheap activations again instead of keeping them: auto (where it saves "
@@ -195,6 +196,8 @@ TrainJob to_job(const JobFlags& flags, int processes) {
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
   job.dump_passes = flags.dump_passes;
   job.check_finite = flags.check_finite;
+  job.loss_scale = to_loss_scale(flags.scale, false);
+  job.inject_overflow = to_faults(flags.scale);
 
   using Optimizer = OptimizerSettings::Kind;
   constexpr Optimizer kOptimizers[] = {Optimizer::sgd, Optimizer::adamw, Optimizer::lars};

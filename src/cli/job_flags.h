@@ -9,6 +9,7 @@
 
 #include "cli/head_flags.h"
 #include "cli/plan_flags.h"
+#include "cli/scale_flags.h"
 #include "train/job.h"
 
 namespace millrace {
@@ -20,6 +21,7 @@ struct JobFlags {
   std::optional<int64_t> classes, image, channels;
   std::string dropout = "on";
   HeadFlags head;
+  ScaleFlags scale;
 
   std::string data = "synthetic";
   std::string augment = "auto";

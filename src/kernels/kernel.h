@@ -26,6 +26,11 @@ struct StepState {
   float learning_rate = 0;
   int64_t micro_batch = 0;   // within the step
   int64_t first_sample = 0;  // of the step's batch that the program sees as its row 0
+  float loss_scale = 1;      // gradients are multiplied by it from the loss to the update
+  int64_t skipped = 0;       // steps before this one that changed no weights
+
+  // Of the optimizer, before this step.
+  int64_t updates() const { return step - skipped; }
 };
 
 class Collectives;

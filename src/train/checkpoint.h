@@ -42,6 +42,7 @@ struct Manifest {
   uint64_t seed = 0;
   Json learning_rate;              // to_json(LearningRateSettings)
   Json job;                        // settings that a resumed run is compared with
+  Json loss_scale;                 // LossScaleState and Engine::skipped_updates, or null
   std::optional<double> accuracy;  // top-1 of an evaluation at this very step
   std::vector<CheckpointFile> files;
 };

@@ -30,7 +30,9 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
       graphs_(network, job.plan),
       groups_(device_counts(job), job.processes),
       tuner_(ConvolutionTuner::default_path()),
-      samples_(job.options.batch) {
+      samples_(job.options.batch),
+      skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
+      checks_overflow_(job.loss_scale.in_use()) {
   if (ranks() > 1) {
     heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
     std::vector<Member> first;
@@ -78,6 +80,8 @@ void Engine::start(uint64_t seed) {
 
 void Engine::start_pipeline() {
   const std::vector<Group> messages = groups_.make_for_messages(groups_.all());
+  std::vector<Group> everyone;
+  if (stages_agree()) everyone = groups_.make(groups_.all(), 2 * plan_.stage_count() + 1);
   Pipeline::Options options;
   options.graphs = &graphs_;
   options.layout = &*layout_;
@@ -87,7 +91,9 @@ void Engine::start_pipeline() {
     const auto place = std::find_if(devices_.begin(), devices_.end(), [&](const auto& device) {
       return device.get() == worker.device;
     });
-    options.messages.push_back(messages[static_cast<size_t>(place - devices_.begin())]);
+    const auto number = static_cast<size_t>(place - devices_.begin());
+    options.messages.push_back(messages[number]);
+    if (!everyone.empty()) options.everyone.push_back(everyone[number]);
     options.trace_devices.push_back(static_cast<int>(i));
   }
   options.trace = trace_;
@@ -179,7 +185,14 @@ StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
     if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
     return double{*reinterpret_cast<const float*>(last.session->address(*last.training, *slot))};
   };
-  return {value("loss"), value("top1"), value("top5"), 0};
+  StepOutcome outcome = {value("loss"), value("top1"), value("top5")};
+  note_overflow(outcome);
+  return outcome;
+}
+
+// The devices that update at the same moment have to know of each other's overflow.
+bool Engine::stages_agree() const {
+  return checks_overflow_ && is_synchronous(plan_.schedule) && plan_.devices().size() > 1;
 }
 
 bool Engine::overlaps_steps() const {
@@ -187,13 +200,21 @@ bool Engine::overlaps_steps() const {
 }
 
 void Engine::train(const Steps& steps) {
+  if (pipeline_ && checks_overflow_ && !overlaps_steps()) {
+    Steps one = steps;
+    one.count = 1;
+    for (int64_t i = 0; i < steps.count; ++i, ++one.first) train_pipeline(one);
+    return;
+  }
   if (pipeline_) {
     train_pipeline(steps);
     return;
   }
   for (int64_t i = 0; i < steps.count; ++i) {
     const int64_t number = steps.first + i;
-    const StepState state = {steps.seed, number, steps.learning_rate(number)};
+    StepState state = {steps.seed, number, steps.learning_rate(number)};
+    if (steps.loss_scale) state.loss_scale = steps.loss_scale();
+    state.skipped = skipped_updates_[0];
     steps.finished(number, step(steps.next(), state));
   }
 }
@@ -201,24 +222,28 @@ void Engine::train(const Steps& steps) {
 void Engine::train_pipeline(const Steps& steps) {
   const auto outcome = [&](const StepShares& sum) {
     const double scale = sum.parts > 0 ? static_cast<double>(plan_.micro_batches) / sum.parts : 0;
-    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale, 0};
+    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale};
   };
   std::vector<StepShares> shares;
   Pipeline::Work work;
   work.seed = steps.seed;
   work.first = steps.first;
   work.count = steps.count;
+  if (steps.loss_scale) work.loss_scale = steps.loss_scale();
+  work.skipped = skipped_updates_;
   work.learning_rate = steps.learning_rate;
   work.next = [&]() -> const FeedBatch& { return *steps.next(); };
-  // Results come from the last forward; the last step is over when the pipeline is empty.
+  // Results come from the last forward; the last step is over when the pipeline is empty. What
+  // other processes and later updates have to say of a step is known then, too.
   const int64_t last = steps.first + steps.count - 1;
+  const bool together = rank_group_ || checks_overflow_;
   work.finished = [&](int64_t step, const StepShares& sum) {
     shares.push_back(sum);
-    if (!rank_group_ && step != last) steps.finished(step, outcome(sum));
+    if (!together && step != last) steps.finished(step, outcome(sum));
   };
   const auto start = std::chrono::steady_clock::now();
   pipeline_->train(work);
-  if (!rank_group_) {
+  if (!together) {
     steps.finished(last, outcome(shares.back()));
     return;
   }
@@ -227,12 +252,16 @@ void Engine::train_pipeline(const Steps& steps) {
   for (const StepShares& share : shares) {
     sums.insert(sums.end(), {share.loss, share.top1, share.top5, share.parts});
   }
-  rank_group_->all_reduce(std::span(sums));
-  for (int64_t i = 0; i < steps.count; ++i) {
+  if (rank_group_) rank_group_->all_reduce(std::span(sums));
+  std::vector<StepOutcome> outcomes;
+  for (size_t i = 0; i < shares.size(); ++i) {
     const double* sum = sums.data() + 4 * i;
-    StepOutcome one = outcome({sum[0], sum[1], sum[2], sum[3]});
-    one.seconds = elapsed.count() / static_cast<double>(steps.count);
-    steps.finished(steps.first + i, one);
+    outcomes.push_back(outcome({sum[0], sum[1], sum[2], sum[3]}));
+    outcomes.back().seconds = elapsed.count() / static_cast<double>(steps.count);
+  }
+  if (checks_overflow_) note_overflows(outcomes);
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    steps.finished(steps.first + static_cast<int64_t>(i), outcomes[i]);
   }
 }
 

@@ -27,7 +27,9 @@ struct StepOutcome {
   double loss = 0;
   double top1 = 0;
   double top5 = 0;
-  double seconds = 0;  // where steps are told of together: the share of each
+  double seconds = 0;         // where steps are told of together: the share of each
+  bool skipped = false;       // changed no weights (in some stage), as a gradient overflowed
+  std::string overflow = {};  // where, as a clause
 };
 
 // Owns the devices of this process with their programs and sessions, and its ends of the groups
@@ -73,10 +75,16 @@ class Engine {
     int64_t first = 0;
     int64_t count = 1;
     std::function<float(int64_t step)> learning_rate;
+    // Asked at each moment at which no step is under way; null: 1.
+    std::function<float()> loss_scale;
     std::function<const FeedBatch*()> next;
     std::function<void(int64_t step, const StepOutcome&)> finished;
   };
   void train(const Steps& steps);
+
+  // Updates of each stage that changed nothing; a resumed job sets what it had.
+  const std::vector<int64_t>& skipped_updates() const { return skipped_updates_; }
+  void set_skipped_updates(std::vector<int64_t> by_stage);
 
   // Whether steps overlap, so that `train` is best given many.
   bool overlaps_steps() const;
@@ -125,6 +133,11 @@ class Engine {
   void run_whole(Worker& worker, const StepState& state);
   void train_pipeline(const Steps& steps);
   void start_pipeline();
+  bool stages_agree() const;
+  void inject_faults(const TrainJob& job);
+  void note_overflow(StepOutcome& outcome);
+  void note_overflows(std::vector<StepOutcome>& outcomes);
+  std::string agree_on_source(std::string own);
   void write_inputs(const FeedBatch& batch, bool evaluation);
   // Runs `work` for every worker at once, on the devices' threads.
   void run_all(const std::function<void(Worker&)>& work);
@@ -139,6 +152,8 @@ class Engine {
   std::vector<std::unique_ptr<Worker>> workers_;
   BatchRows rows_;
   int64_t samples_ = 0;  // of a step
+  std::vector<int64_t> skipped_updates_;
+  bool checks_overflow_ = false;
   TraceRecorder* trace_ = nullptr;
   std::optional<PipelineLayout> layout_;  // unless every step is one program
   std::optional<Pipeline> pipeline_;

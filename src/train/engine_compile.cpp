@@ -48,6 +48,7 @@ void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& obs
   tuner_.save();
   if (!tuner_.warning().empty()) observer.on_message(Severity::warning, tuner_.warning());
   join_workers();
+  inject_faults(job);
 }
 
 void Engine::make_workers() {

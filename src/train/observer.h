@@ -36,6 +36,9 @@ struct StepReport {
   double checkpoint_seconds = 0;  // within `seconds`, while a checkpoint was being written
   double samples_per_second = 0;
   double seconds_left = 0;
+  double loss_scale = 1;
+  bool skipped = false;       // no weights changed, as a gradient overflowed
+  std::string overflow = {};  // where, as a clause
 };
 
 // Exact figures over a whole data set; the loss is the plain cross-entropy.

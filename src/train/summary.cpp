@@ -117,6 +117,13 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["wait_seconds"] = result.wait_seconds;
   json["skipped_records"] = result.skipped_records;
   json["loss"] = result.losses;
+  if (job.loss_scale.in_use()) {
+    json["loss_scale"] = {{"dynamic", job.loss_scale.dynamic},
+                          {"scale", result.loss_scale.scale},
+                          {"good_steps", result.loss_scale.good_steps},
+                          {"skipped_steps", result.skipped_steps},
+                          {"skipped_steps_in_all", result.loss_scale.skipped}};
+  }
   if (result.evaluation) json["evaluation"] = to_json(*result.evaluation);
   if (result.best) json["best_evaluation"] = to_json(*result.best);
   json["process_peak_rss_bytes"] = peak_resident_bytes();
