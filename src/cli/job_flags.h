@@ -9,6 +9,7 @@
 
 #include "cli/head_flags.h"
 #include "cli/plan_flags.h"
+#include "cli/precision_flags.h"
 #include "cli/scale_flags.h"
 #include "train/job.h"
 
@@ -34,6 +35,7 @@ struct JobFlags {
   uint64_t seed = 0;
 
   PlanFlags plan;
+  PrecisionFlags precision;
   int threads = 0;
   bool oversubscribe = false;
   std::string device_memory;

@@ -41,9 +41,10 @@ struct PlanCommandFlags {
 };
 
 void print_plan(const Json& plan) {
-  fmt::print("{}, batch {}, {}: {}, {} threads each\n\n", plan["model"].get<std::string>(),
+  fmt::print("{}, batch {}, {}: {}, {} threads each, {}\n\n", plan["model"].get<std::string>(),
              plan["global_batch"].get<int64_t>(), plan["schedule"].get<std::string>(),
-             plan["plan"]["placement"].get<std::string>(), plan["threads_per_device"].get<int>());
+             plan["plan"]["placement"].get<std::string>(), plan["threads_per_device"].get<int>(),
+             plan["arithmetic"].get<std::string>());
   // Devices of a stage mostly need the same; those that do stand in one line.
   const Json& devices = plan["devices"];
   for (size_t i = 0; i < devices.size();) {

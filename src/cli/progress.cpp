@@ -35,10 +35,10 @@ void ProgressPrinter::finish() {
 
 void ProgressPrinter::on_start(const JobStart& start) {
   steps_per_epoch_ = start.steps_per_epoch;
-  print_line(fmt::format("{}: batch {}, {} {}, {} {}, {} of memory", start.model, start.batch,
+  print_line(fmt::format("{}: batch {}, {} {}, {} {}, {} of memory, {}", start.model, start.batch,
                          start.total_steps, start.total_steps == 1 ? "step" : "steps",
                          start.threads, start.threads == 1 ? "thread" : "threads",
-                         format_bytes(static_cast<uint64_t>(start.arena_bytes))));
+                         format_bytes(static_cast<uint64_t>(start.arena_bytes)), start.arithmetic));
 }
 
 void ProgressPrinter::on_step(const StepReport& report) {

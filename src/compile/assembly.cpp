@@ -188,6 +188,7 @@ class Assembler {
         instruction.arithmetic = definition.arithmetic(inference);
       }
       instruction.written = written_by(op, definition, request);
+      describe_exchange(op, request, instruction);
       program_.reorders += op.type == "reorder" ? 1 : 0;
       if (op.type == "overflow_check") {
         program_.checked = split(op.attributes.text("parameters"), ' ');
@@ -197,6 +198,21 @@ class Assembler {
       positions_.push_back(position);
     }
     list_phases();
+  }
+
+  static void describe_exchange(const Operator& op, const KernelRequest& request,
+                                Instruction& instruction) {
+    if (op.attributes.has("ticket")) instruction.ticket = op.attributes.integer("ticket");
+    size_t tensors = 0;
+    if (op.type == "gradient_reduce_start") {
+      tensors = static_cast<size_t>(op.attributes.integer("tensors"));
+    } else if (op.type == "parameter_gather_start" || op.type == "all_reduce" ||
+               op.type == "reduce_scatter") {
+      tensors = 1;
+    } else if (op.type == "all_gather") {
+      instruction.exchanged_bytes = request.outputs[0].bytes();
+    }
+    for (size_t i = 0; i < tensors; ++i) instruction.exchanged_bytes += request.inputs[i].bytes();
   }
 
   std::vector<WrittenTensor> written_by(const Operator& op, const OperatorDefinition& definition,

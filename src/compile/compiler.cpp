@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "compile/arithmetic.h"
 #include "compile/assembly.h"
 #include "passes/autodiff.h"
 #include "passes/fusion.h"
@@ -13,6 +14,7 @@
 #include "passes/inference.h"
 #include "passes/layout.h"
 #include "passes/pipeline.h"
+#include "passes/storage.h"
 
 namespace millrace {
 namespace {
@@ -70,7 +72,18 @@ Program training_program(StageGraph stage, const CompileOptions& options) {
   pipeline.add("optimizer",
                [&](Graph& g) { add_updates(g, gradients, options.optimizer, options.updates); });
   if (options.shape.split_backward) pipeline.add("backward_order", defer_weight_gradients);
-  pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
+  const bool stores = stores_in_16_bits(options.precision);
+  const bool fetched = options.shape.phasing != Phasing::whole;
+  pipeline.add("recompute", [&](Graph& g) {
+    std::vector<bool> storable;
+    if (stores) storable = storable_tensors(g, options.precision, fetched);
+    recomputed = recompute(g, options.recompute, 0, storable);
+  });
+  if (stores) {
+    pipeline.add("storage", [&options, fetched](Graph& g) {
+      store_in_16_bits(g, options.precision, fetched);
+    });
+  }
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
   pipeline.run(stage.graph, {options.dump_directory});

@@ -57,6 +57,13 @@ struct Instruction {
   std::vector<WrittenTensor> written;
   double arithmetic = 0;      // floating-point operations
   int64_t bytes_touched = 0;  // inputs and outputs
+
+  // What it asks of the other devices of its stage: a tensor of so many bytes is summed or
+  // collected, in the background where a ticket is given; with a ticket and no bytes it waits.
+  int64_t exchanged_bytes = 0;
+  int64_t ticket = -1;
+
+  bool exchanges() const { return exchanged_bytes > 0 || ticket >= 0; }
 };
 
 // The instructions of one phase: [begin, end).

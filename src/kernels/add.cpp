@@ -1,4 +1,5 @@
 #include "base/parallel.h"
+#include "kernels/support/conversion.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
@@ -46,14 +47,16 @@ std::unique_ptr<Kernel> make_add(const KernelRequest& request, std::string* refu
 std::unique_ptr<Kernel> make_add_relu_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([count](const KernelArguments& arguments) {
+  const DataType type = request.inputs[2].type.dtype;
+  return make_function_kernel([count, type](const KernelArguments& arguments) {
     const auto* da = arguments.input<float>(0);
     const auto* db = arguments.input<float>(1);
-    const auto* y = arguments.input<float>(2);
+    const StoredNumbers y = {type, arguments.inputs[2]};
     auto* dx = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      add_relu_backward(da + begin, db + begin, y + begin, dx + begin, end - begin);
-    });
+    in_float_ranges(y, count, kElementwiseGrain,
+                    [=](int64_t at, int64_t part, const float* values) {
+                      add_relu_backward(da + at, db + at, values, dx + at, part);
+                    });
   });
 }
 
@@ -73,10 +76,12 @@ std::unique_ptr<Kernel> reference_add_relu_backward(const KernelRequest& request
                                                     std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].elements();
-  return make_function_kernel([count](const KernelArguments& arguments) {
+  const DataType type = request.inputs[2].type.dtype;
+  return make_function_kernel([count, type](const KernelArguments& arguments) {
+    const StoredNumbers y = {type, arguments.inputs[2]};
     for (int64_t i = 0; i < count; ++i) {
       const float sum = arguments.input<float>(0)[i] + arguments.input<float>(1)[i];
-      arguments.output<float>(0)[i] = arguments.input<float>(2)[i] <= 0 ? 0 : sum;
+      arguments.output<float>(0)[i] = y[i] <= 0 ? 0 : sum;
     }
   });
 }
@@ -90,7 +95,7 @@ std::vector<KernelFamily> add_kernels() {
       {"add", {{"vector", make_add}, {"reference", reference_add}}, follow},
       {"add_relu_backward",
        {{"vector", make_add_relu_backward}, {"reference", reference_add_relu_backward}},
-       follow},
+       [](const KernelRequest& request) { return follow_stored(request, 2); }},
   };
 }
 

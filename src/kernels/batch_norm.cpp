@@ -32,7 +32,7 @@ class BatchNorm : public Kernel {
     const auto* bias = arguments.input<const float>(2);
     auto* running_mean = arguments.input<float>(3);
     auto* running_variance = arguments.input<float>(4);
-    const auto* residual = residual_ ? arguments.input<const float>(5) : nullptr;
+    const StoredNumbers residual = {DataType::f32, residual_ ? arguments.inputs[5] : nullptr};
     auto* y = arguments.output<float>(0);
     auto* mean = arguments.output<float>(1);
     auto* inverse = arguments.output<float>(2);
@@ -62,7 +62,8 @@ class BatchNorm : public Kernel {
         factor[c] = real ? scale[c] * inverse[c] : 0;
         offset[c] = real ? bias[c] - mean[c] * factor[c] : 0;
       }
-      apply_group(planes_, first, last, x, residual, factor, offset, relu_, y);
+      apply_group(planes_, first, last, {DataType::f32, arguments.inputs[0]}, residual, factor,
+                  offset, relu_, y);
     }
   }
 
@@ -87,7 +88,9 @@ class BatchNormApply : public Kernel {
   explicit BatchNormApply(const KernelRequest& request)
       : planes_(request.inputs[0]),
         relu_(request.op.attributes.flag("relu")),
-        residual_(request.op.attributes.flag("residual")) {}
+        residual_(request.op.attributes.flag("residual")),
+        type_(request.inputs[0].type.dtype),
+        residual_type_(residual_ ? request.inputs[5].type.dtype : DataType::f32) {}
 
   uint64_t workspace_bytes() const override {
     return static_cast<uint64_t>(planes_.padded_channels()) * 2 * sizeof(float);
@@ -99,8 +102,8 @@ class BatchNormApply : public Kernel {
     fold_parameters(planes_, arguments.input<const float>(1), arguments.input<const float>(2),
                     arguments.input<const float>(3), arguments.input<const float>(4), factor,
                     offset);
-    apply_group(planes_, 0, planes_.blocks, arguments.input<const float>(0),
-                residual_ ? arguments.input<const float>(5) : nullptr, factor, offset, relu_,
+    apply_group(planes_, 0, planes_.blocks, {type_, arguments.inputs[0]},
+                {residual_type_, residual_ ? arguments.inputs[5] : nullptr}, factor, offset, relu_,
                 arguments.output<float>(0));
   }
 
@@ -108,12 +111,16 @@ class BatchNormApply : public Kernel {
   Planes planes_;
   bool relu_;
   bool residual_;
+  DataType type_;
+  DataType residual_type_;
 };
 
 class BatchNormBackward : public Kernel {
  public:
   explicit BatchNormBackward(const KernelRequest& request)
-      : planes_(request.inputs[1]), relu_(request.op.attributes.flag("relu")) {}
+      : planes_(request.inputs[1]),
+        relu_(request.op.attributes.flag("relu")),
+        type_(request.inputs[1].type.dtype) {}
 
   // Two sums per plane and channel, then five parameters per channel.
   uint64_t workspace_bytes() const override {
@@ -123,7 +130,7 @@ class BatchNormBackward : public Kernel {
 
   void run(const KernelArguments& arguments) override {
     const auto* dy = arguments.input<const float>(0);
-    const auto* x = arguments.input<const float>(1);
+    const StoredNumbers x = {type_, arguments.inputs[1]};
     const auto* mean = arguments.input<const float>(4);
     const auto* inverse = arguments.input<const float>(5);
     auto* dx = arguments.output<float>(0);
@@ -163,6 +170,7 @@ class BatchNormBackward : public Kernel {
  private:
   Planes planes_;
   bool relu_;
+  DataType type_;
 };
 
 template <typename Implementation, size_t kImage>

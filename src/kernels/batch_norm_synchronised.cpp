@@ -70,8 +70,8 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
         float* offset = factor + planes.padded_channels();
         fold_parameters(planes, a.input<float>(1), a.input<float>(2), a.output<float>(1),
                         a.output<float>(2), factor, offset);
-        apply_group(planes, 0, planes.blocks, a.input<float>(0),
-                    residual ? a.input<float>(6) : nullptr, factor, offset, relu,
+        apply_group(planes, 0, planes.blocks, {DataType::f32, a.inputs[0]},
+                    {DataType::f32, residual ? a.inputs[6] : nullptr}, factor, offset, relu,
                     a.output<float>(0));
       },
       bytes_for(planes, 2));
@@ -79,24 +79,25 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
 
 // Padded parameters of the backward pass in the workspace: centre, factor, offset.
 GradientInputs gradient_inputs(const Planes& planes, const KernelArguments& a, float* parameters,
-                               bool relu) {
+                               bool relu, DataType type) {
   float* factor = parameters + planes.padded_channels();
   float* offset = factor + planes.padded_channels();
   pad_channels(planes, a.input<float>(4), parameters);
   fold_parameters(planes, a.input<float>(2), a.input<float>(3), a.input<float>(4),
                   a.input<float>(5), factor, offset);
-  return {a.input<float>(0), a.input<float>(1), parameters, factor, offset, relu};
+  return {a.input<float>(0), {type, a.inputs[1]}, parameters, factor, offset, relu};
 }
 
 std::unique_ptr<Kernel> make_backward_sums(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 1, refusal)) return nullptr;
   const Planes planes(request.inputs[1]);
+  const DataType type = request.inputs[1].type.dtype;
   const bool relu = request.op.attributes.flag("relu");
   return make_function_kernel(
-      [planes, relu](const KernelArguments& a) {
+      [planes, type, relu](const KernelArguments& a) {
         auto* parameters = reinterpret_cast<float*>(a.workspace);
         float* partial = parameters + 3 * planes.padded_channels();
-        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu);
+        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu, type);
         sum_gradients(planes, 0, planes.blocks, inputs, partial);
         for (int64_t c = 0; c < planes.channels; ++c) {
           const GradientSums sums = merged_sums(planes, partial, c);
@@ -112,14 +113,15 @@ std::unique_ptr<Kernel> make_backward_sums(const KernelRequest& request, std::st
 std::unique_ptr<Kernel> make_backward_apply(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 1, refusal)) return nullptr;
   const Planes planes(request.inputs[1]);
+  const DataType type = request.inputs[1].type.dtype;
   const bool relu = request.op.attributes.flag("relu");
   const auto count = static_cast<double>(request.op.attributes.integer("count"));
   return make_function_kernel(
-      [planes, relu, count](const KernelArguments& a) {
+      [planes, type, relu, count](const KernelArguments& a) {
         auto* parameters = reinterpret_cast<float*>(a.workspace);
         float* slope = parameters + 3 * planes.padded_channels();
         float* shift = slope + planes.padded_channels();
-        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu);
+        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu, type);
         const float* sums = a.input<float>(6);
         for (int64_t c = 0; c < planes.padded_channels(); ++c) {
           const bool real = c < planes.channels;

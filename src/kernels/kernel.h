@@ -58,7 +58,13 @@ class Collectives {
   virtual void reduce_scatter(std::span<const float> whole, std::span<float> part,
                               int64_t block) = 0;
 
-  // The reverse: collects every member's blocks, of any type, into `whole`.
+  // The same two with values that travel as `wire`, f32 or a 16-bit type: every term is rounded to
+  // it, the terms are added in float32, and the sum is rounded once more.
+  virtual void all_reduce(std::span<float> values, DataType wire) = 0;
+  virtual void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
+                              DataType wire) = 0;
+
+  // The reverse of reduce_scatter: collects every member's blocks, of any type, into `whole`.
   virtual void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                           int64_t block_bytes) = 0;
 

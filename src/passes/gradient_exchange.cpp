@@ -117,6 +117,7 @@ void GradientExchange::start(Bucket& bucket, bool whole) {
                                      {{"tensors", static_cast<int64_t>(bucket.pairs.size())},
                                       {"ticket", bucket.ticket},
                                       {"staging", alone ? 0 : staging},
+                                      {"wire", std::string(name_of(options_.wire))},
                                       {"scatter", alone && options_.share_state && !whole}},
                                      options_.accumulate ? Phase::update : Phase::backward);
   const std::vector<TensorId> outputs = graph_.op(bucket.start).outputs;

@@ -24,6 +24,8 @@ struct UpdateOptions {
   int64_t micro_batches = 1;  // of a step
   // No update happens unless all gradients of all members are finite.
   bool check_overflow = false;
+  // The type in which gradients travel between members; see Collectives::all_reduce.
+  DataType wire = DataType::f32;
   // Gradients smaller than this travel together.
   int64_t bucket_bytes = int64_t{8} << 20;
 };

@@ -36,12 +36,12 @@ class FaultyKernel : public Kernel {
   std::vector<int64_t> steps_;
 };
 
-// The gradient of the loss, or what a stage makes first of a gradient that it received.
+// What first takes part in the backward pass, behind a head that updates itself.
 bool begins_backward(const Instruction& instruction) {
   if (instruction.phase != Phase::backward || instruction.written.empty()) return false;
   const WrittenTensor& first = instruction.written[0];
-  const bool is_gradient =
-      instruction.type == "fill" || instruction.type.find("_backward") != std::string::npos;
+  const bool is_gradient = instruction.type.find("_backward") != std::string::npos &&
+                           !instruction.type.starts_with("margin_head");
   return is_gradient && first.is_output && first.index == 0 && first.dtype == DataType::f32;
 }
 

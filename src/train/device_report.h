@@ -12,7 +12,7 @@
 namespace millrace {
 
 // A device of the job. Communication is what its groups did: those that kernels wait for and those
-// that run beside them.
+// that run beside them, and its messages to other stages.
 struct DeviceReport {
   std::string id;  // "0:3"
   int stage = 0;

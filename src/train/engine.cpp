@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/texts.h"
+#include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/stage_options.h"
 
@@ -33,6 +34,7 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
       samples_(job.options.batch),
       skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
       checks_overflow_(job.loss_scale.in_use()) {
+  KeptLayers(job.precision.keep).require_in(network);
   if (ranks() > 1) {
     heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
     std::vector<Member> first;
@@ -56,7 +58,8 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
   if (wanted.empty()) wanted.push_back({0, 1});
   rows_ = BatchRows(std::move(wanted));
   if (!plan_.runs_whole()) {
-    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers());
+    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers(),
+                    job.precision.wire());
   }
 }
 
@@ -94,6 +97,10 @@ void Engine::start_pipeline() {
     const auto number = static_cast<size_t>(place - devices_.begin());
     options.messages.push_back(messages[number]);
     if (!everyone.empty()) options.everyone.push_back(everyone[number]);
+    const bool is_first =
+        std::none_of(workers_.begin(), workers_.begin() + static_cast<int>(i),
+                     [&](const auto& other) { return other->device == worker.device; });
+    if (is_first) worker.messages = options.messages.back();
     options.trace_devices.push_back(static_cast<int>(i));
   }
   options.trace = trace_;

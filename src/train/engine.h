@@ -126,6 +126,7 @@ class Engine {
   void make_workers();
   void join_workers();
   void compile_stages(const TrainJob& job, Purpose purpose);
+  void share_choices(int root);
   CompileOptions options_of(const Worker& worker, const TrainJob& job);
   void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
   StageGraph local_graph(const Worker& worker) const;

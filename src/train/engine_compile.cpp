@@ -73,6 +73,7 @@ void Engine::make_workers() {
 // All devices of a stage hold the parameters in the layouts that its first device prefers, so that
 // their gradients can be added as they lie in memory.
 void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
+  share_choices(0);
   for (int stage = 0; stage < plan_.stage_count(); ++stage) {
     const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
     const int leader = placement.devices[0].node;
@@ -84,6 +85,7 @@ void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
       layouts = layouts_of_parameters(worker->largest());
       know_layouts = true;
     }
+    share_choices(leader);
     if (rank_group_) {
       const std::string own = know_layouts ? layouts_as_text(layouts) : "";
       layouts = layouts_from_text(broadcast_text(*rank_group_, own, leader));
@@ -96,6 +98,14 @@ void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
       compile_worker(*worker, options, purpose);
     }
   }
+}
+
+// Devices that do the same work do it in the same way, whichever process they are in.
+void Engine::share_choices(int root) {
+  if (!rank_group_) return;
+  const std::string own = root == rank() ? Json(tuner_.choices()).dump() : "";
+  const Json choices = Json::parse(broadcast_text(*rank_group_, own, root));
+  if (root != rank()) tuner_.adopt(choices.get<std::map<std::string, std::string>>());
 }
 
 StageGraph Engine::local_graph(const Worker& worker) const {

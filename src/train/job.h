@@ -63,6 +63,7 @@ struct TrainJob {
   std::vector<InjectedOverflow> inject_overflow;
   bool check_finite = false;  // of everything in every step, not the loss alone
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  PrecisionSettings precision;
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   std::filesystem::path dump_passes;
 

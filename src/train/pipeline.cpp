@@ -13,9 +13,9 @@
 namespace millrace {
 
 PipelineLayout::PipelineLayout(const JobGraphs& graphs, const Schedule& schedule,
-                               const std::vector<std::vector<int>>& devices)
+                               const std::vector<std::vector<int>>& devices, DataType wire)
     : request_{devices, graphs.edges(), graphs.plan().round_robin,
-               channels_between(schedule, 2, skips_among(graphs.edges()))},
+               channels_between(schedule, 2, skips_among(graphs.edges())), wire},
       routes_(routes_between(request_)) {
   const std::string fault = check(schedule, request_.channels);
   if (!fault.empty()) fail_input("The schedule cannot run: {}", fault);

@@ -27,8 +27,9 @@ struct StepShares {
 // The channels between all devices of a plan; needed before the stages are compiled.
 class PipelineLayout {
  public:
+  // Float32 tensors travel as `wire`.
   PipelineLayout(const JobGraphs& graphs, const Schedule& schedule,
-                 const std::vector<std::vector<int>>& devices);
+                 const std::vector<std::vector<int>>& devices, DataType wire);
 
   const RouteRequest& request() const { return request_; }
   std::vector<RouteEnd> ends(int stage, int member) const;

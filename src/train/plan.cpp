@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/parts.h"
+#include "compile/arithmetic.h"
 #include "kernels/convolution_tuner.h"
 #include "parallel/job_graphs.h"
+#include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/device_report.h"
 #include "train/pipeline.h"
@@ -172,7 +174,9 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
 }  // namespace
 
 Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
-  const JobGraphs graphs(build_model(job.model, job.options), job.plan);
+  const Graph network = build_model(job.model, job.options);
+  KeptLayers(job.precision.keep).require_in(network);
+  const JobGraphs graphs(network, job.plan);
   const auto devices = static_cast<int>(job.plan.devices().size());
   const int cores = available_cores();
   const int threads = job.threads > 0 ? std::min(job.threads, cores) : std::max(1, cores / devices);
@@ -180,7 +184,7 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   std::optional<PipelineLayout> layout;
   if (!job.plan.runs_whole()) {
     layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
-                   job.plan.device_numbers());
+                   job.plan.device_numbers(), job.precision.wire());
   }
   ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
@@ -202,7 +206,9 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   Json json;
   json["model"] = job.model;
   json["global_batch"] = job.options.batch;
-  json["precision"] = "fp32";
+  json["precision"] = precision_name(job.precision.type);
+  json["arithmetic"] = describe(job.precision);
+  json["communication_dtype"] = precision_name(job.precision.wire());
   json["devices"] = Json::array();
   for (const DeviceReport& report : compiled.devices) {
     Json entry = to_json(report);

@@ -37,6 +37,7 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTune
   options.kernels.threads = threads;
   options.optimizer = job.optimizer;
   options.updates.check_overflow = job.loss_scale.in_use();
+  options.precision = job.precision;
   options.recompute = job.recompute;
   options.memory_limit = job.device_memory;
   options.dump_directory = job.dump_passes;
@@ -61,6 +62,7 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
   CompileOptions options = compile_options(job, threads, tuner);
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
+  options.updates.wire = job.precision.wire();
   options.updates.share_state = plan.share_optimizer && options.updates.members > 1;
   if (plan.devices().size() > 1) {
     const DeviceId& id =

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/texts.h"
+#include "compile/arithmetic.h"
 #include "runtime/trace_file.h"
 #include "train/checkpoint_writer.h"
 #include "train/device_report.h"
@@ -217,7 +218,8 @@ void Trainer::prepare() {
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.session().arena_bytes()});
+                      .arena_bytes = engine_.session().arena_bytes(),
+                      .arithmetic = describe(job_.precision)});
 }
 
 void Trainer::resume_loss_scale() {

@@ -2,6 +2,8 @@
 # ranks_test.sh WAY PROGRAM LAUNCHER...: training as two ranks.
 #   same   gives the losses of two devices in one process
 #   head   so with a margin head, also as three ranks, and a checkpoint of it serves any number
+#   wire   the same with 16 bits between them, in parallel and as stages, and half the bytes
+#   overflow  of one skips the same step as two devices do, and leaves the same weights
 #   seeds  is refused by both ranks if their seeds differ
 #   data   ends on both if one has no data
 #   stop   ends by itself, naming the rank, within ten seconds of the stop of one
@@ -61,6 +63,53 @@ case $way in
     losses "$@" -n 2 "$program" $mp --batch 6 --steps 2 --resume --save-weights "$work/two" \
       > "$work/ranks" || fail "$(cat "$work/ranks")"
     cmp "$work/three" "$work/one" && cmp "$work/three" "$work/two" || fail "other weights"
+    ;;
+  wire)
+    # outcome NAME COMMAND...: losses, and the bytes that travelled.
+    outcome() {
+      name=$1
+      shift
+      timeout 60 "$@" --steps 5 --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?"
+      python3 -c 'import json, sys
+summary = json.load(open(sys.argv[1]))
+print(summary["loss"], summary["communication"]["bytes"])' "$work/summary" > "$work/$name"
+    }
+    for dtype in fp16 bf16; do
+      narrow="--comm-dtype $dtype"
+      outcome ranks "$@" -n 2 "$program" $flags $narrow
+      outcome devices "$program" $flags --devices 2 $narrow
+      cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+      outcome full "$program" $flags --devices 2
+      cmp -s "$work/full" "$work/devices" && fail "$dtype changed nothing"
+      python3 - "$work/full" "$work/devices" << 'EOF' || fail "not half the bytes or other losses"
+import json, sys
+full, half = (open(name).read().rsplit(" ", 1) for name in sys.argv[1:])
+assert 0.45 < int(half[1]) / int(full[1]) < 0.55, (half[1], full[1])
+for a, b in zip(json.loads(full[0]), json.loads(half[0])):
+    assert abs(a - b) < 0.02 * a, (a, b)
+EOF
+      stages="--microbatches 4 --stage-weights 1:1"
+      outcome ranks "$@" -n 2 "$program" $flags $narrow --placement 0:0.1:0 $stages
+      outcome devices "$program" $flags $narrow --placement 0:0.0:1 $stages
+      cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+    done
+    ;;
+  overflow)
+    scaled="$flags --steps 4 --loss-scale dynamic --inject-overflow 3:1 --optimizer adamw"
+    skipped() {
+      timeout 60 "$@" --metrics "$work/metrics" > "$work/output" 2>&1 || fail "status $?"
+      grep -o '"loss_scale":[0-9.]*\|"skipped":[a-z]*' "$work/metrics"
+    }
+    for plan in "" "--placement 0:0.1:0" "--placement 0:0.1:0 --schedule 1f1b"; do
+      skipped "$@" -n 2 "$program" $scaled $plan --save-weights "$work/two" > "$work/ranks" ||
+        fail "$(cat "$work/ranks")"
+      [ "$(grep -c true "$work/ranks")" -eq 1 ] || fail "$(cat "$work/ranks")"
+      local=$(echo "${plan:---devices 2}" | sed 's/1:0/0:1/')
+      skipped "$program" $scaled $local --save-weights "$work/one" > "$work/devices" ||
+        fail "$(cat "$work/devices")"
+      cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+      cmp "$work/one" "$work/two" || fail "other weights with '$plan'"
+    done
     ;;
   seeds)
     timeout 30 "$@" -n 1 "$program" $flags --steps 5 --seed 3 : -n 1 "$program" $flags --steps 5 \

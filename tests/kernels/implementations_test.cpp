@@ -145,7 +145,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Implementations,
                                            "batch_norm", "batch_norm_synchronised", "boxing",
                                            "concat", "convolution", "dropout", "fill", "flatten",
                                            "l2_normalize", "linear", "max_pool", "optimizer",
-                                           "prelu", "softmax_cross_entropy", "split_softmax"),
+                                           "prelu", "softmax_cross_entropy", "split_softmax",
+                                           "storage"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/half.h"
 #include "kernels/head/head_kernels.h"
 #include "kernels/head/product_maker.h"
 #include "kernels/head/row_update.h"
@@ -147,7 +148,7 @@ class UpdateKernel final : public Kernel {
     std::fill(gradients + used, gradients + problem_.block_elements(), 0.0f);
     const void* operand = gradients;
     if (maker_.operand() == DataType::bf16) {
-      to_bf16(gradients, problem_.block_elements(), booked<uint16_t>(own, operands_));
+      floats_to_bf16(gradients, problem_.block_elements(), booked<uint16_t>(own, operands_));
       operand = own + operands_;
     }
     if (work_.embeddings) {

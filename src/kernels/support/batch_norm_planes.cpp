@@ -1,8 +1,16 @@
 #include "kernels/support/batch_norm_planes.h"
 
 #include <cmath>
+#include <vector>
+
+#include "graph/operator_definition.h"
 
 namespace millrace {
+namespace {
+
+constexpr int64_t kMostLanes = 16;
+
+}  // namespace
 
 Planes::Planes(const TensorSpec& x)
     : images(x.type.shape[0]),
@@ -23,15 +31,21 @@ int64_t Planes::blocks_per_group(int64_t tensors) const {
 bool is_in_planes(const KernelRequest& request, size_t x, std::string* refusal) {
   const Layout& layout = request.inputs[x].layout;
   const int64_t block = layout.channel_block();
-  const auto fits = [&](const TensorSpec& spec) {
-    return spec.type.shape.size() == 1 || spec.layout == layout;
+  const std::vector<int>& stored = definition_of(request.op.type).stored_inputs;
+  const auto fits = [&](const TensorSpec& spec, bool is_stored) {
+    const bool is_float = spec.type.dtype == DataType::f32;
+    const bool is_half = spec.type.dtype == DataType::f16 || spec.type.dtype == DataType::bf16;
+    return (is_float || (is_stored && is_half)) &&
+           (spec.type.shape.size() == 1 || spec.layout == layout);
   };
-  if (std::all_of(request.inputs.begin(), request.inputs.end(), fits) && fits(request.outputs[0]) &&
-      (block == 1 || block == 8 || block == 16) && request.inputs[x].type.dtype == DataType::f32) {
-    return true;
+  bool all = fits(request.outputs[0], false) && (block == 1 || block == 8 || block == kMostLanes);
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const bool is_stored =
+        std::find(stored.begin(), stored.end(), static_cast<int>(i)) != stored.end();
+    all = all && fits(request.inputs[i], is_stored);
   }
-  *refusal = "needs f32 tensors, all plain or all with channels in blocks of 8 or 16";
-  return false;
+  if (!all) *refusal = "needs f32 tensors, all plain or all with channels in blocks of 8 or 16";
+  return all;
 }
 
 void fold_parameters(const Planes& planes, const float* scale, const float* bias, const float* mean,
@@ -49,14 +63,17 @@ void pad_channels(const Planes& planes, const float* values, float* padded) {
   }
 }
 
-void apply_group(const Planes& planes, int64_t first, int64_t last, const float* x,
-                 const float* residual, const float* factor, const float* offset, bool relu,
+void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
+                 const StoredNumbers& residual, const float* factor, const float* offset, bool relu,
                  float* y) {
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
-    plane_apply(x + at, residual != nullptr ? residual + at : nullptr,
-                factor + index * planes.block, offset + index * planes.block, relu, planes.pixels,
-                planes.block, y + at);
+    const int64_t c = index * planes.block;
+    in_float_parts(x.from(at), residual.from(at), planes.plane_values(), planes.block,
+                   [&](int64_t begin, int64_t count, const float* values, const float* added) {
+                     plane_apply(values, added, factor + c, offset + c, relu, count / planes.block,
+                                 planes.block, y + at + begin);
+                   });
   });
 }
 
@@ -104,10 +121,19 @@ void sum_gradients(const Planes& planes, int64_t first, int64_t last, const Grad
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
-    float* sums = partial + image * padded * 2 + c;
-    plane_gradient_sums(inputs.dy + at, inputs.x + at, inputs.centre + c, inputs.factor + c,
-                        inputs.offset + c, inputs.relu, planes.pixels, planes.block, sums,
-                        sums + padded);
+    float* plain = partial + image * padded * 2 + c;
+    float* weighted = plain + padded;
+    in_float_parts(inputs.x.from(at), {}, planes.plane_values(), planes.block,
+                   [&](int64_t begin, int64_t count, const float* values, const float*) {
+                     float sums[2][kMostLanes];
+                     plane_gradient_sums(inputs.dy + at + begin, values, inputs.centre + c,
+                                         inputs.factor + c, inputs.offset + c, inputs.relu,
+                                         count / planes.block, planes.block, sums[0], sums[1]);
+                     for (int64_t i = 0; i < planes.block; ++i) {
+                       plain[i] = begin == 0 ? sums[0][i] : plain[i] + sums[0][i];
+                       weighted[i] = begin == 0 ? sums[1][i] : weighted[i] + sums[1][i];
+                     }
+                   });
   });
 }
 
@@ -127,9 +153,13 @@ void apply_gradients(const Planes& planes, int64_t first, int64_t last,
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
-    plane_gradient(inputs.dy + at, inputs.x + at, inputs.centre + c, inputs.factor + c,
-                   inputs.offset + c, slope + c, shift + c, inputs.relu, planes.pixels,
-                   planes.block, dx + at);
+    in_float_parts(inputs.x.from(at), {}, planes.plane_values(), planes.block,
+                   [&](int64_t begin, int64_t count, const float* values, const float*) {
+                     plane_gradient(inputs.dy + at + begin, values, inputs.centre + c,
+                                    inputs.factor + c, inputs.offset + c, slope + c, shift + c,
+                                    inputs.relu, count / planes.block, planes.block,
+                                    dx + at + begin);
+                   });
   });
 }
 

@@ -142,7 +142,7 @@ class StepBuilder {
       return add(fmt::format("{} {}", name, index), "transfer", compute_lane(source), seconds);
     }
     const int id = add(fmt::format("{} {}", name, index), "transfer", -1, 0);
-    const Route route = inputs_.fabric.between(source, target);
+    const LinkPath route = inputs_.fabric.between(source, target);
     if (job_.round_robin) {
       route_message(item(id), route, bytes, inputs_.software.transfer_efficiency);
       return id;
@@ -219,8 +219,20 @@ class StepBuilder {
   int emit_reduce(int stage, int index, double bytes, int lane) {
     const int id = add(fmt::format("sum of gradients {}.{}", stage, index), "collective", lane, 0);
     if (bytes <= 0) return id;
-    route_all_reduce(item(id), rings_[stage], replicas(stage), bytes,
+    // Replicas that share the update sum only their own part: half of an all-reduce.
+    const double share = costs_[stage].gather_bytes > 0 ? 0.5 : 1;
+    route_all_reduce(item(id), rings_[stage], replicas(stage), bytes * share,
                      inputs_.software.collective_efficiency);
+    return id;
+  }
+
+  // Replicas that share the update give each other their parts of the new weights.
+  int emit_weights(int stage, int step, int update) {
+    const int id = add(fmt::format("weights {}.{}", stage, step), "collective",
+                       compute_lane(job_.stages[stage].devices.front()), 0);
+    route_all_gather(item(id), rings_[stage], replicas(stage), costs_[stage].gather_bytes,
+                     inputs_.software.collective_efficiency);
+    follow(id, update);
     return id;
   }
 
@@ -229,7 +241,7 @@ class StepBuilder {
     if (job_.head.parallel == PlannedHead::Parallel::none) return;
     const std::vector<int>& devices = job_.stages.back().devices;
     const int members = static_cast<int>(devices.size());
-    const Route ring = rings_.back();
+    const LinkPath ring = rings_.back();
     const double efficiency = inputs_.software.collective_efficiency;
     const auto gather = [&](const char* name) {
       const int id = add(name, "collective", lane, 0);
@@ -247,7 +259,8 @@ class StepBuilder {
     if (!job_.round_robin) {
       const int id = add(fmt::format("U{}.{}", stage, step), "update",
                          compute_lane(job_.stages[stage].devices.front()), costs_[stage].update);
-      updates_[stage][step].push_back(id);
+      const bool shared = costs_[stage].gather_bytes > 0;
+      updates_[stage][step].push_back(shared ? emit_weights(stage, step, id) : id);
       const auto found = collectives_.find({stage, step});
       if (found != collectives_.end()) {
         follow(id, found->second.first);
@@ -289,7 +302,7 @@ class StepBuilder {
   // One sum of gradients for each round of the replicas, before their updates.
   void connect_rounds(int stage) {
     const int rows = replicas(stage);
-    const Route ring = rings_[stage];
+    const LinkPath ring = rings_[stage];
     for (int round = 0; round * rows < steps_; ++round) {
       const int sum = add(fmt::format("sum of gradients {}.{}", stage, round), "collective", -1, 0);
       if (rows > 1) {
@@ -308,7 +321,7 @@ class StepBuilder {
   const int stages_;
   int steps_ = 0;
   std::vector<StageCost> costs_;
-  std::vector<Route> rings_;  // of each stage
+  std::vector<LinkPath> rings_;  // of each stage
   HeadCost head_;
   std::map<std::pair<int, std::string>, int> lanes_;
   std::vector<std::vector<Items>> work_;                // [stage][micro-batch]

@@ -69,10 +69,10 @@ Fabric::Fabric(const Cluster& cluster) : cluster_(cluster) {
   }
 }
 
-Route Fabric::between(int from, int to) const {
+LinkPath Fabric::between(int from, int to) const {
   if (from == to) return {{}, cluster_.device.memory_bandwidth, 0};
   const LinkClass link = cluster_.link_between(from, to);
-  Route route{{2 * from, 2 * to + 1}, link.bandwidth, link.latency};
+  LinkPath route{{2 * from, 2 * to + 1}, link.bandwidth, link.latency};
   const int count = cluster_.devices_per_machine;
   const int machine = from / count, target = to / count;
   if (machine != target) {
@@ -99,13 +99,13 @@ double Fabric::bonded_bandwidth(int device, const std::vector<int>& others) cons
   return sum;
 }
 
-Route Fabric::ring(const std::vector<int>& devices) const {
+LinkPath Fabric::ring(const std::vector<int>& devices) const {
   if (devices.size() < 2) return {{}, cluster_.device.memory_bandwidth, 0};
   std::vector<int> members = devices;
   std::sort(members.begin(), members.end());
   const int count = cluster_.devices_per_machine;
   std::set<int> links;
-  Route route;
+  LinkPath route;
   route.rate = std::numeric_limits<double>::infinity();
   size_t begin = 0;
   while (begin < members.size()) {  // one machine at a time
@@ -123,7 +123,7 @@ Route Fabric::ring(const std::vector<int>& devices) const {
       route.latency = std::max(route.latency, link.latency);
       if (bonded > 0) continue;
       route.rate = std::min(route.rate, link.bandwidth);
-      const Route hop = between(from, to);
+      const LinkPath hop = between(from, to);
       links.insert(hop.links.begin(), hop.links.end());
     }
     if (local.size() > 1 && bonded > 0) route.rate = std::min(route.rate, bonded);
@@ -139,7 +139,7 @@ Route Fabric::ring(const std::vector<int>& devices) const {
   return route;
 }
 
-void route_message(SimulationItem& item, const Route& route, double bytes, double efficiency) {
+void route_message(SimulationItem& item, const LinkPath& route, double bytes, double efficiency) {
   item.links = route.links;
   item.bytes = bytes;
   item.rate = route.rate * efficiency;
@@ -148,7 +148,7 @@ void route_message(SimulationItem& item, const Route& route, double bytes, doubl
 
 namespace {
 
-void route_collective(SimulationItem& item, const Route& route, int hops, double bytes,
+void route_collective(SimulationItem& item, const LinkPath& route, int hops, double bytes,
                       double efficiency) {
   route_message(item, route, bytes, efficiency);
   item.seconds += route.latency * (hops - 1);
@@ -156,14 +156,14 @@ void route_collective(SimulationItem& item, const Route& route, int hops, double
 
 }  // namespace
 
-void route_all_reduce(SimulationItem& item, const Route& route, int members, double bytes,
+void route_all_reduce(SimulationItem& item, const LinkPath& route, int members, double bytes,
                       double efficiency) {
   if (members < 2) return;
   route_collective(item, route, 2 * (members - 1), 2.0 * (members - 1) / members * bytes,
                    efficiency);
 }
 
-void route_all_gather(SimulationItem& item, const Route& route, int members, double bytes,
+void route_all_gather(SimulationItem& item, const LinkPath& route, int members, double bytes,
                       double efficiency) {
   if (members < 2) return;
   route_collective(item, route, members - 1, 1.0 * (members - 1) / members * bytes, efficiency);

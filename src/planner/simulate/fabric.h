@@ -10,7 +10,7 @@
 namespace millrace {
 
 // What a message between two devices, or a collective, takes.
-struct Route {
+struct LinkPath {
   std::vector<int> links;  // indices into Fabric::links()
   double rate = 0;         // bytes per second if nothing else is under way
   double latency = 0;      // of one hop
@@ -26,11 +26,11 @@ class Fabric {
   const std::vector<SimulationLink>& links() const { return links_; }
 
   // Between two devices; from a device to itself: no links, at the speed of its memory.
-  Route between(int from, int to) const;
+  LinkPath between(int from, int to) const;
 
   // A ring over these devices in ascending order; rings over bonded links use all of a device's
   // links to other members at once. One device: no links.
-  Route ring(const std::vector<int>& devices) const;
+  LinkPath ring(const std::vector<int>& devices) const;
 
  private:
   double bonded_bandwidth(int device, const std::vector<int>& others) const;
@@ -43,13 +43,13 @@ class Fabric {
 
 // Fills in the links, bytes and time of a message of `bytes`; `efficiency` is the share of a link's
 // rate that software reaches.
-void route_message(SimulationItem& item, const Route& route, double bytes, double efficiency);
+void route_message(SimulationItem& item, const LinkPath& route, double bytes, double efficiency);
 
 // The same for a collective over `members` devices in which each sends `share` times the bytes in
 // `hops` steps: an all-reduce sends 2(n-1)/n in 2(n-1), a gather (n-1)/n in n-1.
-void route_all_reduce(SimulationItem& item, const Route& route, int members, double bytes,
+void route_all_reduce(SimulationItem& item, const LinkPath& route, int members, double bytes,
                       double efficiency);
-void route_all_gather(SimulationItem& item, const Route& route, int members, double bytes,
+void route_all_gather(SimulationItem& item, const LinkPath& route, int members, double bytes,
                       double efficiency);
 
 }  // namespace millrace

@@ -40,6 +40,10 @@ struct LaneState {
   bool busy = false;
 };
 
+double weight_of(const SimulationItem& item, size_t link) {
+  return item.weights.empty() ? 1 : item.weights[link];
+}
+
 class Simulator {
  public:
   explicit Simulator(const SimulationInput& input)
@@ -67,6 +71,9 @@ class Simulator {
       if (item.lane >= 0) lanes_.at(item.lane).items.push_back(static_cast<int>(i));
       if (item.bytes > 0 && item.links.empty() && !(item.rate > 0)) {
         throw std::logic_error(fmt::format("item '{}' has bytes and no link", item.name));
+      }
+      if (!item.weights.empty() && item.weights.size() != item.links.size()) {
+        throw std::logic_error(fmt::format("item '{}' has not one weight a link", item.name));
       }
     }
   }
@@ -184,9 +191,10 @@ class Simulator {
   void set_rate(int id) {
     const SimulationItem& item = input_.items[id];
     double rate = item.rate > 0 ? item.rate : std::numeric_limits<double>::infinity();
-    for (const int link : item.links) {
-      rate =
-          std::min(rate, input_.links[link].bandwidth / static_cast<double>(active_[link].size()));
+    for (size_t i = 0; i < item.links.size(); ++i) {
+      const auto link = static_cast<size_t>(item.links[i]);
+      const double share = input_.links[link].bandwidth / static_cast<double>(active_[link].size());
+      rate = std::min(rate, share / weight_of(item, i));
     }
     Flow& flow = flows_[id];
     if (rate == flow.rate) return;
@@ -200,9 +208,11 @@ class Simulator {
 
   void end_flow(int id) {
     flows_[id].remaining = 0;
-    for (const int link : input_.items[id].links) {
+    const SimulationItem& item = input_.items[id];
+    for (size_t i = 0; i < item.links.size(); ++i) {
+      const auto link = static_cast<size_t>(item.links[i]);
       std::erase(active_[link], id);
-      result_.link_bytes[link] += input_.items[id].bytes;
+      result_.link_bytes[link] += item.bytes * weight_of(item, i);
     }
     share_anew(id);
   }

@@ -36,6 +36,9 @@ struct SimulationItem {
   double bytes = 0;
   double rate = 0;         // most bytes per second, besides what the links give; 0: no such limit
   std::vector<int> links;  // those with bytes have links or a rate
+  // What a byte takes of each of the links, in the link's own unit; empty: one each. With it links
+  // also stand for other things that are shared, such as the cores of a host.
+  std::vector<double> weights = {};
   std::vector<int> after;
   std::vector<int> acquire, release;
   std::vector<MemoryChange> memory;
@@ -49,7 +52,7 @@ struct SimulationLane {
   bool ordered = true;
 };
 
-// Transfers that use a link at the same time share it evenly.
+// Items that use a link at the same time share it evenly.
 struct SimulationLink {
   std::string name;
   double bandwidth = 0;  // bytes per second
@@ -72,7 +75,7 @@ struct SimulationResult {
   double seconds = 0;                            // until the last item ends
   std::vector<double> start, end;                // of each item
   std::vector<double> lane_busy;                 // seconds in which a lane ran something
-  std::vector<double> link_bytes;                // that went over each link
+  std::vector<double> link_bytes;                // that went over each link, by weight
   std::vector<double> peak_memory;               // of each device
   std::vector<std::vector<MemoryPoint>> memory;  // of each device, after each change
 

@@ -1,0 +1,55 @@
+// What a device's program does as the simulator sees it: stretches of computing, and what is asked
+// of the other devices between them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compile/program.h"
+
+namespace millrace {
+
+struct CostedStep {
+  enum class Kind : uint8_t {
+    compute,
+    post,      // a sum or a gathering starts in the background
+    wait,      // until that ticket has ended
+    together,  // a sum or a gathering that the device waits for
+  };
+  Kind kind = Kind::compute;
+  Phase phase = Phase::forward;
+  double seconds = 0;       // of computing, alone
+  double busy_seconds = 0;  // with all devices of the host at work
+  double bytes = 0;         // of the tensor that is exchanged
+  int64_t ticket = -1;
+};
+
+using CostedSteps = std::vector<CostedStep>;
+
+// Plain data. A program that is only run whole has everything in `forward`, and its whole arena in
+// `persistent_bytes`.
+struct CostedProgram {
+  CostedSteps forward, backward, backward_weights, update;
+  double persistent_bytes = 0;  // state, all versions of the weights, channels
+  double saved_bytes = 0;       // of one micro-batch under way
+  double scratch_bytes = 0;     // while a phase runs
+  bool updates_in_backward = false;
+};
+
+// What one instruction takes.
+struct InstructionCost {
+  double seconds = 0;
+  double busy_seconds = 0;
+};
+
+// `costs`: one per instruction. Instructions that follow each other become one stretch as long as
+// they are of one phase, or of any with `coarse`.
+CostedProgram cost_program(const Program& program, const std::vector<InstructionCost>& costs,
+                           bool coarse = false);
+
+// The cost of each instruction as the longer of computing and moving its tensors.
+std::vector<InstructionCost> analytic_costs(const Program& program, double operations_per_second,
+                                            double bytes_per_second, double overhead_seconds);
+
+}  // namespace millrace
