@@ -182,6 +182,7 @@ std::string format_prediction(const Json& described) {
                       described["fits"].get<bool>() ? "Fits into" : "Does not fit into",
                       size_text(described["device_memory_bytes"]));
   if (described.contains("reason")) text += described["reason"].get<std::string>() + "\n";
+  if (described.contains("advice")) text += described["advice"].get<std::string>() + "\n";
   return text;
 }
 

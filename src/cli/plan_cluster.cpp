@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "planner/search/cuts.h"
 #include "runtime/device.h"
+#include "train/head_advice.h"
 #include "train/plan.h"
 
 namespace millrace {
@@ -262,6 +263,31 @@ bool uses_cluster(const CLI::App& command, const ClusterFlags& flags) {
   return false;
 }
 
+namespace {
+
+// The same job with its head in each of the three ways.
+void add_advice(const PlannedJob& job, const PlanInputs& inputs, Json& described) {
+  using Parallel = PlannedHead::Parallel;
+  if (job.head.parallel == Parallel::none || job.stages.size() != 1) return;
+  std::vector<HeadChoice> choices;
+  for (const auto& [planned, parallel] :
+       {std::pair(Parallel::data, HeadParallel::dp), std::pair(Parallel::model, HeadParallel::mp),
+        std::pair(Parallel::sampled, HeadParallel::pfc)}) {
+    PlannedJob other = job;
+    other.head.parallel = planned;
+    const Prediction prediction =
+        predict(inputs.network, other, inputs.cluster, inputs.constants, inputs.software);
+    choices.push_back({parallel, prediction.samples_per_second, prediction.device_memory.front(),
+                       prediction.fits});
+  }
+  described["head"] = to_json(choices);
+  described["advice"] = advise_head({static_cast<int64_t>(job.head.classes), job.head.sample_rate,
+                                     job.devices(), inputs.cluster.device.memory_bytes},
+                                    choices);
+}
+
+}  // namespace
+
 int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
                      bool json) {
   const ClusterPlanner planner(command, flags, job);
@@ -284,6 +310,7 @@ int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const J
       predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
   Json described = describe_prediction(chosen, prediction, inputs);
   if (!report.is_null()) described["search"] = std::move(report);
+  add_advice(chosen, inputs, described);
   if (!flags.output.empty()) write_text(flags.output, described["plan"].dump(2) + "\n");
   if (!flags.trace.empty()) {
     write_text(flags.trace, trace_of(prediction.simulation.input, prediction.result).dump() + "\n");

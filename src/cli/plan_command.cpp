@@ -72,6 +72,7 @@ void print_plan(const Json& plan) {
                format_bytes(plan["device_memory_bytes"].get<uint64_t>()));
   }
   if (plan.contains("reason")) fmt::print("{}\n", plan["reason"].get<std::string>());
+  if (plan.contains("advice")) fmt::print("{}\n", plan["advice"].get<std::string>());
 }
 
 int run_plan(const PlanCommandFlags& flags) {

@@ -107,6 +107,12 @@ std::vector<KernelFamily> margin_head_kernels() {
       update_family("margin_head_update"),
       update_family("margin_head_update_momentum"),
       update_family("margin_head_update_adamw"),
+      {"margin_head_gradient", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_squares", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_keep", {{"rows", if_plain<make_head_keep>}}},
+      {"margin_head_step", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_step_momentum", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_step_adamw", {{"blocks", if_plain<make_head_update>}}},
   };
 }
 

@@ -21,6 +21,7 @@ struct UpdateOptions {
   bool share_state = false;
   // Gradients of several micro-batches are summed before the update.
   bool accumulate = false;
+  int64_t micro_batches = 1;  // of a step
   // No update happens unless all gradients of all members are finite.
   bool check_overflow = false;
   // The type in which gradients travel between members; see Collectives::all_reduce.
@@ -33,8 +34,10 @@ struct UpdateOptions {
 // "<parameter>.momentum" or ".first_moment" and ".second_moment" that start at zero. LARS treats
 // tensors of rank one or less as plain SGD with momentum.
 //
-// A margin head, which updates its own centres, gets its settings and state here; clip_norm does
-// not see the centres.
+// A margin head updates its own centres in the backward pass, and gets its settings and state
+// here. Where something must be known before any update (clip_norm, check_overflow, accumulate) its
+// operator is parted: the embeddings' gradient stays, the centres take their step in Phase::update,
+// from what a step keeps of each micro-batch. clip_norm counts the centres' gradient.
 //
 // On a device alone each update stands directly behind the last operator that makes its gradient
 // or reads its parameter, so that gradients live briefly; with clip_norm all updates stand at the

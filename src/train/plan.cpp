@@ -14,6 +14,7 @@
 #include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/device_report.h"
+#include "train/head_advice.h"
 #include "train/pipeline.h"
 #include "train/stage_options.h"
 #include "train/summary.h"
@@ -133,13 +134,17 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
   double slowest = 0;
   for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
     const Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
-    std::map<int64_t, DeviceReport> known;  // by the rows of a micro-batch
+    // By the rows of a micro-batch and the classes of the head.
+    std::map<std::pair<int64_t, int64_t>, DeviceReport> known;
     double seconds = 0;
     for (int member = 0; member < placement.size(); ++member) {
       const int64_t rows =
           part_size(graphs.micro_batch(), job.plan.round_robin ? 0 : member, graphs.members(stage));
       const bool divided_weights = job.plan.sharding.parallelism != Parallelism::data;
-      const int64_t key = divided_weights || job.plan.share_optimizer ? member : rows;
+      const int64_t classes =
+          job.options.head ? part_size(job.options.classes, member, placement.size()) : 0;
+      const bool own = divided_weights || job.plan.share_optimizer;
+      const std::pair<int64_t, int64_t> key = {own ? member : rows, classes};
       if (!known.contains(key)) {
         Program program;
         CompileOptions options = stage_options(job, stage, member, device.threads(), &tuner);
@@ -169,6 +174,38 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
   const bool drains = stages > 1 && is_synchronous(job.plan.schedule);
   compiled.seconds_per_step = slowest * (drains ? micro + stages - 1 : micro);
   return compiled;
+}
+
+// What the job would take with its head in each of the three ways: what was compiled, with the
+// head's own needs exchanged.
+std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& compiled,
+                                     const MachineSpeed& speed) {
+  constexpr int64_t kDimension = 512;  // of all face networks' embeddings
+  const MarginHeadOptions& head = *job.options.head;
+  const OptimizerSettings& optimizer = job.optimizer;
+  const bool adam = optimizer.kind == OptimizerSettings::Kind::adamw;
+  const int states = adam ? 2 : optimizer.momentum == 0 ? 0 : 1;
+  const auto devices = static_cast<int>(job.plan.devices().size());
+  const auto needs_of = [&](HeadParallel parallel) {
+    return head_needs(head, parallel, devices, job.options.batch, kDimension, states);
+  };
+  const auto seconds_of = [&](const HeadNeeds& needs) {
+    return std::max(needs.operations / speed.operations_per_second,
+                    needs.touched / speed.bytes_per_second);
+  };
+  int64_t peak = 0;
+  for (const DeviceReport& report : compiled.devices) peak = std::max(peak, report.arena_bytes);
+  const HeadNeeds own = needs_of(head.parallel);
+  std::vector<HeadChoice> choices;
+  for (const HeadParallel parallel : {HeadParallel::dp, HeadParallel::mp, HeadParallel::pfc}) {
+    const HeadNeeds other = needs_of(parallel);
+    const double seconds = compiled.seconds_per_step + seconds_of(other) - seconds_of(own);
+    HeadChoice choice = {parallel, static_cast<double>(job.options.batch) / seconds,
+                         static_cast<double>(peak) + other.bytes - own.bytes, true};
+    choice.fits = job.device_memory == 0 || choice.bytes <= static_cast<double>(job.device_memory);
+    choices.push_back(choice);
+  }
+  return choices;
 }
 
 }  // namespace
@@ -222,6 +259,13 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
+  if (job.options.head && job.plan.stage_count() == 1) {
+    const std::vector<HeadChoice> choices = head_choices(job, compiled, speed);
+    json["head"] = to_json(choices);
+    json["advice"] = advise_head({job.options.classes, job.options.head->sample_rate, devices,
+                                  static_cast<double>(job.device_memory)},
+                                 choices);
+  }
   json["schedule"] = job.plan.schedule_name();
   json["threads_per_device"] = threads;
   json["instructions"] = compiled.instructions;

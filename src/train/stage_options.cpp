@@ -4,6 +4,10 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
+#include "base/error.h"
+
 namespace millrace {
 namespace {
 
@@ -76,7 +80,14 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
     options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
     options.shape.slots = static_cast<int>(row.in_flight);
     options.shape.versions = static_cast<int>(row.versions);
+    if (job.options.head && stage + 1 == plan.stage_count() && row.versions > 1) {
+      fail_input(
+          "--schedule {} keeps {} versions of the class centres of --head; use 1f1b, or a schedule "
+          "that waits for all micro-batches.",
+          plan.schedule_name(), row.versions);
+    }
     options.updates.accumulate = !at_once;
+    options.updates.micro_batches = plan.micro_batches;
     options.shape.split_backward = plan.schedule == ScheduleKind::zero_bubble;
   }
   return options;
