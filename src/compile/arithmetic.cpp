@@ -3,14 +3,25 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "kernels/processor.h"
 
 namespace millrace {
 
 PrecisionSettings::Arithmetic arithmetic_in_use(const PrecisionSettings& settings) {
-  if (settings.arithmetic == PrecisionSettings::Arithmetic::native) {
-    fail_input("--precision-arithmetic native is not available; use storage or auto.");
+  using Arithmetic = PrecisionSettings::Arithmetic;
+  if (settings.arithmetic == Arithmetic::native && settings.type == DataType::f16) {
+    fail_input(
+        "--precision-arithmetic native is not available for fp16; use --precision bf16, or storage "
+        "or auto.");
   }
-  return PrecisionSettings::Arithmetic::storage;
+  if (settings.arithmetic == Arithmetic::native && settings.is_half() && !can_compute_bf16()) {
+    fail_input(
+        "--precision-arithmetic native needs a processor with AVX-512, which this is not (or "
+        "ONEDNN_MAX_CPU_ISA hides it); use storage or auto.");
+  }
+  if (settings.arithmetic != Arithmetic::automatic) return settings.arithmetic;
+  const bool native = settings.type == DataType::bf16 && has_native_bf16();
+  return native ? Arithmetic::native : Arithmetic::storage;
 }
 
 bool stores_in_16_bits(const PrecisionSettings& settings) {

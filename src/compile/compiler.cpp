@@ -14,6 +14,7 @@
 #include "passes/inference.h"
 #include "passes/layout.h"
 #include "passes/pipeline.h"
+#include "passes/precision.h"
 #include "passes/storage.h"
 
 namespace millrace {
@@ -58,6 +59,10 @@ std::vector<ParameterGradient> add_backward(StageGraph& stage) {
   return differentiate_stage(stage).parameters;
 }
 
+bool computes_in_halves(const PrecisionSettings& settings) {
+  return settings.is_half() && arithmetic_in_use(settings) == PrecisionSettings::Arithmetic::native;
+}
+
 Program training_program(StageGraph stage, const CompileOptions& options) {
   const KernelLayouts layouts(options.kernels);
   std::vector<ParameterGradient> gradients;
@@ -67,6 +72,11 @@ Program training_program(StageGraph stage, const CompileOptions& options) {
   drop_result(stage.graph, "embedding");
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
+  if (computes_in_halves(options.precision)) {
+    pipeline.add("precision", [&](Graph& g) {
+      lower_precision(g, options.precision.type, options.precision.keep);
+    });
+  }
   pipeline.add("autodiff", [&](Graph&) { gradients = add_backward(stage); });
   pipeline.add("gradient_fusion", fuse_gradients);
   pipeline.add("optimizer",

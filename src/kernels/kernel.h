@@ -135,10 +135,12 @@ struct LayoutWish {
 };
 
 // One way to run an operator type. `create` returns null when it cannot serve the request and
-// says why in `refusal`.
+// says why in `refusal`. One that does not take tensors of 16 bits is never asked for them: it
+// serves such requests with float32 copies in the workspace.
 struct KernelImplementation {
   std::string_view name;
   std::unique_ptr<Kernel> (*create)(const KernelRequest& request, std::string* refusal);
+  bool takes_halves = false;
 };
 
 // All ways to run an operator type, best first, the naive reference last.

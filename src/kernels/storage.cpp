@@ -55,8 +55,9 @@ LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0
 }  // namespace
 
 std::vector<KernelFamily> storage_kernels() {
-  return {{"narrow", {{"vector", make_narrow}, {"reference", reference_narrow}}, follow},
-          {"widen", {{"vector", make_widen}, {"reference", reference_widen}}, follow}};
+  return {
+      {"narrow", {{"vector", make_narrow, true}, {"reference", reference_narrow, true}}, follow},
+      {"widen", {{"vector", make_widen, true}, {"reference", reference_widen, true}}, follow}};
 }
 
 }  // namespace millrace

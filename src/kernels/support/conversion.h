@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/parallel.h"
 #include "graph/types.h"
 
 namespace millrace {
@@ -31,6 +30,15 @@ struct StoredNumbers {
   float operator[](int64_t index) const;
 };
 
+// Numbers that are to be written.
+struct TargetNumbers {
+  DataType type = DataType::f32;
+  std::byte* data = nullptr;
+
+  // Of f32 numbers.
+  float* floats() const { return reinterpret_cast<float*>(data); }
+};
+
 // Calls body(first, count, values of a, values of b) for parts of `count` numbers, in order, each
 // a multiple of `unit` numbers and small enough for the nearest cache. What is f32 is handed on as
 // it lies; what is not there as null.
@@ -55,17 +63,6 @@ void in_float_parts(const StoredNumbers& a, const StoredNumbers& b, int64_t coun
     const float* values = floats_of(a, buffers[0]);
     body(first, part, values, floats_of(b, buffers[1]));
   }
-}
-
-// Calls body(first, count, values) for parts of `count` numbers, over the team above `grain`.
-template <typename Body>
-void in_float_ranges(const StoredNumbers& numbers, int64_t count, int64_t grain, Body&& body) {
-  parallel_ranges(count, grain, [&](int, int64_t begin, int64_t end) {
-    in_float_parts(numbers.from(begin), {}, end - begin, 1,
-                   [&](int64_t first, int64_t part, const float* values, const float*) {
-                     body(begin + first, part, values);
-                   });
-  });
 }
 
 }  // namespace millrace
