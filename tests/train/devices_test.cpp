@@ -145,15 +145,17 @@ TEST_F(DevicesTest, SamePlanSameBits) {
 }
 
 // Gradients and activations between stages are rounded, close to float32 and the same every time;
-// sharing the optimizer's state changes nothing.
+// sharing the optimizer's state changes nothing. Rounded activations put a few values on the other
+// side of a ReLU or of a maximum, each with its whole gradient, so stages differ by more than what
+// was rounded.
 TEST_F(DevicesTest, SixteenBitsBetweenDevices) {
   const Outcome one = run(job("0:0"), "one");
   for (const DataType wire : {DataType::f16, DataType::bf16}) {
-    const double tolerance = wire == DataType::f16 ? 2e-3 : 2e-2;
     for (const char* placement : {"0:0-1", "0:0-2", "0:0-3", "0:0.0:1", "0:0-1.0:2"}) {
       SCOPED_TRACE(placement);
-      TrainJob narrowed =
-          job(placement, std::string_view(placement).find('.') != std::string_view::npos ? 3 : 1);
+      const bool stages = std::string_view(placement).find('.') != std::string_view::npos;
+      const double tolerance = stages ? 6e-2 : wire == DataType::f16 ? 2e-3 : 2e-2;
+      TrainJob narrowed = job(placement, stages ? 3 : 1);
       const Outcome full = run(narrowed, "full");
       narrowed.precision.communication = wire;
       const Outcome first = run(narrowed, "first");
