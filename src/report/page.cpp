@@ -170,7 +170,7 @@ class Page {
       scale.push_back(or_null(point.loss_scale));
       has_rate |= point.samples_per_second.has_value();
       has_learning |= point.learning_rate != facts.points.front().learning_rate;
-      has_scale |= point.loss_scale.has_value();
+      has_scale |= point.loss_scale.value_or(1) != 1;
     }
     own()["metrics"] = {{"steps", steps},
                         {"loss", loss},

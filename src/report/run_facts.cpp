@@ -65,7 +65,7 @@ void add_summary(const Json& root, RunFacts& facts) {
   facts.steps = json_number(root, "steps");
   facts.samples_per_second = json_number(root, "samples_per_second");
   facts.seconds_per_step = json_number(json_member(root, "seconds_per_step"), "median");
-  facts.skipped_steps = json_number(root, "skipped_steps");
+  facts.skipped_steps = json_number(json_member(root, "loss_scale"), "skipped_steps");
   facts.top1 = json_number(json_member(root, "evaluation"), "top1");
   const Json finished = json_member(root, "finished");
   if (finished.is_boolean()) facts.finished = finished.get<bool>();
@@ -96,12 +96,17 @@ void add_metrics(const std::vector<Json>& lines, RunFacts& facts) {
     const std::optional<double> step = json_number(line, "step");
     if (!step || (kind != "step" && !kind.empty())) continue;
     points.push_back({*step, json_number(line, "loss"), json_number(line, "samples_per_second"),
-                      json_number(line, "learning_rate"), json_number(line, "loss_scale")});
+                      json_number(line, "learning_rate"), json_number(line, "loss_scale"), false});
+    const Json skipped = json_member(line, "skipped");
+    points.back().skipped = skipped.is_boolean() && skipped.get<bool>();
     if (points.size() < 2) continue;
     if (const auto value = json_number(line, "seconds")) seconds.push_back(*value);
     if (points.back().samples_per_second) rates.push_back(*points.back().samples_per_second);
   }
   if (points.empty()) return;
+  const auto skipped = std::count_if(points.begin(), points.end(),
+                                     [](const StepPoint& point) { return point.skipped; });
+  if (!facts.skipped_steps && skipped > 0) facts.skipped_steps = static_cast<double>(skipped);
   if (!facts.steps) {
     facts.steps = static_cast<double>(points.size());
     facts.first_loss = points.front().loss;

@@ -20,6 +20,7 @@ std::string json_text(const Json& object, const char* key);  // of strings and n
 struct StepPoint {
   double step = 0;
   std::optional<double> loss, samples_per_second, learning_rate, loss_scale;
+  bool skipped = false;  // its gradients overflowed
 };
 
 struct RunFacts {

@@ -9,7 +9,12 @@
 namespace millrace {
 namespace {
 
+// Where devices share parameters, what is looked at is the sum of their gradients.
 std::string describe(const Worker& worker, const std::string& parameter) {
+  if (worker.members > 1) {
+    return fmt::format("the gradient of '{}', the sum over {} devices (stage {})", parameter,
+                       worker.members, worker.stage);
+  }
   return fmt::format("the gradient of '{}' on device {} (stage {})", parameter,
                      to_string(worker.id), worker.stage);
 }

@@ -23,6 +23,7 @@ namespace millrace {
 namespace {
 
 constexpr int kRepeats = 3;
+constexpr double kUsualRate = 0.1;  // of pfc, for a head that is laid out otherwise
 
 template <typename Work>
 double best_seconds(Work&& work) {
@@ -181,7 +182,8 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
 std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& compiled,
                                      const MachineSpeed& speed) {
   constexpr int64_t kDimension = 512;  // of all face networks' embeddings
-  const MarginHeadOptions& head = *job.options.head;
+  MarginHeadOptions head = *job.options.head;
+  if (head.parallel != HeadParallel::pfc) head.sample_rate = kUsualRate;
   const OptimizerSettings& optimizer = job.optimizer;
   const bool adam = optimizer.kind == OptimizerSettings::Kind::adamw;
   const int states = adam ? 2 : optimizer.momentum == 0 ? 0 : 1;
@@ -262,9 +264,10 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   if (job.options.head && job.plan.stage_count() == 1) {
     const std::vector<HeadChoice> choices = head_choices(job, compiled, speed);
     json["head"] = to_json(choices);
-    json["advice"] = advise_head({job.options.classes, job.options.head->sample_rate, devices,
-                                  static_cast<double>(job.device_memory)},
-                                 choices);
+    const MarginHeadOptions& head = *job.options.head;
+    const double rate = head.parallel == HeadParallel::pfc ? head.sample_rate : kUsualRate;
+    json["advice"] = advise_head(
+        {job.options.classes, rate, devices, static_cast<double>(job.device_memory)}, choices);
   }
   json["schedule"] = job.plan.schedule_name();
   json["threads_per_device"] = threads;

@@ -60,7 +60,8 @@ Json summary(const std::string& model, int devices, double rate) {
 TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
   write("summary.json", summary("</script><b>m</b>", 2, 16).dump());
   write("metrics.jsonl",
-        "{\"kind\":\"step\",\"step\":1,\"loss\":3,\"samples_per_second\":10,\"loss_scale\":8}\n"
+        "{\"kind\":\"step\",\"step\":1,\"loss\":3,\"samples_per_second\":10,\"loss_scale\":8,"
+        "\"skipped\":true}\n"
         "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"samples_per_second\":20}\n"
         "{\"kind\":\"evaluation\",\"step\":2,\"loss\":2.5,\"top1\":0.5}\n{\"kind\":");
   write_trace(directory_ / "trace.json",
@@ -86,6 +87,8 @@ TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
   EXPECT_EQ(run["metrics"]["steps"], Json({1, 2}));
   EXPECT_EQ(run["metrics"]["loss"], Json({3.0, nullptr}));
   EXPECT_EQ(run["evaluations"][0]["loss"], 2.5);
+  EXPECT_THAT(text, HasSubstr("data-figure=\"loss_scale/0\""));
+  EXPECT_THAT(text, HasSubstr("<dt>steps skipped</dt><dd>1</dd>"));
   EXPECT_EQ(run["memory"]["rows"][1]["parts"][3], 400);
   EXPECT_EQ(data["traces"][0]["devices"].size(), 2u);
   EXPECT_EQ(data["traces"][0]["events"].size(),

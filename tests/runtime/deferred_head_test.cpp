@@ -23,10 +23,14 @@ constexpr int64_t kClasses = 700;
 Graph network(double rate = 1) {
   Builder net;
   const Value image = net.image(kBatch, 3, 4, 4);
-  const Value embedding = net.linear(net.flatten(image), "fc", {.features = 32});
+  const Value maps =
+      net.relu(net.convolution(image, "conv", {.channels = 8, .kernel = 3, .padding = 1}));
+  const Value embedding = net.linear(net.flatten(maps), "fc", {.features = 32});
   net.margin_head(embedding, {.classes = kClasses, .addend = 0.3, .scale = 8, .sample_rate = rate});
   return net.take();
 }
+
+constexpr const char* kParameters[] = {"head.centres", "fc.weight", "fc.bias", "conv.weight"};
 
 CompileOptions compile_options() {
   CompileOptions options;
@@ -36,8 +40,8 @@ CompileOptions compile_options() {
 }
 
 // One device with a program that is run whole.
-struct Run {
-  explicit Run(const CompileOptions& options, double rate = 1)
+struct Trained {
+  explicit Trained(const CompileOptions& options, double rate = 1)
       : program(compile_training(network(rate), options)), session(device, {&program}) {
     session.initialize(1);
   }
@@ -87,12 +91,14 @@ TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
     for (const double rate : {1.0, 0.2}) {
       CompileOptions options = compile_options();
       options.optimizer.kind = kind;
-      Run now(options, rate);
+      Trained now(options, rate);
       options.optimizer.clip_norm = 1e6;
-      Run later(options, rate);
-      for (Run* run : {&now, &later}) {
-        run->feed();
-        for (int64_t step = 0; step < 3; ++step) run->session.run(run->program, {1, step, 0.01f});
+      Trained later(options, rate);
+      for (Trained* run : {&now, &later}) {
+        for (int64_t step = 0; step < 3; ++step) {
+          run->feed();
+          run->session.run(run->program, {1, step, 0.01f});
+        }
       }
       for (const char* name : {"head.centres", "fc.weight"}) {
         const auto expected = now.state(name);
@@ -110,16 +116,16 @@ TEST(DeferredHead, ClippingCountsTheCentres) {
   double whole = 0;
   for (const double bound : {1e6, 0.05}) {
     options.optimizer.clip_norm = bound;
-    Run run(options);
+    Trained run(options);
     run.feed();
     std::vector<std::vector<float>> before;
-    for (const char* name : {"head.centres", "fc.weight", "fc.bias"}) {
+    for (const char* name : kParameters) {
       before.push_back(run.state(name));
     }
     run.session.run(run.program, {1, 0, 0.5f});
     double squares = 0;
     size_t i = 0;
-    for (const char* name : {"head.centres", "fc.weight", "fc.bias"}) {
+    for (const char* name : kParameters) {
       const double step = distance(run.state(name), before[i++]);
       squares += step * step;
     }
@@ -135,7 +141,7 @@ TEST(DeferredHead, ClippingCountsTheCentres) {
 TEST(DeferredHead, AnOverflowLeavesTheCentresAlone) {
   CompileOptions options = compile_options();
   options.updates.check_overflow = true;
-  Run run(options);
+  Trained run(options);
   run.feed();
   run.session.run(run.program, {1, 0, 0.1f});
   const auto centres = run.state("head.centres");
@@ -157,8 +163,7 @@ TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
   plan.micro_batches = kParts;
   const JobGraphs graphs(network(), plan);
   CompileOptions options = compile_options();
-  Run whole(options);
-  whole.feed();
+  Trained whole(options);
   options.updates.accumulate = true;
   options.updates.micro_batches = kParts;
   options.shape.phasing = Phasing::micro_batches;
@@ -169,8 +174,9 @@ TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
   std::vector<float> images(kBatch * kPixels);
   const Random random(3, 3);
   for (size_t i = 0; i < images.size(); ++i) images[i] = random.normal(i);
-  const auto labels = Run::labels();
+  const auto labels = Trained::labels();
   for (int64_t step = 0; step < 2; ++step) {
+    whole.feed();
     whole.session.run(whole.program, {1, step, 0.05f});
     for (int64_t m = 0; m < kParts; ++m) {
       const auto rows = static_cast<size_t>(kBatch / kParts);
