@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "base/parallel.h"
 #include "base/random.h"
 #include "compile/compiler.h"
 #include "models/models.h"
@@ -11,10 +12,13 @@
 namespace millrace {
 namespace {
 
+// One thread: those of a team wait for each other within oneDNN, which takes long where other
+// programs want their cores.
 CompileOptions options_for(DataType type) {
+  set_team_size(1);
   CompileOptions options;
   options.kernels.convolution = ConvolutionAlgorithm::direct;
-  options.kernels.threads = 2;
+  options.kernels.threads = 1;
   options.precision.type = type;
   options.precision.arithmetic = PrecisionSettings::Arithmetic::native;
   return options;
@@ -39,7 +43,7 @@ void feed(Session& session, const Program& program) {
 }
 
 std::vector<float> losses_of(const Program& program, int steps, float rate = 0.002f) {
-  Device device({.threads = 2});
+  Device device({.threads = 1});
   Session session(device, {&program});
   session.initialize(3);
   feed(session, program);
@@ -74,7 +78,7 @@ TEST(NativePrecision, TenStepsFollowFloat32) {
 
 TEST(NativePrecision, LossFallsOnAFixedBatch) {
   const Program program = compile_training(model("resnet18", 8, 32), options_for(DataType::bf16));
-  Device device({.threads = 2});
+  Device device({.threads = 1});
   Session session(device, {&program});
   session.initialize(3);
   feed(session, program);
@@ -100,7 +104,7 @@ TEST(NativePrecision, EvaluationReadsTheSameWeights) {
   const Program training = compile_training(model("resnet18", 4, 32), options_for(DataType::bf16));
   const Program evaluation =
       compile_evaluation(model("resnet18", 6, 32), options_for(DataType::bf16), training);
-  Device device({.threads = 2});
+  Device device({.threads = 1});
   Session session(device, {&training, &evaluation});
   session.initialize(1);
   feed(session, training);

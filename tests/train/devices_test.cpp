@@ -136,6 +136,18 @@ TEST_F(DevicesTest, DataModelHybridAndPipelinesAreOneDevice) {
   }
 }
 
+// The images are read through a view of them, forward and backward.
+TEST_F(DevicesTest, LinearLayersOnTheImagesThemselves) {
+  Builder net;
+  Value x = net.flatten(net.image(kShape.batch, kShape.channels, kShape.height, kShape.width));
+  x = net.relu(net.linear(x, "fc1", {.features = 40}));
+  net.classify(net.linear(x, "fc2", {.features = kShape.classes}));
+  work_.network = net.take();
+  const Outcome one = run(job("0:0"), "one");
+  expect_same(run(job("0:0", 3), "accumulated"), one);
+  expect_same(run(job("0:0.0:1", 3), "stages"), one);
+}
+
 TEST_F(DevicesTest, SamePlanSameBits) {
   for (const char* placement : {"0:0-2", "0:0.0:1"}) {
     const Outcome first = run(job(placement), "first");
