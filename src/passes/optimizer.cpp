@@ -44,13 +44,33 @@ class Updates {
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
   }
 
+  // Where gradients are about to be summed over members: looks at one that the backward pass makes
+  // late, as it shows most of what overflows on this member before it.
+  void probe(const std::vector<ParameterGradient>& gradients) {
+    constexpr int64_t kMostElements = 1 << 18;
+    const std::vector<OperatorId> before = graph_.order();
+    size_t place = 0;
+    TensorId late = kNone;
+    for (const ParameterGradient& pair : gradients) {
+      const Tensor& gradient = graph_.tensor(pair.gradient);
+      if (gradient.type.elements() > kMostElements) continue;
+      const auto made = std::find(before.begin(), before.end(), gradient.producer);
+      if (made == before.end() || made - before.begin() < static_cast<ptrdiff_t>(place)) continue;
+      place = static_cast<size_t>(made - before.begin());
+      late = pair.gradient;
+    }
+    if (late == kNone) return;
+    const OperatorId added =
+        graph_.add_operator("overflow_probe", "gradients/overflow_probe",
+                            {flag(kOverflowProbe, 1), late}, {}, Phase::backward);
+    std::vector<OperatorId> order = before;
+    order.insert(order.begin() + static_cast<ptrdiff_t>(place) + 1, added);
+    graph_.set_order(std::move(order));
+  }
+
   // Behind measure_norm, whose pass over the gradients it makes use of.
   void look_for_overflow(const std::vector<ParameterGradient>& gradients) {
-    Tensor flag;
-    flag.name = kOverflowFlag;
-    flag.type = {{2}, DataType::f32};
-    flag.role = Role::accumulator;
-    skip_ = graph_.add_tensor(std::move(flag));
+    skip_ = flag(kOverflowFlag, 2);
     std::vector<TensorId> inputs = {skip_};
     if (squares_ != kNone) inputs.push_back(squares_);
     std::string names;
@@ -120,6 +140,14 @@ class Updates {
   }
 
  private:
+  TensorId flag(std::string_view name, int64_t elements) {
+    Tensor tensor;
+    tensor.name = name;
+    tensor.type = {{elements}, DataType::f32};
+    tensor.role = Role::accumulator;
+    return graph_.add_tensor(std::move(tensor));
+  }
+
   OperatorId sgd(const ParameterGradient& pair, double decay) {
     Attributes attributes = {{"momentum", settings_.momentum},
                              {"weight_decay", decay},
@@ -308,6 +336,7 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
     return;
   }
   const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
+  if (options.check_overflow && options.members > 1) updates.probe(gradients);
   GradientExchange exchange(graph, gradients, options, whole);
   std::vector<std::vector<ParameterGradient>> ready;
   if (clips || options.check_overflow) {

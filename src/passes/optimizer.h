@@ -11,6 +11,7 @@
 namespace millrace {
 
 inline constexpr std::string_view kOverflowFlag = "overflow";
+inline constexpr std::string_view kOverflowProbe = "overflow_probe";
 
 // The devices that hold the same parameters, and how a step is made up.
 struct UpdateOptions {
@@ -50,7 +51,9 @@ struct UpdateOptions {
 // With check_overflow all updates stand behind one operator "overflow_check", which writes a tensor
 // kOverflowFlag (shape {2}, kept from step to step like an accumulator): first whether a gradient
 // of any member is not finite, which every update reads and then changes nothing; then the number
-// from 1 of this member's first such gradient, in the order of the attribute "parameters".
+// from 1 of this member's first such gradient, in the order of the attribute "parameters". With
+// several members "overflow_probe" writes another, kOverflowProbe (shape {1}): whether this member
+// had one before the gradients were summed.
 void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
                  const OptimizerSettings& settings, const UpdateOptions& options = {});
 

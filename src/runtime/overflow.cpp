@@ -9,13 +9,17 @@
 namespace millrace {
 namespace {
 
-float* flag_of(const Session& session, const Program& program) {
+float* find_state(const Session& session, const Program& program, std::string_view name) {
   for (const Slot& slot : program.state) {
-    if (slot.name == kOverflowFlag) {
-      return reinterpret_cast<float*>(session.address(program, slot));
-    }
+    if (slot.name == name) return reinterpret_cast<float*>(session.address(program, slot));
   }
-  throw std::logic_error("the program does not look for overflow");
+  return nullptr;
+}
+
+float* flag_of(const Session& session, const Program& program) {
+  float* flag = find_state(session, program, kOverflowFlag);
+  if (flag == nullptr) throw std::logic_error("the program does not look for overflow");
+  return flag;
 }
 
 class FaultyKernel : public Kernel {
@@ -60,6 +64,11 @@ void set_overflowed(Session& session, const Program& program, bool overflowed) {
 std::string overflowed_parameter(const Session& session, const Program& program) {
   const auto number = static_cast<size_t>(flag_of(session, program)[1]);
   return number == 0 || number > program.checked.size() ? "" : program.checked[number - 1];
+}
+
+bool overflowed_before_sum(const Session& session, const Program& program) {
+  const float* found = find_state(session, program, kOverflowProbe);
+  return found != nullptr && *found != 0;
 }
 
 void inject_overflow(Program& program, const std::vector<int64_t>& steps) {

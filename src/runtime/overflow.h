@@ -13,7 +13,8 @@ namespace millrace {
 struct SkippedUpdate {
   int64_t first_micro_batch = 0;  // of those it would have taken in, counted in the segment
   int64_t last_micro_batch = 0;
-  std::string parameter;  // of this device's first such gradient; empty: it has none
+  bool began_here = false;  // rather than on another device of the stage
+  std::string parameter;    // of this device's first such gradient; empty: it has none
 };
 
 // Whether the program checks its gradients; the others are for programs that do, after the check.
@@ -22,6 +23,9 @@ bool has_overflowed(const Session& session, const Program& program);
 void set_overflowed(Session& session, const Program& program, bool overflowed);
 // The parameter of the first gradient that is not finite on this device, or nothing.
 std::string overflowed_parameter(const Session& session, const Program& program);
+
+// Whether one was seen before the gradients were summed over the devices of a stage.
+bool overflowed_before_sum(const Session& session, const Program& program);
 
 // Makes a gradient infinite in each of these steps, where the backward pass begins. Before `watch`;
 // the program must not be running.

@@ -260,7 +260,8 @@ void StageRunner::finish_update(bool overflowed) {
 void StageRunner::note_skip(int64_t first, int64_t last) {
   if (!checks_overflow(training_) || !has_overflowed(session_, training_)) return;
   ++skipped_;
-  skips_.push_back({first, last, overflowed_parameter(session_, training_)});
+  skips_.push_back({first, last, overflowed_before_sum(session_, training_),
+                    overflowed_parameter(session_, training_)});
 }
 
 // Gradients are those of a mean over a step's samples; an update of more or fewer micro-batches

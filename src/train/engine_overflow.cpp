@@ -9,9 +9,9 @@
 namespace millrace {
 namespace {
 
-// Where devices share parameters, what is looked at is the sum of their gradients.
-std::string describe(const Worker& worker, const std::string& parameter) {
-  if (worker.members > 1) {
+// Where devices share parameters, what is looked at is the sum of their gradients, but for a probe.
+std::string describe(const Worker& worker, const std::string& parameter, bool began_here) {
+  if (worker.members > 1 && !began_here) {
     return fmt::format("the gradient of '{}', the sum over {} devices (stage {})", parameter,
                        worker.members, worker.stage);
   }
@@ -44,12 +44,17 @@ void Engine::set_skipped_updates(std::vector<int64_t> by_stage) {
   skipped_updates_ = std::move(by_stage);
 }
 
+// Descriptions with the device are better than those without.
 std::string Engine::agree_on_source(std::string own) {
   if (!rank_group_) return own;
-  for (std::string& text : gather_texts(*rank_group_, own)) {
-    if (!text.empty()) return text;
+  std::string best;
+  for (const std::string& text : gather_texts(*rank_group_, own)) {
+    const bool names_device = text.find(" on device ") != std::string::npos;
+    if (best.empty() || (names_device && best.find(" on device ") == std::string::npos)) {
+      best = text;
+    }
   }
-  return "";
+  return best;
 }
 
 void Engine::note_overflow(StepOutcome& outcome) {
@@ -58,9 +63,13 @@ void Engine::note_overflow(StepOutcome& outcome) {
   outcome.skipped = true;
   ++skipped_updates_[0];
   std::string own;
+  bool known = false;
   for (const auto& worker : workers_) {
     const std::string parameter = overflowed_parameter(*worker->session, *worker->training);
-    if (own.empty() && !parameter.empty()) own = describe(*worker, parameter);
+    const bool here = overflowed_before_sum(*worker->session, *worker->training);
+    if (parameter.empty() || (!own.empty() && (known || !here))) continue;
+    own = describe(*worker, parameter, here);
+    known = here;
   }
   outcome.overflow = agree_on_source(std::move(own));
 }
@@ -70,13 +79,16 @@ void Engine::note_overflows(std::vector<StepOutcome>& outcomes) {
   const int64_t per_step = plan_.micro_batches;
   std::vector<double> found(count + skipped_updates_.size(), 0);
   std::string own;
+  bool known = false;
   pipeline_->each_skip([&](const Worker& worker, const SkippedUpdate& skip) {
     for (int64_t s = skip.first_micro_batch / per_step; s <= skip.last_micro_batch / per_step;
          ++s) {
       found[static_cast<size_t>(s)] = 1;
     }
     if (worker.member == 0) found[count + static_cast<size_t>(worker.stage)] += 1;
-    if (own.empty() && !skip.parameter.empty()) own = describe(worker, skip.parameter);
+    if (skip.parameter.empty() || (!own.empty() && (known || !skip.began_here))) return;
+    own = describe(worker, skip.parameter, skip.began_here);
+    known = skip.began_here;
   });
   if (rank_group_) rank_group_->all_reduce(std::span(found));
   if (std::all_of(found.begin(), found.end(), [](double value) { return value == 0; })) return;

@@ -341,8 +341,9 @@ void Trainer::move_loss_scale(const StepState& state, const StepOutcome& outcome
   if (first.empty()) first = outcome.overflow;
   fail_job(
       "Gradients have overflowed in {} steps in a row, up to step {}, with the loss scale at its "
-      "least, {:g}: {}; lower --lr, use --clip-norm, or lower --loss-scale-min.",
-      scale.stuck, state.step + 1, used_scale_, first);
+      "least, {:g}: {}; lower --lr, use --clip-norm, or lower {}.",
+      scale.stuck, state.step + 1, used_scale_, first,
+      job_.loss_scale.dynamic ? "--loss-scale-min" : "--loss-scale");
 }
 
 void Trainer::fail_step(const StepState& state, const std::string& found) {

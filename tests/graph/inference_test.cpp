@@ -217,6 +217,7 @@ std::vector<Case> good_cases() {
       {"lars_update", {x, x, x}, {}, {}},
       {"sum_of_squares", {x, c}, {}, {f32({1})}},
       {"clip_scale", {f32({1})}, {{"max_norm", 1.0}}, {f32({1})}},
+      {"overflow_probe", {f32({1}), f32({4, 3})}, {}, {}},
       {"overflow_check",
        {f32({2}), x, c},
        {{"has_squares", false}, {"parameters", std::string("x,c")}},

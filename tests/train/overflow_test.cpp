@@ -188,6 +188,10 @@ TEST_F(OverflowTest, OnOneDeviceIsTheSameSkipOnAllAndChangesNothing) {
       EXPECT_THAT(skipped_steps(), ElementsAre(3));
       EXPECT_EQ(recorder_.steps.back().loss_scale, 65536);
       EXPECT_THAT(recorder_.steps.back().overflow, HasSubstr("the gradient of '"));
+      if (plain.plan.stages.size() == 1 && name != "model") {
+        EXPECT_THAT(recorder_.steps.back().overflow,
+                    HasSubstr("on device 0:" + std::to_string(device)));
+      }
       EXPECT_EQ(result_.loss_scale.scale, 32768);
       EXPECT_TRUE(std::isfinite(result_.losses.back()));
     }

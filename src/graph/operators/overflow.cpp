@@ -13,6 +13,13 @@ std::vector<TensorType> infer_check(const Inference& inference) {
   return {};
 }
 
+// The tensor that it writes, and a gradient before it is summed over devices.
+std::vector<TensorType> infer_probe(const Inference& inference) {
+  expect_inputs(inference, 2);
+  expect_shape(inference, 0, {1}, "a flag");
+  return {};
+}
+
 double count_looks(const Inference& inference) {
   double count = 0;
   for (const TensorType& gradient : inference.inputs) {
@@ -27,7 +34,8 @@ std::vector<OperatorDefinition> overflow_operators() {
   return {{.type = "overflow_check",
            .infer = infer_check,
            .mutated_inputs = {0},
-           .arithmetic = count_looks}};
+           .arithmetic = count_looks},
+          {.type = "overflow_probe", .infer = infer_probe, .mutated_inputs = {0}}};
 }
 
 }  // namespace millrace
