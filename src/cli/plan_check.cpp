@@ -24,10 +24,11 @@ std::string bytes_of(const Json& number) { return format_bytes(number.get<uint64
 
 void print_report(const Json& report) {
   const double predicted = report["predicted_step_seconds"].get<double>();
-  fmt::print("Predicted {:.4g} s per step, {:.4g} samples/s, give or take {:.1f} %; devices idle "
-             "{:.1f} % of the time.\n",
-             predicted, report["predicted_samples_per_second"].get<double>(),
-             100 * report["error_estimate"].get<double>(), 100 * report["bubble"].get<double>());
+  fmt::print(
+      "Predicted {:.4g} s per step, {:.4g} samples/s, give or take {:.1f} %; devices idle "
+      "{:.1f} % of the time.\n",
+      predicted, report["predicted_samples_per_second"].get<double>(),
+      100 * report["error_estimate"].get<double>(), 100 * report["bubble"].get<double>());
   for (const Json& device : report["devices"]) {
     fmt::print("  device {}, stage {}: {}{}\n", device["id"].get<std::string>(),
                device["stage"].get<int>(), bytes_of(device["peak_bytes"]),
@@ -36,11 +37,11 @@ void print_report(const Json& report) {
                    : "");
   }
   if (!report.contains("measured_step_seconds")) return;
-  fmt::print("Measured  {:.4g} s per step (from {:.4g} to {:.4g}): the prediction is {:+.1f} % "
-             "off.\n",
-             report["measured_step_seconds"].get<double>(),
-             report["measured_min_seconds"].get<double>(),
-             report["measured_max_seconds"].get<double>(), 100 * report["error"].get<double>());
+  fmt::print(
+      "Measured  {:.4g} s per step (from {:.4g} to {:.4g}): the prediction is {:+.1f} % "
+      "off.\n",
+      report["measured_step_seconds"].get<double>(), report["measured_min_seconds"].get<double>(),
+      report["measured_max_seconds"].get<double>(), 100 * report["error"].get<double>());
   if (!report.contains("measured_rss_bytes")) return;
   fmt::print("Memory of the process: predicted {}, measured {} ({:+.1f} %).\n",
              bytes_of(report["process_rss_bytes"]), bytes_of(report["measured_rss_bytes"]),

@@ -53,9 +53,8 @@ std::string rate(double value) { return fmt::format("{:.4g} G", value / 1e9); }
 int run_machine(const ProfileFlags& flags, MpiSession* session) {
   const int devices = flags.job.plan.devices;
   if (devices < 0) fail_input("--devices is {}; give at least 1.", devices);
-  const Cluster cluster = measure_machine({.devices = std::max(1, devices),
-                                           .threads = flags.job.threads,
-                                           .processes = session});
+  const Cluster cluster = measure_machine(
+      {.devices = std::max(1, devices), .threads = flags.job.threads, .processes = session});
   if (session != nullptr && session->rank() != 0) return kExitSuccess;
   const std::string text = describe(cluster).dump(2) + "\n";
   if (flags.json || flags.output.empty()) fmt::print("{}", flags.json ? text : "");
@@ -104,11 +103,11 @@ int run_profile(const ProfileFlags& flags, MpiSession* session) {
     fmt::print("{}", flags.json ? to_json(profile).dump(1) + "\n" : text);
     return kExitSuccess;
   }
-  fmt::print("{}, {} samples at a time, {} device{} at work, {} thread{} each, {} rounds that differ "
-             "by {:.1f} %\n\n",
-             profile.model, profile.micro_batch, profile.devices, profile.devices == 1 ? "" : "s",
-             profile.threads, profile.threads == 1 ? "" : "s", profile.rounds,
-             100 * profile.step_spread);
+  fmt::print(
+      "{}, {} samples at a time, {} device{} at work, {} thread{} each, {} rounds that differ "
+      "by {:.1f} %\n\n",
+      profile.model, profile.micro_batch, profile.devices, profile.devices == 1 ? "" : "s",
+      profile.threads, profile.threads == 1 ? "" : "s", profile.rounds, 100 * profile.step_spread);
   fmt::print("{}", layer_table(profile, static_cast<size_t>(flags.top)));
   if (!flags.output.empty()) write_or_print(flags, text);
   return kExitSuccess;
@@ -124,8 +123,9 @@ void add_profile_command(CLI::App& program, Action& chosen, MpiSession* session)
   command->get_option("--model")->required(false);
   add_training_flags(*command, flags->job);
   add_device_flags(*command, flags->job);
-  command->add_flag("--machine", flags->machine,
-                    "Measure this machine instead, as a cluster that plan --cluster reads")
+  command
+      ->add_flag("--machine", flags->machine,
+                 "Measure this machine instead, as a cluster that plan --cluster reads")
       ->group("Profile");
   command->add_option("--rounds", flags->rounds, "How often each program is measured")
       ->group("Profile")
@@ -133,8 +133,7 @@ void add_profile_command(CLI::App& program, Action& chosen, MpiSession* session)
   command->add_option("--format", flags->format, "Of the file: json, or PipeDream's text")
       ->group("Output")
       ->capture_default_str();
-  command->add_option("--output", flags->output, "Write the profile to this file")
-      ->group("Output");
+  command->add_option("--output", flags->output, "Write the profile to this file")->group("Output");
   command->add_option("--top", flags->top, "Layers in the table")
       ->group("Output")
       ->capture_default_str();

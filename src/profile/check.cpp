@@ -22,8 +22,7 @@ Json compare(const TrainJob& job, Json prediction, const TrainResult& result, bo
   }
   bool exact = true;
   for (Json& device : prediction["devices"]) {
-    const auto found =
-        arenas.find({device["id"].get<std::string>(), device["stage"].get<int>()});
+    const auto found = arenas.find({device["id"].get<std::string>(), device["stage"].get<int>()});
     const int64_t bytes = found == arenas.end() ? 0 : found->second;
     device["measured_peak_bytes"] = bytes;
     exact = exact && bytes == device["peak_bytes"].get<int64_t>();

@@ -54,8 +54,7 @@ ExchangeSpeed measure_member(Group& group) {
   const double small = message_seconds(group, bytes.first(4), 20);
   const double large = message_seconds(group, bytes, kRepeats);
   speed.message.latency = small / 2;
-  speed.message.bandwidth =
-      static_cast<double>(bytes.size()) / std::max(1e-9, large - small);
+  speed.message.bandwidth = static_cast<double>(bytes.size()) / std::max(1e-9, large - small);
   const double little = median_seconds(20, [&] { group.all_reduce(std::span(values).first(1)); });
   const double sum = median_seconds(kRepeats, [&] { group.all_reduce(std::span(values)); });
   speed.collective_latency = little;

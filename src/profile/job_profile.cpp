@@ -119,13 +119,13 @@ Profile to_pipedream(const JobProfile& profile) {
   Profile made;
   for (size_t i = 0; i < profile.layers.size(); ++i) {
     const LayerCost& layer = profile.layers[i];
-    made.nodes.push_back({.id = fmt::format("node{}", i + 1),
-                          .description = fmt::format("{}({})", layer.type, layer.name),
-                          .forward_milliseconds = kMilliseconds * layer.forward_seconds,
-                          .backward_milliseconds =
-                              kMilliseconds * (layer.backward_seconds + layer.update_seconds),
-                          .activation_bytes = layer.activation_bytes,
-                          .parameter_bytes = layer.parameter_bytes});
+    made.nodes.push_back(
+        {.id = fmt::format("node{}", i + 1),
+         .description = fmt::format("{}({})", layer.type, layer.name),
+         .forward_milliseconds = kMilliseconds * layer.forward_seconds,
+         .backward_milliseconds = kMilliseconds * (layer.backward_seconds + layer.update_seconds),
+         .activation_bytes = layer.activation_bytes,
+         .parameter_bytes = layer.parameter_bytes});
     for (const int input : layer.inputs) made.edges.emplace_back(input, static_cast<int>(i));
   }
   return made;

@@ -15,12 +15,12 @@ namespace millrace {
 // One instruction of a device's program. Seconds are medians.
 struct OperatorCost {
   std::string name, type, implementation;
-  std::string phase;           // "forward", "backward" or "update"
-  double seconds = 0;          // with all devices of the job at work
-  double alone_seconds = 0;    // with this one alone
-  double spread = 0;           // relative
-  double arithmetic = 0;       // floating-point operations
-  double bytes = 0;            // inputs and outputs
+  std::string phase;         // "forward", "backward" or "update"
+  double seconds = 0;        // with all devices of the job at work
+  double alone_seconds = 0;  // with this one alone
+  double spread = 0;         // relative
+  double arithmetic = 0;     // floating-point operations
+  double bytes = 0;          // inputs and outputs
 };
 
 struct ProgramProfile {

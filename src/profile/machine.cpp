@@ -1,9 +1,8 @@
 #include "profile/machine.h"
 
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include <algorithm>
 #include <chrono>
+#include <oneapi/dnnl/dnnl.hpp>
 #include <thread>
 #include <unordered_map>
 

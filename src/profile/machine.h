@@ -8,10 +8,12 @@
 
 namespace millrace {
 
+class MpiSession;
+
 struct MachineRequest {
   int devices = 1;
-  int threads = 0;                   // of a device; 0: cores divided evenly
-  MpiSession* processes = nullptr;   // borrowed; with several the network between them is measured
+  int threads = 0;                  // of a device; 0: cores divided evenly
+  MpiSession* processes = nullptr;  // borrowed; with several the network between them is measured
 };
 
 // `devices` devices, each with its part of the cores (found with hwloc): arithmetic in float32 and

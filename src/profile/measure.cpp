@@ -125,6 +125,20 @@ double seconds_to_copy(Worker& worker, const RouteEnd& end, bool round_robin, in
   return median_of(seconds);
 }
 
+double seconds_to_carry(Worker& worker, int rounds) {
+  if (worker.training->memory.versions < 2) return 0;
+  std::vector<double> seconds;
+  worker.device->run([&] {
+    for (int i = 0; i < rounds; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      worker.session->copy_version(0, 1);
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      seconds.push_back(elapsed.count());
+    }
+  });
+  return median_of(seconds);
+}
+
 double relative_spread(std::vector<double> values) {
   if (values.size() < 2) return 0;
   std::sort(values.begin(), values.end());
@@ -190,10 +204,11 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
     }
     if (const PipelineLayout* layout = engine.layout()) {
       for (const RouteEnd& end : layout->ends(worker.stage, worker.member)) {
-        one.copies[copy_key(end.route, end.sends)] = seconds_to_copy(
-            worker, end, engine.graphs().plan().round_robin, options.rounds);
+        one.copies[copy_key(end.route, end.sends)] =
+            seconds_to_copy(worker, end, engine.graphs().plan().round_robin, options.rounds);
       }
     }
+    one.carry_seconds = seconds_to_carry(worker, options.alone_rounds);
     worker.session->set_collectives(worker.collectives.get());
     measured.push_back(std::move(one));
   }

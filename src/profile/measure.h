@@ -11,8 +11,8 @@
 namespace millrace {
 
 struct MeasureOptions {
-  int rounds = 5;       // with all devices of this process at work at once
-  int alone_rounds = 3; // with one at a time, where there are several
+  int rounds = 5;        // with all devices of this process at work at once
+  int alone_rounds = 3;  // with one at a time, where there are several
   int warm_up = 1;
 };
 
@@ -21,13 +21,14 @@ struct MeasuredProgram {
   int stage = 0;
   int member = 0;
   const Program* program = nullptr;
-  std::vector<InstructionCost> costs;        // of each instruction
-  std::vector<double> spread;                // of each instruction, relative
-  std::vector<double> totals;                // of each round
-  std::map<std::string, double> copies;      // message to slot or back, see copy_key
+  std::vector<InstructionCost> costs;    // of each instruction
+  std::vector<double> spread;            // of each instruction, relative
+  std::vector<double> totals;            // of each round
+  std::map<std::string, double> copies;  // message to slot or back, see copy_key
+  double carry_seconds = 0;  // to begin a new version of the weights as a copy of another
 
-  double seconds() const;                    // of a round, the median
-  double round_spread() const;               // half of the middle half, relative
+  double seconds() const;       // of a round, the median
+  double round_spread() const;  // half of the middle half, relative
 };
 
 // The name under which the copying of a message is kept.

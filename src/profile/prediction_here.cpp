@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include "comm/texts.h"
 #include "profile/costs_text.h"
@@ -57,6 +58,37 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// How many devices have a thread on the most crowded core of each.
+std::vector<int> crowding_of(const std::vector<std::vector<int>>& teams) {
+  std::map<int, int> devices_of_core;
+  for (const std::vector<int>& team : teams) {
+    for (const int core : team) ++devices_of_core[core];
+  }
+  std::vector<int> crowding;
+  for (const std::vector<int>& team : teams) {
+    int most = 1;
+    for (const int core : team) most = std::max(most, devices_of_core[core]);
+    crowding.push_back(most);
+  }
+  return crowding;
+}
+
+// The costs without what devices on one core took from each other, which the simulation adds.
+CostedProgram costs_of(const MeasuredProgram& measured, int crowding) {
+  std::vector<InstructionCost> costs = measured.costs;
+  for (InstructionCost& cost : costs) {
+    cost.busy_seconds = std::max(cost.seconds, cost.busy_seconds / crowding);
+  }
+  CostedProgram program = cost_program(*measured.program, costs);
+  if (measured.carry_seconds > 0) {
+    CostedSteps& last = program.updates_in_backward ? program.backward : program.update;
+    last.push_back({.phase = Phase::update,
+                    .seconds = measured.carry_seconds,
+                    .busy_seconds = measured.carry_seconds});
+  }
+  return program;
+}
+
 // The bytes of images and labels that this process is fed with at a time.
 int64_t feed_bytes(const TrainJob& job, const Engine& engine) {
   int64_t rows = 0;
@@ -76,18 +108,27 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   engine.start(job.seed);
   Surroundings here(job.plan, engine.ranks());
   const int local_devices = here.cluster.devices_per_machine;
+  std::set<const Device*> own_devices;
+  for (const auto& worker : engine.workers()) own_devices.insert(worker->device);
+  const auto devices_here = static_cast<int>(own_devices.size());
 
   // Each process measures its own programs while the others do the same.
   Group* ranks = engine.rank_group();
   if (ranks != nullptr) ranks->barrier();
   std::vector<CostsOfMember> own;
+  const auto teams =
+      cores_of_devices(launch_place(), devices_here, job.threads, job.oversubscribe).teams;
+  const std::vector<int> crowding = crowding_of(teams);
   for (const MeasuredProgram& one : measure_programs(engine, options)) {
-    own.push_back({one.stage, one.member, cost_program(*one.program, one.costs), one.copies,
+    const int device =
+        here.devices[static_cast<size_t>(one.stage)][static_cast<size_t>(one.member)];
+    own.push_back({one.stage, one.member,
+                   costs_of(one, crowding[static_cast<size_t>(device % local_devices)]), one.copies,
                    one.round_spread()});
     prediction.resident_bytes += one.program->arena_bytes;
     DeviceReport report;
-    report.id = to_string(job.plan.stages[static_cast<size_t>(one.stage)]
-                              .devices[static_cast<size_t>(one.member)]);
+    report.id = to_string(
+        job.plan.stages[static_cast<size_t>(one.stage)].devices[static_cast<size_t>(one.member)]);
     report.stage = one.stage;
     report.arena_bytes = one.program->arena_bytes;
     report.breakdown = one.program->breakdown;
@@ -114,6 +155,7 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   simulated.host.cores = available_cores();
   simulated.host.threads_per_device = engine.device().threads();
   simulated.host.busy_devices = local_devices;
+  if (*std::max_element(crowding.begin(), crowding.end()) > 1) simulated.host.teams = teams;
   simulated.devices = here.devices;
   std::map<std::string, double> copies;
   for (const auto& stage : here.devices) simulated.programs.emplace_back(stage.size(), nullptr);
@@ -135,8 +177,7 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   prediction.result = simulate(prediction.simulation.input);
   prediction.steps = steps_of(prediction.simulation, prediction.result);
   prediction.step_seconds = prediction.steps.median;
-  prediction.samples_per_second =
-      static_cast<double>(job.options.batch) / prediction.step_seconds;
+  prediction.samples_per_second = static_cast<double>(job.options.batch) / prediction.step_seconds;
   prediction.profile_seconds = seconds_since(start);
   engine.finish();
   return prediction;
@@ -165,9 +206,8 @@ Json to_json(const HerePrediction& prediction) {
     const bool counts_bytes = link.name.find("cores") == std::string::npos &&
                               link.name.find(" memory") == std::string::npos;
     if (bytes <= 0 || !counts_bytes) continue;
-    json["links"].push_back({{"name", link.name},
-                             {"bytes_per_step", bytes / steps},
-                             {"bandwidth", link.bandwidth}});
+    json["links"].push_back(
+        {{"name", link.name}, {"bytes_per_step", bytes / steps}, {"bandwidth", link.bandwidth}});
   }
   return json;
 }

@@ -13,10 +13,10 @@ struct HerePrediction {
   SimulatedSteps steps;
   double step_seconds = 0;
   double samples_per_second = 0;
-  double error_estimate = 0;     // relative, from how far the rounds of the profile lie apart
+  double error_estimate = 0;          // relative, from how far the rounds of the profile lie apart
   std::vector<DeviceReport> devices;  // memory, of the devices of this process
-  int64_t resident_bytes = 0;    // of this process at most
-  double profile_seconds = 0;    // that measuring took
+  int64_t resident_bytes = 0;         // of this process at most
+  double profile_seconds = 0;         // that measuring took
   ExchangeSpeed exchange;
   ProgramSimulation simulation;
   SimulationResult result;

@@ -108,9 +108,10 @@ LayerCost layer_from(const Reader& reader, const Json& entry, size_t place) {
   layer.activation_bytes = reader.number(entry, "activation_bytes");
   layer.parameter_bytes = reader.number(entry, "parameter_bytes");
   for (const Json& input : reader.list(entry, "inputs")) {
-    const int64_t from = input.is_number_unsigned() ? static_cast<int64_t>(std::min<uint64_t>(
-                                                          input.get<uint64_t>(), 1u << 30))
-                                                    : -1;
+    const int64_t from =
+        input.is_number_unsigned()
+            ? static_cast<int64_t>(std::min<uint64_t>(input.get<uint64_t>(), 1u << 30))
+            : -1;
     if (from < 0 || from >= static_cast<int64_t>(place)) {
       reader.fail(fmt::format("an input of layer '{}' is no layer before it", layer.name));
     }

@@ -105,7 +105,8 @@ TEST_F(JobProfileTest, ComesBackFromPipedreamsText) {
   double expected = 0;
   for (TensorId id = 0; id < network.tensor_count(); ++id) {
     const Tensor& tensor = network.tensor(id);
-    if (tensor.role == Role::parameter) expected += 4.0 * static_cast<double>(tensor.type.elements());
+    if (tensor.role == Role::parameter)
+      expected += 4.0 * static_cast<double>(tensor.type.elements());
   }
   EXPECT_EQ(parameters, expected);
 }

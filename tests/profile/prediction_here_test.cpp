@@ -46,16 +46,16 @@ TEST_P(Predictions, MemoryIsExactAndTimeIsThere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Predictions,
-    ::testing::Values(Case{"0:0", 1, ScheduleKind::gpipe}, Case{"0:0", 4, ScheduleKind::gpipe},
-                      Case{"0:0-1", 1, ScheduleKind::gpipe},
-                      Case{"0:0.0:1", 4, ScheduleKind::one_f_one_b_flush},
-                      Case{"0:0.0:1", 4, ScheduleKind::zero_bubble},
-                      Case{"0:0.0:1.0:2", 1, ScheduleKind::one_f_one_b},
-                      Case{"0:0-1.0:2", 2, ScheduleKind::gpipe},
-                      Case{"0:0.0:1", 4, ScheduleKind::two_bw},
-                      Case{"0:0.0:0", 2, ScheduleKind::gpipe}));
+INSTANTIATE_TEST_SUITE_P(All, Predictions,
+                         ::testing::Values(Case{"0:0", 1, ScheduleKind::gpipe},
+                                           Case{"0:0", 4, ScheduleKind::gpipe},
+                                           Case{"0:0-1", 1, ScheduleKind::gpipe},
+                                           Case{"0:0.0:1", 4, ScheduleKind::one_f_one_b_flush},
+                                           Case{"0:0.0:1", 4, ScheduleKind::zero_bubble},
+                                           Case{"0:0.0:1.0:2", 1, ScheduleKind::one_f_one_b},
+                                           Case{"0:0-1.0:2", 2, ScheduleKind::gpipe},
+                                           Case{"0:0.0:1", 4, ScheduleKind::two_bw},
+                                           Case{"0:0.0:0", 2, ScheduleKind::gpipe}));
 
 TEST(CostsTextTest, ComesBack) {
   CostsOfMember one;
