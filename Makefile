@@ -1,7 +1,7 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
 .PHONY: all help deps build demo test check check-sanitizers check-naming check-format \
-        check-pytorch check-fuzz check-kill check-networks bench bench-single bench-data bench-checkpoint \
-        format clean
+        check-pytorch check-fuzz check-kill check-networks check-pages bench bench-single bench-data bench-checkpoint \
+        bench-precision bench-head format clean
 
 all: build
 
@@ -21,7 +21,7 @@ demo: build ## train something real-sized and show the result
 test: build ## build and run every test
 	@ctest --preset default
 
-check: test check-format check-naming check-pytorch check-sanitizers check-fuzz check-kill check-networks ## the tests and all slower checks
+check: test check-format check-naming check-pytorch check-sanitizers check-fuzz check-kill check-networks check-pages ## the tests and all slower checks
 
 check-format: ## formatting, without changing files
 	@tools/install-deps check
@@ -49,7 +49,11 @@ check-kill: build ## kill training, or one of its ranks, at random moments, resu
 check-networks: build ## train between two hosts in network namespaces (as root)
 	@tools/check-networks
 
-bench: bench-single bench-data bench-checkpoint ## every benchmark
+check-pages: build ## open reports in headless Chromium: figures, zoom, narrow windows, light and dark
+	@tools/install-deps check
+	@tests/report/page_check.py build/millrace build/screenshots
+
+bench: bench-single bench-data bench-checkpoint bench-precision bench-head ## every benchmark
 
 bench-single: build ## time one device against PyTorch and against the kernels alone
 	@build/millrace bench single
@@ -60,6 +64,13 @@ bench-data: build ## the loader against PyTorch, real data against synthetic
 
 bench-checkpoint: build ## training steps while a checkpoint is written
 	@bench/checkpoint_slowdown.py
+
+bench-precision: build ## 16-bit training against float32: memory, speed, losses, accuracy
+	@bench/precision.py
+	@bench/precision.py --arithmetic storage memory speed
+
+bench-head: build ## classifiers of many identities against Partial FC in PyTorch
+	@build/millrace bench head --peer
 
 format: ## rewrite the C++ files in the project's format
 	@tools/install-deps check

@@ -1,7 +1,7 @@
-# millrace_embed(OUTPUT FILES...): writes the C++ file OUTPUT with the text of each file, found by
-# name through `embedded_file` (planner/data/embedded.h), so that the program needs no files at run
-# time. A change of a file builds it anew.
-function(millrace_embed output)
+# millrace_embed(OUTPUT HEADER FUNCTION FILES...): writes the C++ file OUTPUT with the text of each
+# file, found by name through FUNCTION, which HEADER declares, so that the program needs no files at
+# run time. A change of a file builds it anew.
+function(millrace_embed output header function)
   set(entries "")
   foreach(path ${ARGN})
     file(READ ${path} text)
@@ -10,13 +10,13 @@ function(millrace_embed output)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${path})
   endforeach()
   file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[
-#include "planner/data/embedded.h"
+#include "@header@"
 
 #include <stdexcept>
 
 namespace millrace {
 
-std::string_view embedded_file(std::string_view name) {
+std::string_view @function@(std::string_view name) {
   struct File {
     std::string_view name;
     std::string_view text;

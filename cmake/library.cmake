@@ -29,7 +29,8 @@ set(public_headers
   models/models.h
   parallel/placement.h parallel/plan.h parallel/policy.h parallel/schedule.h
   passes/settings.h
-  train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/observer.h train/trainer.h)
+  train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/loss_scale.h
+  train/observer.h train/trainer.h)
 install(CODE "
   foreach(header ${public_headers})
     file(READ \"${PROJECT_SOURCE_DIR}/src/\${header}\" text)

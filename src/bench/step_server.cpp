@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "bench/primitive_limit.h"
 #include "train/engine.h"
@@ -16,19 +17,25 @@ class Server {
   explicit Server(const TrainJob& job)
       : job_(job), engine_(job, Purpose::training, observer_), feed_(make_training_feed(job, {})) {
     engine_.start(job.seed);
-    const auto batch = feed_->next();
-    engine_.session().write_input(*engine_.training(), "images", batch->images);
-    engine_.session().write_input(*engine_.training(), "labels", batch->labels);
-    feed_->release();
+    batch_ = feed_->next();
   }
 
+  // Every step has the same samples; the first takes them in.
   Json step() {
-    const auto rate = static_cast<float>(job_.learning_rate.base);
+    double loss = 0;
+    Engine::Steps steps;
+    steps.seed = job_.seed;
+    steps.first = step_;
+    steps.learning_rate = [&](int64_t) { return static_cast<float>(job_.learning_rate.base); };
+    steps.next = [&]() -> const FeedBatch* {
+      return step_ == 0 || !job_.plan.runs_whole() ? &*batch_ : nullptr;
+    };
+    steps.finished = [&](int64_t, const StepOutcome& outcome) { loss = outcome.loss; };
     const auto start = std::chrono::steady_clock::now();
-    engine_.session().run(*engine_.training(), {job_.seed, step_++, rate});
+    engine_.train(steps);
     const auto end = std::chrono::steady_clock::now();
-    return {{"seconds", std::chrono::duration<double>(end - start).count()},
-            {"loss", engine_.session().scalar(*engine_.training(), "loss")}};
+    ++step_;
+    return {{"seconds", std::chrono::duration<double>(end - start).count()}, {"loss", loss}};
   }
 
   Json memory() const {
@@ -55,6 +62,7 @@ class Server {
   Engine engine_;
   std::unique_ptr<Feed> feed_;
   std::unique_ptr<PrimitiveLimit> limit_;
+  std::optional<FeedBatch> batch_;
   int64_t step_ = 0;
 };
 

@@ -11,6 +11,7 @@
 #include "bench/step_server.h"
 #include "cli/bench_head_command.h"
 #include "cli/bench_published.h"
+#include "cli/bench_scaling.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 
@@ -85,6 +86,7 @@ void add_bench_command(CLI::App& program, Action& chosen) {
   suite->callback([&chosen, single] { chosen = [single] { return run(*single); }; });
 
   add_bench_head_command(*bench, chosen);
+  add_scaling_suite(*bench, chosen);
   add_published_suite(*bench, chosen);
 
   auto steps = std::make_shared<JobFlags>();

@@ -2,28 +2,114 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <filesystem>
 #include <memory>
 
+#include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
+#include "bench/published_runs.h"
+#include "cli/job_flags.h"
+#include "cli/plan_pipedream.h"
 #include "planner/published/report.h"
+#include "report/published_section.h"
+#include "report/report.h"
 
 namespace millrace {
 namespace {
 
 constexpr const char* kHelp =
-    "Every row of the published tables of OneFlow, PipeDream and InsightFace next to the planner's "
-    "prediction.\n"
-    "Time by simulation on the described cluster and memory at full size, with the costs of the "
-    "system that was measured, and with Millrace's own. With --fit the cost constants are fitted "
-    "anew, to fewer than half of the rows, from the guesses in costs_start.json.";
+    "Every row of the published tables of OneFlow, PipeDream and InsightFace next to Millrace's "
+    "predictions.\n"
+    "Time by simulation on the described cluster and memory with the costs of the system that was "
+    "measured; Millrace's own memory at full size, exact, from compiled programs; and a run of the "
+    "same configuration on this machine with small images and batches. With --fit the cost "
+    "constants are fitted anew, to fewer than half of the rows, from the guesses in "
+    "costs_start.json.";
 
 struct PublishedFlags {
   std::string constants;
   std::string markdown;
   std::string json;
+  std::string output;
   std::string save_constants;
+  std::string rows;
+  std::string split = "kept";
+  ReducedSize size;
   bool fit = false;
+  bool no_runs = false;
+  bool no_exact = false;
 };
+
+// The rows that --rows names: numbers from 1, ranges such as 3-9, or words of their descriptions.
+std::vector<size_t> chosen_rows(const PublishedTables& tables, const std::string& text) {
+  std::vector<size_t> chosen;
+  for (size_t i = 0; i < tables.rows.size(); ++i) {
+    const PublishedRow& row = tables.rows[i];
+    const std::string name = fmt::format("{} {} {}", row.system, row.model, row.label);
+    bool wanted = text.empty();
+    for (const std::string& part : split(text, ',')) {
+      if (part.empty()) continue;
+      const bool number = part.find_first_not_of("0123456789-") == std::string::npos;
+      if (!number) {
+        wanted |= name.find(part) != std::string::npos;
+        continue;
+      }
+      const std::vector<std::string> ends = split(part, '-');
+      const int first = parse_count(ends.front(), "--rows");
+      const int last = parse_count(ends.back(), "--rows");
+      wanted |= first <= static_cast<int>(i) + 1 && static_cast<int>(i) + 1 <= last;
+    }
+    if (wanted) chosen.push_back(i);
+  }
+  if (chosen.empty()) {
+    fail_input("--rows '{}' names no row; give numbers from 1 to {}, ranges or words.", text,
+               tables.rows.size());
+  }
+  return chosen;
+}
+
+// Tells on standard error what is under way and how long the rest may take.
+class RowProgress {
+ public:
+  explicit RowProgress(size_t rows) : rows_(rows) {}
+
+  void next(const PublishedRow& row) {
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+    std::string left;
+    if (done_ > 0) {
+      const double rest =
+          spent.count() / static_cast<double>(done_) * static_cast<double>(rows_ - done_);
+      left = fmt::format(", about {} left", format_duration(rest));
+    }
+    ++done_;
+    fmt::print(stderr, "row {} of {}: {} {} {}{}\n", done_, rows_, row.system, row.model, row.label,
+               left);
+  }
+
+ private:
+  const size_t rows_;
+  size_t done_ = 0;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Keeps the chosen rows of the comparison, with what Millrace itself needs and does.
+void complete(const PublishedTables& tables, const PublishedFlags& flags, Json& comparison) {
+  Json rows = Json::array();
+  const std::vector<size_t> chosen = chosen_rows(tables, flags.rows);
+  RowProgress progress(chosen.size());
+  for (const size_t index : chosen) {
+    const PublishedRow& row = tables.rows[index];
+    Json described = comparison["rows"][index];
+    described["row"] = index + 1;
+    if (!flags.no_exact || !flags.no_runs) progress.next(row);
+    if (!flags.no_exact) add_exact_memory(full_job(tables, row), described);
+    if (!flags.no_runs) add_run(reduced_job(tables, row, flags.size), flags.size, described);
+    rows.push_back(std::move(described));
+  }
+  comparison["rows"] = std::move(rows);
+}
 
 void print_changes(CostConstants before, CostConstants after) {
   const std::vector<ConstantField> from = fields_of(before), to = fields_of(after);
@@ -35,26 +121,46 @@ void print_changes(CostConstants before, CostConstants after) {
   fmt::print("\n");
 }
 
+void write_pages(const Json& comparison, const std::filesystem::path& directory) {
+  RunFile file;
+  file.kind = RunFile::Kind::published;
+  file.path = "published.json";
+  file.json = comparison;
+  RunSet set;
+  set.runs.push_back({"published", {std::move(file)}});
+  write_report(set, {.directory = directory});
+  write_text(directory / "published.json", comparison.dump(2) + "\n");
+}
+
 int run(const PublishedFlags& flags) {
   for (const auto& [path, flag] :
        {std::pair(flags.markdown, "--markdown"), std::pair(flags.json, "--json"),
         std::pair(flags.save_constants, "--save-constants")}) {
     if (!path.empty()) require_writable(path, flag);
   }
+  const FitSplit fit_split =
+      static_cast<FitSplit>(choose("--split", flags.split, {"kept", "odd", "even"}));
+  if (fit_split != FitSplit::kept && !flags.fit) fail_input("--split goes with --fit.");
+  if (flags.size.image < 1 || flags.size.batch < 1 || flags.size.steps < 1) {
+    fail_input("--image, --batch and --steps must be at least 1.");
+  }
   CostConstants constants = flags.fit ? unfitted_constants() : builtin_constants();
   if (!flags.constants.empty()) {
     constants = parse_constants(read_text(flags.constants), flags.constants);
   }
   if (flags.fit) {
-    const CostConstants fitted = fit_constants(constants);
+    const CostConstants fitted = fit_constants(constants, fit_split);
     print_changes(constants, fitted);
     constants = fitted;
   }
-  const Json comparison = compare_published(published_tables(constants), constants);
-  const std::string text = to_markdown(comparison);
+  const PublishedTables tables = published_tables(constants, fit_split);
+  Json comparison = compare_published(tables, constants);
+  complete(tables, flags, comparison);
+  const std::string text = published_markdown(comparison);
   fmt::print("{}", text);
   if (!flags.markdown.empty()) write_text(flags.markdown, text);
   if (!flags.json.empty()) write_text(flags.json, comparison.dump(2) + "\n");
+  if (!flags.output.empty()) write_pages(comparison, flags.output);
   if (!flags.save_constants.empty()) {
     write_text(flags.save_constants, describe(constants).dump(2) + "\n");
   }
@@ -68,9 +174,25 @@ void add_published_suite(CLI::App& bench, Action& chosen) {
   CLI::App* suite = bench.add_subcommand("published", kHelp);
   suite->add_option("--markdown", flags->markdown, "Write the table to this file");
   suite->add_option("--json", flags->json, "Write it to this file as JSON");
+  suite->add_option("-o,--output", flags->output,
+                    "Directory for the report: report.md, index.html and published.json");
+  suite->add_option("--rows", flags->rows,
+                    "Only these: numbers from 1, ranges (3-9) or words (vgg16), comma-separated");
+  suite->add_flag("--no-runs", flags->no_runs, "Leave the runs on this machine out");
+  suite->add_flag("--no-exact", flags->no_exact, "Leave the compiled memory out");
+  suite->add_option("--image", flags->size.image, "Pixels of the runs' images")
+      ->capture_default_str();
+  suite->add_option("--batch", flags->size.batch, "Samples per device of the runs")
+      ->capture_default_str();
+  suite->add_option("--steps", flags->size.steps, "Steps of the runs")->capture_default_str();
   suite->add_option("--constants", flags->constants,
                     "Cost constants to use instead of the built-in ones");
   suite->add_flag("--fit", flags->fit, "Fit the constants first, and show them");
+  suite
+      ->add_option("--split", flags->split,
+                   "Rows to fit: kept (marked in the tables), or every second one with a time, "
+                   "from the first (odd) or the second (even) on; the others are held out")
+      ->capture_default_str();
   suite->add_option("--save-constants", flags->save_constants, "Write the constants to this file");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 }

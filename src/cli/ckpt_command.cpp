@@ -6,7 +6,9 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/plan_pipedream.h"
 #include "data/safetensors.h"
+#include "train/centre_shards.h"
 #include "train/checkpoint.h"
 
 namespace millrace {
@@ -15,11 +17,18 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
     millrace ckpt inspect runs/r50                  every checkpoint of a run
     millrace ckpt inspect runs/r50/step-00012000    one of them
-    millrace ckpt export runs/r50 resnet50.safetensors)";
+    millrace ckpt export runs/r50 resnet50.safetensors
+    millrace ckpt export runs/faces centres.safetensors --centres
+    millrace ckpt split runs/faces --shards 3       class centres in three files
+    millrace ckpt merge runs/faces                  and in one again
+
+A run resumes on any number of devices, whatever the number of shards.)";
 
 struct CkptFlags {
-  std::string source, target;
+  std::string source, target, output;
+  std::string shards;
   bool json = false;
+  bool centres = false;
 };
 
 bool is_checkpoint(const std::filesystem::path& path) {
@@ -49,6 +58,13 @@ Json inspect_checkpoint(const std::filesystem::path& path) {
   json["checkpoint"] = path.string();
   try {
     json["manifest"] = to_json(verify_checkpoint(path));
+    const ShardReader shards(path, read_manifest(path));
+    if (!shards.empty()) {
+      json["centres"] = {{"classes", shards.classes()},
+                         {"shards", shards.shards()},
+                         {"dtype", shards.tensors().front().dtype},
+                         {"tensors", shards.tensors().size()}};
+    }
     json["weights"] = describe_tensors(path / kWeightsFile);
     json["optimizer"] = describe_tensors(path / kOptimizerFile);
     json["intact"] = true;
@@ -79,6 +95,11 @@ void print_inspection(const Json& json) {
                json[part]["elements"].get<int64_t>(),
                format_bytes(manifest["files"][file]["bytes"].get<uint64_t>()));
   }
+  if (json.contains("centres")) {
+    const Json& centres = json["centres"];
+    fmt::print("  centres   {} classes in {} shards, {}\n", centres["classes"].get<int64_t>(),
+               centres["shards"].get<size_t>(), centres["dtype"].get<std::string>());
+  }
 }
 
 int run_inspect(const CkptFlags& flags) {
@@ -91,24 +112,58 @@ int run_inspect(const CkptFlags& flags) {
   return kExitSuccess;
 }
 
+std::filesystem::path newest_of(const CkptFlags& flags) {
+  return newest_checkpoint(flags.source, [](std::string_view sentence) {
+    fmt::print(stderr, "millrace: warning: {}\n", sentence);
+  });
+}
+
+// Weights, then the centres of all shards as one tensor.
 int run_export(const CkptFlags& flags) {
   require_writable(flags.target, "The output");
-  std::filesystem::path source = flags.source;
-  if (!is_checkpoint(source)) {
-    const auto found = find_newest_valid(source, [](std::string_view sentence) {
-      fmt::print(stderr, "millrace: warning: {}\n", sentence);
-    });
-    if (!found) fail_input("There is no checkpoint in '{}'.", source.string());
-    source = *found;
-  }
-  const Manifest manifest = verify_checkpoint(source);
+  const std::filesystem::path source = newest_of(flags);
+  const Manifest manifest = read_manifest(source);
   const SafetensorsFile weights(source / kWeightsFile);
-  std::vector<SafetensorsTensor> tensors;
-  for (const SafetensorsEntry& entry : weights.entries()) {
-    tensors.push_back({entry.name, entry.dtype, entry.shape, entry.data.data(), entry.data.size()});
+  const ShardReader shards(source, manifest);
+  if (flags.centres && shards.empty()) {
+    fail_input("'{}' has no class centres; only a model trained with --head has.", source.string());
   }
-  write_safetensors(flags.target, tensors, {{"format", "pt"}, {"model", manifest.model}});
-  fmt::print("{} tensors of step {} in {}\n", tensors.size(), manifest.step, flags.target);
+  std::vector<SafetensorsTensor> tensors;
+  if (!flags.centres) {
+    for (const SafetensorsEntry& entry : weights.entries()) {
+      tensors.push_back({.name = entry.name, .dtype = entry.dtype, .shape = entry.shape});
+    }
+  }
+  const size_t plain = tensors.size();
+  if (!shards.empty()) tensors.push_back(shards.tensors().front());
+  SafetensorsWriter writer(flags.target, tensors, {{"format", "pt"}, {"model", manifest.model}});
+  for (size_t i = 0; i < plain; ++i) {
+    writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
+  }
+  if (!shards.empty()) {
+    shards.each_piece(
+        0, [&](std::span<const std::byte> bytes) { writer.append(bytes.data(), bytes.size()); });
+  }
+  writer.commit();
+  fmt::print("{} tensor{} of step {} in {}\n", tensors.size(), tensors.size() == 1 ? "" : "s",
+             manifest.step, flags.target);
+  return kExitSuccess;
+}
+
+int run_cut(const CkptFlags& flags) {
+  const int64_t shards = parse_count(flags.shards, "--shards");
+  const std::filesystem::path source = newest_of(flags);
+  std::filesystem::path target = source;
+  if (!flags.output.empty()) {
+    target = std::filesystem::path(flags.output) / checkpoint_name(read_manifest(source).step);
+  }
+  try {
+    if (!flags.output.empty()) std::filesystem::create_directories(flags.output);
+    cut_checkpoint(source, target, shards);
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail_input("Cannot write '{}': {}.", target.string(), error.code().message());
+  }
+  fmt::print("{}: class centres in {} shard{}\n", target.string(), shards, shards == 1 ? "" : "s");
   return kExitSuccess;
 }
 
@@ -124,7 +179,9 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
   command->footer(kExamples);
   command->callback([&chosen, command] {
     if (command->get_subcommands().empty()) {
-      chosen = []() -> int { fail_input("Say what to do: millrace ckpt inspect or export."); };
+      chosen = []() -> int {
+        fail_input("Say what to do: millrace ckpt inspect, export, merge or split.");
+      };
     }
   });
 
@@ -143,6 +200,7 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
   exporting->add_option("directory", flags->source,
                         "One checkpoint, or a run's directory: its newest intact one");
   exporting->add_option("file", flags->target, "The safetensors file to write");
+  exporting->add_flag("--centres", flags->centres, "Only the class centres of a margin head");
   exporting->callback([flags, &chosen] {
     chosen = [flags] {
       require_argument(flags->source, "The checkpoint's directory");
@@ -150,6 +208,26 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
       return run_export(*flags);
     };
   });
+
+  const auto add_cut = [&](const char* name, const char* help, const char* shards) {
+    CLI::App* cut = command->add_subcommand(name, help);
+    cut->add_option("directory", flags->source,
+                    "One checkpoint, or a run's directory: its newest intact one");
+    cut->add_option("--shards", flags->shards,
+                    fmt::format("Files to have afterwards{}", *shards ? " [1]" : ""));
+    cut->add_option("--output", flags->output,
+                    "Directory for the new checkpoint [in the place of the old one]");
+    cut->callback([flags, &chosen, shards] {
+      chosen = [flags, shards] {
+        require_argument(flags->source, "The checkpoint's directory");
+        if (flags->shards.empty()) flags->shards = shards;
+        require_argument(flags->shards, "--shards, the number of files,");
+        return run_cut(*flags);
+      };
+    });
+  };
+  add_cut("merge", "Put the class centres of a margin head into fewer files", "1");
+  add_cut("split", "Put the class centres of a margin head into more files", "");
 }
 
 }  // namespace millrace

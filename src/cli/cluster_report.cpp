@@ -5,18 +5,17 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "passes/settings.h"
 #include "planner/published/fit.h"
 
 namespace millrace {
 namespace {
 
+constexpr size_t kShown = 24;  // plans of a list that are printed
+
 uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
 
 std::string size_text(const Json& bytes) { return format_bytes(bytes.get<uint64_t>()); }
-
-std::string_view precision_name(DataType type) {
-  return type == DataType::f32 ? "fp32" : type == DataType::f16 ? "fp16" : "bf16";
-}
 
 Json describe_memory(const StageMemory& memory) {
   return {{"weights", whole(memory.weights)},     {"gradients", whole(memory.gradients)},
@@ -37,7 +36,10 @@ std::string error_sentence(const Json& estimate) {
 
 // Flags of `train` that belong to the plan but are not part of it.
 Json describe_flags(const PlannedJob& job) {
-  Json flags = {{"--batch", job.batch}, {"--precision", precision_name(job.precision)}};
+  // `train` counts samples per device, also where replicas take whole mini-batches.
+  const double batch = job.round_robin ? job.batch / job.devices() : job.batch;
+  Json flags = {{"--batch", batch}, {"--precision", precision_name(job.precision)}};
+  if (job.wire) flags["--comm-dtype"] = precision_name(*job.wire);
   flags["--recompute"] = job.recompute ? "all" : "none";
   constexpr const char* kHeads[] = {"none", "dp", "mp", "pfc"};
   if (job.head.parallel != PlannedHead::Parallel::none) {
@@ -133,7 +135,12 @@ std::string format_search(const Json& described) {
   for (const char* list : {"best", "others"}) {
     if (described[list].empty()) continue;
     text += list == std::string_view("best") ? "\nThe best:\n" : "\nWhy others lost:\n";
+    size_t shown = 0;
     for (const Json& result : described[list]) {
+      if (++shown > kShown) {
+        text += fmt::format("  and {} kinds more, see --json\n", described[list].size() - kShown);
+        break;
+      }
       text += fmt::format("  {:>9.1f} samples/s  {:>10}  {}\n{:24}{}\n",
                           result["predicted_samples_per_second"].get<double>(),
                           size_text(result["peak_bytes"]), result["shape"].get<std::string>(), "",
@@ -175,6 +182,7 @@ std::string format_prediction(const Json& described) {
                       described["fits"].get<bool>() ? "Fits into" : "Does not fit into",
                       size_text(described["device_memory_bytes"]));
   if (described.contains("reason")) text += described["reason"].get<std::string>() + "\n";
+  if (described.contains("advice")) text += described["advice"].get<std::string>() + "\n";
   return text;
 }
 

@@ -132,9 +132,11 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
 void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_plan_flags(command, flags.plan);
   add_length_flags(command, flags);
+  add_precision_flags(command, flags.precision);
   add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
   add_schedule_flags(command, flags);
+  add_scale_flags(command, flags.scale);
   command
       .add_option("--recompute", flags.recompute,
                   "Compute cheap activations again instead of keeping them: auto (where it saves "
@@ -193,6 +195,10 @@ TrainJob to_job(const JobFlags& flags, int processes) {
                                                   ConvolutionAlgorithm::winograd};
   job.convolution =
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
+  job.precision = to_precision(flags.precision);
+  job.loss_scale = to_loss_scale(
+      flags.scale, job.precision.wire() == DataType::f16 || job.precision.type == DataType::f16);
+  job.inject_overflow = to_faults(flags.scale);
   job.dump_passes = flags.dump_passes;
   job.check_finite = flags.check_finite;
 

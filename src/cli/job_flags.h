@@ -9,6 +9,8 @@
 
 #include "cli/head_flags.h"
 #include "cli/plan_flags.h"
+#include "cli/precision_flags.h"
+#include "cli/scale_flags.h"
 #include "train/job.h"
 
 namespace millrace {
@@ -20,6 +22,7 @@ struct JobFlags {
   std::optional<int64_t> classes, image, channels;
   std::string dropout = "on";
   HeadFlags head;
+  ScaleFlags scale;
 
   std::string data = "synthetic";
   std::string augment = "auto";
@@ -32,6 +35,7 @@ struct JobFlags {
   uint64_t seed = 0;
 
   PlanFlags plan;
+  PrecisionFlags precision;
   int threads = 0;
   bool oversubscribe = false;
   std::string device_memory;

@@ -11,6 +11,7 @@
 #include "planner/search/cuts.h"
 #include "profile/machine.h"
 #include "runtime/device.h"
+#include "train/head_advice.h"
 #include "train/plan.h"
 
 namespace millrace {
@@ -24,9 +25,7 @@ std::string text_of(const CLI::App& command, const char* name, const std::string
 }
 
 DataType precision_of(const CLI::App& command) {
-  constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
-  const std::string name = text_of(command, "--precision", "fp32");
-  return kTypes[choose("--precision", name, {"fp32", "fp16", "bf16"})];
+  return precision_type(text_of(command, "--precision", "fp32"));
 }
 
 // A pipeline that splits the backward pass takes at most as long as one that does not.
@@ -109,6 +108,7 @@ class ClusterPlanner {
     job.order = job.stages.size() > 1 ? order_of(plan.schedule) : PipelineOrder::flush;
     job.fixed_order = plan.static_scheduling;
     job.round_robin = plan.round_robin;
+    job.share_optimizer = plan.share_optimizer;
     check_combination(job);
     job.recompute = job_.recompute == RecomputePolicy::all;
     cut(job, plan);
@@ -122,6 +122,7 @@ class ClusterPlanner {
     request.global_batch =
         flags_.global_batch > 0 ? static_cast<double>(flags_.global_batch) : basis.batch * devices_;
     request.precision = basis.precision;
+    request.wire = basis.wire;
     request.real_data = basis.real_data;
     request.optimizer_states = basis.optimizer_states;
     request.head = basis.head;
@@ -132,11 +133,15 @@ class ClusterPlanner {
     if (command_.count("--recompute") > 0 && job_.recompute != RecomputePolicy::automatic) {
       request.recompute = job_.recompute == RecomputePolicy::all;
     }
-    return search_plans(inputs_.network, request, inputs_.cluster, inputs_.constants,
-                        inputs_.software);
+    if (command_.count("--share-optimizer") > 0) request.share_optimizer = true;
+    return search_plans(context(), request);
   }
 
   const PlanInputs& inputs() const { return inputs_; }
+
+  CostContext context() const {
+    return {inputs_.network, inputs_.cluster, inputs_.constants, inputs_.software};
+  }
 
  private:
   static void check_combination(PlannedJob& job) {
@@ -184,6 +189,9 @@ class ClusterPlanner {
     if (!(flags.sample_rate > 0 && flags.sample_rate <= 1)) {
       fail_input("--sample-rate is {}; it must be above 0 and at most 1.", flags.sample_rate);
     }
+    if (flags_.automatic && command_.count("--sample-rate") > 0) {
+      head_.parallel = Parallel::sampled;  // allowed, beside the exact ones
+    }
     head_.sample_rate = flags.sample_rate;
     head_.classes = static_cast<double>(job_.options.classes);
     job_.options.classes = 2;  // the head replaces the network's own classifier
@@ -194,6 +202,7 @@ class ClusterPlanner {
     PlannedJob job;
     job.batch = static_cast<double>(job_flags_.batch);
     job.precision = precision_of(command_);
+    job.wire = job_.precision.communication;
     job.real_data = job_.data.source != "synthetic";
     job.optimizer_states = job_.optimizer.kind == OptimizerSettings::Kind::adamw ? 2 : 1;
     job.head = head_;
@@ -207,8 +216,7 @@ class ClusterPlanner {
     } else if (!plan.stage_weights.empty()) {
       set_cuts(job, cut_by_operators(inputs_.network, plan.stage_weights, "--stage-weights"));
     } else {
-      set_cuts(job, cut_by_cost(inputs_.network, job, inputs_.cluster, inputs_.constants,
-                                inputs_.software));
+      set_cuts(job, cut_by_cost(context(), job));
     }
   }
 
@@ -252,9 +260,6 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   if (command.get_option_no_throw("--trace") == nullptr) {
     add("--trace", flags.trace, "Write the simulated timeline to this file (Chrome trace)");
   }
-  if (command.get_option_no_throw("--precision") == nullptr) {
-    command.add_option("--precision", "fp32, fp16 or bf16 [fp32]")->expected(1)->group(kGroup);
-  }
 }
 
 bool uses_cluster(const CLI::App& command, const ClusterFlags& flags) {
@@ -266,6 +271,31 @@ bool uses_cluster(const CLI::App& command, const ClusterFlags& flags) {
   }
   return false;
 }
+
+namespace {
+
+// The same job with its head in each of the three ways.
+void add_advice(const PlannedJob& job, const PlanInputs& inputs, Json& described) {
+  using Parallel = PlannedHead::Parallel;
+  if (job.head.parallel == Parallel::none || job.stages.size() != 1) return;
+  std::vector<HeadChoice> choices;
+  for (const auto& [planned, parallel] :
+       {std::pair(Parallel::data, HeadParallel::dp), std::pair(Parallel::model, HeadParallel::mp),
+        std::pair(Parallel::sampled, HeadParallel::pfc)}) {
+    PlannedJob other = job;
+    other.head.parallel = planned;
+    const Prediction prediction =
+        predict(inputs.network, other, inputs.cluster, inputs.constants, inputs.software);
+    choices.push_back({parallel, prediction.samples_per_second, prediction.device_memory.front(),
+                       prediction.fits});
+  }
+  described["head"] = to_json(choices);
+  described["advice"] = advise_head({static_cast<int64_t>(job.head.classes), job.head.sample_rate,
+                                     job.devices(), inputs.cluster.device.memory_bytes},
+                                    choices);
+}
+
+}  // namespace
 
 int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
                      bool json) {
@@ -289,6 +319,7 @@ int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const J
       predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
   Json described = describe_prediction(chosen, prediction, inputs);
   if (!report.is_null()) described["search"] = std::move(report);
+  add_advice(chosen, inputs, described);
   if (!flags.output.empty()) write_text(flags.output, described["plan"].dump(2) + "\n");
   if (!flags.trace.empty()) {
     write_text(flags.trace, trace_of(prediction.simulation.input, prediction.result).dump() + "\n");

@@ -46,10 +46,10 @@ struct PlanCommandFlags {
 };
 
 void print_plan(const Json& plan) {
-  fmt::print("{}, batch {}, {}: {}, {} threads each\n\n", plan["model"].get<std::string>(),
-             plan["global_batch"].get<int64_t>(), plan["plan"]["schedule"].get<std::string>(),
-             plan["plan"]["placement"].get<std::string>(),
-             plan["plan"]["threads_per_device"].get<int>());
+  fmt::print("{}, batch {}, {}: {}, {} threads each, {}\n\n", plan["model"].get<std::string>(),
+             plan["global_batch"].get<int64_t>(), plan["schedule"].get<std::string>(),
+             plan["plan"]["placement"].get<std::string>(), plan["threads_per_device"].get<int>(),
+             plan["arithmetic"].get<std::string>());
   // Devices of a stage mostly need the same; those that do stand in one line.
   const Json& devices = plan["devices"];
   for (size_t i = 0; i < devices.size();) {
@@ -77,6 +77,7 @@ void print_plan(const Json& plan) {
                format_bytes(plan["device_memory_bytes"].get<uint64_t>()));
   }
   if (plan.contains("reason")) fmt::print("{}\n", plan["reason"].get<std::string>());
+  if (plan.contains("advice")) fmt::print("{}\n", plan["advice"].get<std::string>());
 }
 
 // Predictions from programs measured here, and checks of them, take the devices of this job alone.

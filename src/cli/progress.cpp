@@ -18,8 +18,10 @@ constexpr std::chrono::seconds kPlainInterval{5};
 std::string describe_step(const StepReport& report, int64_t steps_per_epoch) {
   const std::string epoch =
       steps_per_epoch > 0 ? fmt::format("epoch {}  ", report.epoch + 1) : std::string();
-  return fmt::format("{}step {}/{}  loss {:.4f}  lr {:.4g}  {:.1f} samples/s  {} left", epoch,
-                     report.step, report.total_steps, report.loss, report.learning_rate,
+  std::string scale = report.loss_scale == 1 ? "" : fmt::format("  scale {:g}", report.loss_scale);
+  if (report.skipped) scale += " (overflow, skipped)";
+  return fmt::format("{}step {}/{}  loss {:.4f}  lr {:.4g}{}  {:.1f} samples/s  {} left", epoch,
+                     report.step, report.total_steps, report.loss, report.learning_rate, scale,
                      report.samples_per_second, format_duration(report.seconds_left));
 }
 
@@ -33,10 +35,10 @@ void ProgressPrinter::finish() {
 
 void ProgressPrinter::on_start(const JobStart& start) {
   steps_per_epoch_ = start.steps_per_epoch;
-  print_line(fmt::format("{}: batch {}, {} {}, {} {}, {} of memory", start.model, start.batch,
+  print_line(fmt::format("{}: batch {}, {} {}, {} {}, {} of memory, {}", start.model, start.batch,
                          start.total_steps, start.total_steps == 1 ? "step" : "steps",
                          start.threads, start.threads == 1 ? "thread" : "threads",
-                         format_bytes(static_cast<uint64_t>(start.arena_bytes))));
+                         format_bytes(static_cast<uint64_t>(start.arena_bytes)), start.arithmetic));
 }
 
 void ProgressPrinter::on_step(const StepReport& report) {

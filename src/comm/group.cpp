@@ -6,10 +6,15 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/narrowing.h"
 
 namespace millrace {
 
 int64_t element_bytes(ElementType type) { return type == ElementType::float64 ? 8 : 4; }
+
+int64_t travelling_bytes(ElementType type) {
+  return element_bytes(type) / (is_narrowed(type) ? 2 : 1);
+}
 
 const char* operation_name(Operation operation) {
   constexpr std::array<const char*, kOperations> kNames = {
@@ -67,7 +72,7 @@ int64_t Group::part_size(int64_t count, int member, int64_t block) const {
 void Group::all_reduce(void* data, int64_t count, ElementType type) {
   const double seconds = state_->transport->all_reduce(data, count, type);
   const int64_t own = part_size(count, rank());
-  state_->record(Operation::all_reduce, (count - own + own * (size() - 1)) * element_bytes(type),
+  state_->record(Operation::all_reduce, (count - own + own * (size() - 1)) * travelling_bytes(type),
                  seconds);
 }
 
@@ -75,7 +80,7 @@ void Group::reduce_scatter(const void* whole, void* part, int64_t count, int64_t
                            int64_t block, ElementType type) {
   check_part(Operation::reduce_scatter, count, part_count, block);
   const double seconds = state_->transport->reduce_scatter(whole, part, count, block, type);
-  state_->record(Operation::reduce_scatter, (count - part_count) * element_bytes(type), seconds);
+  state_->record(Operation::reduce_scatter, (count - part_count) * travelling_bytes(type), seconds);
 }
 
 void Group::all_gather(const void* part, void* whole, int64_t part_count, int64_t count,

@@ -26,6 +26,9 @@ struct GroupStatistics {
   OperationStatistics total() const;
 };
 
+// How floats travel between members.
+enum class Wire : uint8_t { full, f16, bf16 };
+
 // A member's handle of its group. Copies share one implementation, which lives as long as a copy.
 //
 // Every member calls the same collectives with the same counts in the same order, each from its
@@ -73,6 +76,17 @@ class Group {
   void reduce_scatter(std::span<const T> whole, std::span<T> part, int64_t block = 1) {
     reduce_scatter(whole.data(), part.data(), count_of(whole), count_of(part), block,
                    element_type<T>());
+  }
+
+  // The same for floats on a narrower wire. Every term is rounded to 16 bits, the terms are added
+  // in float32, and the sum is rounded once more: what too large a sum leaves is an infinity.
+  void all_reduce(std::span<float> data, Wire wire) {
+    all_reduce(data.data(), count_of(data), element_type(wire));
+  }
+  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
+                      Wire wire) {
+    reduce_scatter(whole.data(), part.data(), count_of(whole), count_of(part), block,
+                   element_type(wire));
   }
 
   // Collects every member's part into `whole` on all of them; `part` may be its place in `whole`.
@@ -136,6 +150,11 @@ class Group {
       static_assert(std::is_same_v<T, int32_t>, "sums take float, double or int32_t");
       return ElementType::int32;
     }
+  }
+
+  static constexpr ElementType element_type(Wire wire) {
+    if (wire == Wire::full) return ElementType::float32;
+    return wire == Wire::f16 ? ElementType::float32_as_f16 : ElementType::float32_as_bf16;
   }
 
   void all_reduce(void* data, int64_t count, ElementType type);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/narrowing.h"
 #include "comm/ordered_sum.h"
 
 namespace millrace {
@@ -52,13 +53,15 @@ double MpiTransport::all_reduce(void* data, int64_t count, ElementType type) {
     const Terms terms = {count, 1, type};
     char* whole = static_cast<char*>(data);
     double waited = exchange_all(Operation::all_reduce, whole, terms, [&](int64_t index) {
-      sum_chunk(whole, whole + chunk(terms, rank(), index).begin, terms, index);
-      MpiTransfers& results = results_[static_cast<size_t>(index % kWindow)];
-      const double seconds = finish(results, Operation::all_reduce);
-      start_handing_back(results, whole, terms, index);
+      sum_chunk(whole, whole + chunk(terms, rank(), index).begin, terms, index, is_narrowed(type));
+      const double seconds = finish_handing_back(whole, terms, index - kWindow);
+      start_handing_back(whole, terms, index);
       return seconds;
     });
-    for (MpiTransfers& results : results_) waited += finish(results, Operation::all_reduce);
+    const int64_t total = chunks(terms);
+    for (int64_t index = total - kWindow; index < total; ++index) {
+      waited += finish_handing_back(whole, terms, index);
+    }
     return waited;
   });
 }
@@ -69,7 +72,7 @@ double MpiTransport::reduce_scatter(const void* whole, void* part, int64_t count
     const Terms terms = {count, block, type};
     const char* input = static_cast<const char*>(whole);
     return exchange_all(Operation::reduce_scatter, input, terms, [&](int64_t index) {
-      sum_chunk(input, static_cast<char*>(part) + index * kChunkBytes, terms, index);
+      sum_chunk(input, static_cast<char*>(part) + index * kChunkBytes, terms, index, false);
       return 0.0;
     });
   });
@@ -182,6 +185,14 @@ MpiTransport::Range MpiTransport::chunk(const Terms& terms, int member, int64_t 
   return {whole.begin + before, std::clamp<int64_t>(whole.size - before, 0, kChunkBytes)};
 }
 
+int64_t MpiTransport::elements(const Terms& terms, const Range& range) {
+  return range.size / element_bytes(terms.type);
+}
+
+int64_t MpiTransport::travelling(const Terms& terms, const Range& range) {
+  return elements(terms, range) * travelling_bytes(terms.type);
+}
+
 int64_t MpiTransport::chunks(const Terms& terms) const {
   if (size() > 1 && buffer_bytes_ == 0) {
     fail_job("{} asks for a sum over a group that was made for messages.", name(member_));
@@ -198,22 +209,31 @@ char* MpiTransport::arrived(int64_t index, int member) {
   return buffer_.get() + (index % kWindow * (size() - 1) + slot) * kChunkBytes;
 }
 
+// A chunk that travels in 16 bits takes half of its place on arrival; those of the terms that leave
+// for the same member wait in the other half.
 void MpiTransport::start_exchange(const char* whole, const Terms& terms, int64_t index) {
   MpiTransfers& transfers = exchanges_[static_cast<size_t>(index % kWindow)];
   const Range own = chunk(terms, rank(), index);
   for (int member = 0; member < size(); ++member) {
     if (member == rank()) continue;
     const Range theirs = chunk(terms, member, index);
+    char* place = arrived(index, member);
     if (own.size > 0) {
-      endpoint_->start_receive(transfers, member, arrived(index, member), own.size, kTermsTag);
+      endpoint_->start_receive(transfers, member, place, travelling(terms, own), kTermsTag);
     }
-    if (theirs.size > 0) {
-      endpoint_->start_send(transfers, member, whole + theirs.begin, theirs.size, kTermsTag);
+    if (theirs.size == 0) continue;
+    const char* leaving = whole + theirs.begin;
+    if (is_narrowed(terms.type)) {
+      narrow(terms.type, reinterpret_cast<const float*>(leaving), elements(terms, theirs),
+             place + kChunkBytes / 2);
+      leaving = place + kChunkBytes / 2;
     }
+    endpoint_->start_send(transfers, member, leaving, travelling(terms, theirs), kTermsTag);
   }
 }
 
-void MpiTransport::sum_chunk(const char* whole, char* target, const Terms& terms, int64_t index) {
+void MpiTransport::sum_chunk(const char* whole, char* target, const Terms& terms, int64_t index,
+                             bool narrow_target) {
   const Range own = chunk(terms, rank(), index);
   if (own.size == 0) return;
   for (int member = 0; member < size(); ++member) {
@@ -221,24 +241,43 @@ void MpiTransport::sum_chunk(const char* whole, char* target, const Terms& terms
         member == rank() ? whole + own.begin : arrived(index, member);
   }
   void* const only_target = target;
-  ordered_sum(sources_, std::span(&only_target, 1), own.size / element_bytes(terms.type),
-              terms.type);
+  const std::span targets(&only_target, 1);
+  if (is_narrowed(terms.type)) {
+    ordered_narrowed_sum(sources_, targets, elements(terms, own), terms.type,
+                         {rank(), narrow_target});
+  } else {
+    ordered_sum(sources_, targets, elements(terms, own), terms.type);
+  }
 }
 
-// Receives may only be started once the terms that lay there have left.
-void MpiTransport::start_handing_back(MpiTransfers& transfers, char* whole, const Terms& terms,
-                                      int64_t index) {
+// Receives may only be started once the terms that lay there have left. What travels in 16 bits
+// takes the first half of the chunk's own memory until all of it has come.
+void MpiTransport::start_handing_back(char* whole, const Terms& terms, int64_t index) {
+  MpiTransfers& transfers = results_[static_cast<size_t>(index % kWindow)];
   const Range own = chunk(terms, rank(), index);
   for (int member = 0; member < size(); ++member) {
     if (member == rank()) continue;
     const Range theirs = chunk(terms, member, index);
     if (theirs.size > 0) {
-      endpoint_->start_receive(transfers, member, whole + theirs.begin, theirs.size, kSumsTag);
+      endpoint_->start_receive(transfers, member, whole + theirs.begin, travelling(terms, theirs),
+                               kSumsTag);
     }
     if (own.size > 0) {
-      endpoint_->start_send(transfers, member, whole + own.begin, own.size, kSumsTag);
+      endpoint_->start_send(transfers, member, whole + own.begin, travelling(terms, own), kSumsTag);
     }
   }
+}
+
+double MpiTransport::finish_handing_back(char* whole, const Terms& terms, int64_t index) {
+  if (index < 0) return 0;
+  const double waited =
+      finish(results_[static_cast<size_t>(index % kWindow)], Operation::all_reduce);
+  if (!is_narrowed(terms.type)) return waited;
+  for (int member = 0; member < size(); ++member) {
+    const Range range = chunk(terms, member, index);
+    widen_in_place(terms.type, whole + range.begin, elements(terms, range));
+  }
+  return waited;
 }
 
 }  // namespace millrace

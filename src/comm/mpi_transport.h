@@ -59,9 +59,11 @@ class MpiTransport final : public Transport {
     ElementType type;
   };
   struct Range {
-    int64_t begin;  // bytes
+    int64_t begin;  // bytes in memory
     int64_t size;
   };
+  static int64_t elements(const Terms& terms, const Range& range);
+  static int64_t travelling(const Terms& terms, const Range& range);  // bytes
   Range part(const Terms& terms, int member) const;
   Range chunk(const Terms& terms, int member, int64_t index) const;
   int64_t chunks(const Terms& terms) const;
@@ -70,8 +72,10 @@ class MpiTransport final : public Transport {
   double exchange_all(Operation operation, const char* whole, const Terms& terms, Use&& use);
   char* arrived(int64_t index, int member);
   void start_exchange(const char* whole, const Terms& terms, int64_t index);
-  void sum_chunk(const char* whole, char* target, const Terms& terms, int64_t index);
-  void start_handing_back(MpiTransfers& transfers, char* whole, const Terms& terms, int64_t index);
+  void sum_chunk(const char* whole, char* target, const Terms& terms, int64_t index,
+                 bool narrow_target);
+  void start_handing_back(char* whole, const Terms& terms, int64_t index);
+  double finish_handing_back(char* whole, const Terms& terms, int64_t index);
 
   const std::shared_ptr<MpiEndpoint> endpoint_;
   const int member_;

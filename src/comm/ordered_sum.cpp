@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/parallel.h"
+#include "comm/narrowing.h"
 
 namespace millrace {
 namespace {
@@ -58,6 +59,9 @@ void ordered_sum(std::span<const void* const> sources, std::span<void* const> ta
       return sum_all<double>(sources, targets, count);
     case ElementType::int32:
       return sum_all<int32_t>(sources, targets, count);
+    case ElementType::float32_as_f16:
+    case ElementType::float32_as_bf16:
+      return ordered_narrowed_sum(sources, targets, count, type);
   }
 }
 

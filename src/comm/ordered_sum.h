@@ -8,7 +8,8 @@
 
 namespace millrace {
 
-// Adds `count` elements of all sources in their order and writes the sum to every target. A target
+// Adds `count` elements of all sources, which lie in memory as their type says, in their order and
+// writes the sum to every target. A target
 // may be one of the sources. Uses the calling thread's team.
 void ordered_sum(std::span<const void* const> sources, std::span<void* const> targets,
                  int64_t count, ElementType type);

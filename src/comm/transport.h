@@ -8,9 +8,11 @@
 
 namespace millrace {
 
-// Elements that can be summed.
-enum class ElementType : uint8_t { float32, float64, int32 };
-int64_t element_bytes(ElementType type);
+// Elements that can be summed. The last two lie in memory as float32 and travel in 16 bits: every
+// term is rounded once, the terms are added in float32, and the sum is rounded once.
+enum class ElementType : uint8_t { float32, float64, int32, float32_as_f16, float32_as_bf16 };
+int64_t element_bytes(ElementType type);     // in memory
+int64_t travelling_bytes(ElementType type);  // between members
 
 enum class Operation : uint8_t {
   all_reduce,
@@ -42,7 +44,8 @@ class Transport {
   virtual int64_t buffer_bytes() const = 0;
 
   virtual double all_reduce(void* data, int64_t count, ElementType type) = 0;
-  // Parts are whole blocks of `block` elements; the count is a multiple of it.
+  // Parts are whole blocks of `block` elements; the count is a multiple of it. Elements that travel
+  // in 16 bits leave rounded sums here too, the same as all_reduce does.
   virtual double reduce_scatter(const void* whole, void* part, int64_t count, int64_t block,
                                 ElementType type) = 0;
   virtual double all_gather(const void* part, void* whole, int64_t count, int64_t item_bytes) = 0;

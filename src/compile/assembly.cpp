@@ -5,6 +5,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/text.h"
 #include "compile/memory_plan.h"
 #include "graph/operator_definition.h"
 #include "passes/autodiff.h"
@@ -189,6 +190,10 @@ class Assembler {
       instruction.written = written_by(op, definition, request);
       describe_exchange(op, request, instruction);
       program_.reorders += op.type == "reorder" ? 1 : 0;
+      if (op.type == "overflow_check") {
+        program_.checked = split(op.attributes.text("parameters"), ' ');
+        program_.overflow_check = program_.instructions.size();
+      }
       program_.instructions.push_back(std::move(instruction));
       positions_.push_back(position);
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "compile/arithmetic.h"
 #include "compile/assembly.h"
 #include "passes/autodiff.h"
 #include "passes/fusion.h"
@@ -13,6 +14,8 @@
 #include "passes/inference.h"
 #include "passes/layout.h"
 #include "passes/pipeline.h"
+#include "passes/precision.h"
+#include "passes/storage.h"
 
 namespace millrace {
 namespace {
@@ -56,6 +59,10 @@ std::vector<ParameterGradient> add_backward(StageGraph& stage) {
   return differentiate_stage(stage).parameters;
 }
 
+bool computes_in_halves(const PrecisionSettings& settings) {
+  return settings.is_half() && arithmetic_in_use(settings) == PrecisionSettings::Arithmetic::native;
+}
+
 Program training_program(StageGraph stage, const CompileOptions& options) {
   const KernelLayouts layouts(options.kernels);
   std::vector<ParameterGradient> gradients;
@@ -65,12 +72,28 @@ Program training_program(StageGraph stage, const CompileOptions& options) {
   drop_result(stage.graph, "embedding");
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
+  if (computes_in_halves(options.precision)) {
+    pipeline.add("precision", [&](Graph& g) {
+      lower_precision(g, options.precision.type, options.precision.keep);
+    });
+  }
   pipeline.add("autodiff", [&](Graph&) { gradients = add_backward(stage); });
   pipeline.add("gradient_fusion", fuse_gradients);
   pipeline.add("optimizer",
                [&](Graph& g) { add_updates(g, gradients, options.optimizer, options.updates); });
   if (options.shape.split_backward) pipeline.add("backward_order", defer_weight_gradients);
-  pipeline.add("recompute", [&](Graph& g) { recomputed = recompute(g, options.recompute); });
+  const bool stores = stores_in_16_bits(options.precision);
+  const bool fetched = options.shape.phasing != Phasing::whole;
+  pipeline.add("recompute", [&](Graph& g) {
+    std::vector<bool> storable;
+    if (stores) storable = storable_tensors(g, options.precision, fetched);
+    recomputed = recompute(g, options.recompute, 0, storable);
+  });
+  if (stores) {
+    pipeline.add("storage", [&options, fetched](Graph& g) {
+      store_in_16_bits(g, options.precision, fetched);
+    });
+  }
   pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
   pipeline.run(stage.graph, {options.dump_directory});
@@ -100,19 +123,25 @@ Program evaluation_program(Graph graph, const CompileOptions& options, const Pro
   return program;
 }
 
+// Rows of the first input.
 int64_t batch_of(const Graph& graph) {
-  const TensorId images = graph.find_tensor("images");
-  return images == kNone ? 1 : graph.tensor(images).type.shape.at(0);
+  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
+    const Tensor& tensor = graph.tensor(id);
+    if (tensor.role == Role::input) return tensor.type.shape.at(0);
+  }
+  return 1;
 }
 
-[[noreturn]] void refuse(const Program& program, int64_t limit, int64_t batch) {
+[[noreturn]] void refuse(const Program& program, const CompileOptions& options, int64_t batch) {
+  const int64_t limit = options.memory_limit;
   const int64_t transient = program.arena_bytes - program.memory.persistent();
   const int64_t room = limit - program.memory.persistent();
   std::string remedy = "even a batch of 1 would not fit; use a smaller model or a larger device";
   const int64_t smaller = room > 0 ? std::min(batch - 1, batch * room / transient) : 0;
-  if (smaller >= 1) remedy = fmt::format("a batch of about {} would fit", smaller);
-  fail_input("The job needs {} on the device but --device-memory allows {} ({}); {}.",
-             format_bytes(static_cast<uint64_t>(program.arena_bytes)),
+  if (smaller >= 1)
+    remedy = fmt::format("a batch of about {} instead of {} would fit", smaller, batch);
+  fail_input("The job needs {} on {} but --device-memory allows {} ({}); {}.",
+             format_bytes(static_cast<uint64_t>(program.arena_bytes)), options.device,
              format_bytes(static_cast<uint64_t>(limit)), describe(program.breakdown), remedy);
 }
 
@@ -127,11 +156,12 @@ Program compile_stage(StageGraph stage, const CompileOptions& options) {
   CompileOptions direct = options;
   direct.kernels.convolution = ConvolutionAlgorithm::direct;
   Program smallest = training_program(stage, direct);
-  if (smallest.arena_bytes > limit) refuse(smallest, limit, batch);
+  if (smallest.arena_bytes > limit) refuse(smallest, options, batch);
   if (options.kernels.convolution == ConvolutionAlgorithm::direct) return smallest;
   Program program = training_program(std::move(stage), options);
   if (program.arena_bytes <= limit) return program;
-  if (options.kernels.convolution == ConvolutionAlgorithm::winograd) refuse(program, limit, batch);
+  if (options.kernels.convolution == ConvolutionAlgorithm::winograd)
+    refuse(program, options, batch);
   return smallest;
 }
 

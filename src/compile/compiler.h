@@ -21,7 +21,9 @@ struct CompileOptions {
   // Layouts that parameters must have, by name: those of the other devices that hold them.
   // Of a running program, `layouts_of_parameters` gives them.
   std::map<std::string, Layout> layouts;
+  PrecisionSettings precision;
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  std::string device = "the device";     // as messages call it
   int64_t memory_limit = 0;              // bytes per device; 0: none
   std::filesystem::path dump_directory;  // graphs after each pass; empty: none
 };

@@ -84,6 +84,10 @@ struct Program {
   MemoryMap memory;
   int64_t arena_bytes = 0;  // memory.total()
   MemoryBreakdown breakdown;
+  // Of a program that looks for overflow: the parameters whose gradients it looks at, in the order
+  // in which the state kOverflowFlag counts them, and the instruction that does so.
+  std::vector<std::string> checked;
+  size_t overflow_check = 0;
   int reorders = 0;
   int recomputed = 0;
   int in_place = 0;

@@ -1,5 +1,7 @@
 #include "data/safetensors.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -192,6 +194,13 @@ SafetensorsContents parse_safetensors(std::span<const std::byte> bytes, std::str
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path), file_(path), contents_(parse_safetensors(file_.bytes(), path.string())) {
   for (size_t i = 0; i < contents_.entries.size(); ++i) by_name_[contents_.entries[i].name] = i;
+}
+
+void SafetensorsFile::forget(std::span<const std::byte> part) const {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {

@@ -76,6 +76,15 @@ struct OperatorDefinition {
   std::string_view recompute_type = {};
   std::vector<TensorId> (*recompute_inputs)(const Operator&) = nullptr;
 
+  // Whatever the precision, float32 it is for what the operator makes and its backward pass reads:
+  // losses and heads.
+  bool exact = false;
+
+  // Inputs that may be in 16 bits although the operator computes in float32: tensors that the
+  // forward pass has left. Where the output would take its type from such an input, the flag
+  // `wide` says that it is float32.
+  std::vector<int> stored_inputs = {};
+
   // The ways in which the operator can run on several devices, each on its part of the tensors;
   // the inference has the whole shapes. Null: only on whole tensors, the same on every device.
   std::vector<ShardingSignature> (*shardings)(const Inference&) = nullptr;

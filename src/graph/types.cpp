@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <stdexcept>
+
 namespace millrace {
 
 int64_t size_of(DataType type) {
@@ -33,6 +35,14 @@ std::string_view name_of(DataType type) {
       return "u8";
   }
   return "unknown";
+}
+
+DataType data_type_of(std::string_view name) {
+  for (const DataType type :
+       {DataType::f32, DataType::f16, DataType::bf16, DataType::s32, DataType::u8}) {
+    if (name_of(type) == name) return type;
+  }
+  throw std::logic_error(fmt::format("there is no data type '{}'", name));
 }
 
 int64_t elements_of(const Shape& shape) {

@@ -12,6 +12,8 @@ enum class DataType : uint8_t { f32, f16, bf16, s32, u8 };
 
 int64_t size_of(DataType type);
 std::string_view name_of(DataType type);
+// The type of that name; throws std::logic_error for any other word.
+DataType data_type_of(std::string_view name);
 
 using Shape = std::vector<int64_t>;
 

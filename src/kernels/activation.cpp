@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
@@ -64,27 +65,15 @@ using Binary = void (*)(const float*, const float*, float*, int64_t);
 std::unique_ptr<Kernel> make_unary(const KernelRequest& request, std::string* refusal,
                                    Unary range) {
   if (!is_uniform(request, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([range, count](const KernelArguments& arguments) {
-    const auto* x = arguments.input<float>(0);
-    auto* y = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      range(x + begin, y + begin, end - begin);
-    });
-  });
+  return make_elementwise<1>(
+      request, [range](const auto& x, float* y, int64_t, int64_t count) { range(x[0], y, count); });
 }
 
 std::unique_ptr<Kernel> make_binary(const KernelRequest& request, std::string* refusal,
                                     Binary range) {
   if (!is_uniform(request, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([range, count](const KernelArguments& arguments) {
-    const auto* dy = arguments.input<float>(0);
-    const auto* y = arguments.input<float>(1);
-    auto* dx = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      range(dy + begin, y + begin, dx + begin, end - begin);
-    });
+  return make_elementwise<2>(request, [range](const auto& x, float* y, int64_t, int64_t count) {
+    range(x[0], x[1], y, count);
   });
 }
 
@@ -98,6 +87,7 @@ std::unique_ptr<Kernel> make_sigmoid(const KernelRequest& request, std::string* 
 }
 
 LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0); }
+LayoutWish follow_output(const KernelRequest& request) { return follow_stored(request, 1); }
 
 LayoutWish follow_unpadded(const KernelRequest& request) {
   if (is_padded(request.inputs[0])) return {{Layout()}, {Layout()}};
@@ -119,9 +109,12 @@ std::unique_ptr<Kernel> reference_unary(const KernelRequest& request, std::strin
 template <double (*derivative_at_output)(double)>
 std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  return make_function_kernel([count = request.inputs[0].elements()](const KernelArguments& a) {
+  const DataType type = request.inputs[1].type.dtype;
+  const int64_t count = request.inputs[0].elements();
+  return make_function_kernel([count, type](const KernelArguments& a) {
+    const StoredNumbers y = {type, a.inputs[1]};
     for (int64_t i = 0; i < count; ++i) {
-      const double derivative = derivative_at_output(a.input<float>(1)[i]);
+      const double derivative = derivative_at_output(y[i]);
       a.output<float>(0)[i] = static_cast<float>(a.input<float>(0)[i] * derivative);
     }
   });
@@ -143,36 +136,36 @@ std::vector<KernelFamily> activation_kernels() {
   using Refusal = std::string*;
   return {
       {"relu",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu); }},
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu); }, true},
         {"reference", reference_unary<plain_relu>}},
        follow},
       {"relu6",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu6); }},
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu6); }, true},
         {"reference", reference_unary<plain_relu6>}},
        follow},
       {"sigmoid",
-       {{"vector", make_sigmoid}, {"reference", reference_unary<plain_sigmoid>}},
+       {{"vector", make_sigmoid, true}, {"reference", reference_unary<plain_sigmoid>}},
        follow_unpadded},
       {"tanh",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hyperbolic_tangent); }},
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hyperbolic_tangent); }, true},
         {"reference", reference_unary<plain_tanh>}},
        follow},
       {"relu_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }, true},
         {"reference", reference_backward<relu_slope>}},
-       follow},
+       follow_output},
       {"relu6_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }, true},
         {"reference", reference_backward<relu6_slope>}},
-       follow},
+       follow_output},
       {"sigmoid_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }, true},
         {"reference", reference_backward<sigmoid_slope>}},
-       follow},
+       follow_output},
       {"tanh_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }},
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }, true},
         {"reference", reference_backward<tanh_slope>}},
-       follow},
+       follow_output},
   };
 }
 

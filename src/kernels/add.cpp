@@ -1,8 +1,8 @@
 #include "base/parallel.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
-#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
@@ -32,28 +32,15 @@ MILLRACE_VECTORIZED void add_relu_backward(const float* da, const float* db, con
 std::unique_ptr<Kernel> make_add(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
   const auto range = request.op.attributes.flag("relu") ? add_relu : add;
-  const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([range, count](const KernelArguments& arguments) {
-    const auto* a = arguments.input<float>(0);
-    const auto* b = arguments.input<float>(1);
-    auto* y = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      range(a + begin, b + begin, y + begin, end - begin);
-    });
+  return make_elementwise<2>(request, [range](const auto& x, float* y, int64_t, int64_t count) {
+    range(x[0], x[1], y, count);
   });
 }
 
 std::unique_ptr<Kernel> make_add_relu_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  return make_function_kernel([count](const KernelArguments& arguments) {
-    const auto* da = arguments.input<float>(0);
-    const auto* db = arguments.input<float>(1);
-    const auto* y = arguments.input<float>(2);
-    auto* dx = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
-      add_relu_backward(da + begin, db + begin, y + begin, dx + begin, end - begin);
-    });
+  return make_elementwise<3>(request, [](const auto& x, float* dx, int64_t, int64_t count) {
+    add_relu_backward(x[0], x[1], x[2], dx, count);
   });
 }
 
@@ -73,10 +60,12 @@ std::unique_ptr<Kernel> reference_add_relu_backward(const KernelRequest& request
                                                     std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].elements();
-  return make_function_kernel([count](const KernelArguments& arguments) {
+  const DataType type = request.inputs[2].type.dtype;
+  return make_function_kernel([count, type](const KernelArguments& arguments) {
+    const StoredNumbers y = {type, arguments.inputs[2]};
     for (int64_t i = 0; i < count; ++i) {
       const float sum = arguments.input<float>(0)[i] + arguments.input<float>(1)[i];
-      arguments.output<float>(0)[i] = arguments.input<float>(2)[i] <= 0 ? 0 : sum;
+      arguments.output<float>(0)[i] = y[i] <= 0 ? 0 : sum;
     }
   });
 }
@@ -87,10 +76,10 @@ LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0
 
 std::vector<KernelFamily> add_kernels() {
   return {
-      {"add", {{"vector", make_add}, {"reference", reference_add}}, follow},
+      {"add", {{"vector", make_add, true}, {"reference", reference_add}}, follow},
       {"add_relu_backward",
-       {{"vector", make_add_relu_backward}, {"reference", reference_add_relu_backward}},
-       follow},
+       {{"vector", make_add_relu_backward, true}, {"reference", reference_add_relu_backward}},
+       [](const KernelRequest& request) { return follow_stored(request, 2); }},
   };
 }
 

@@ -18,7 +18,8 @@ class BatchNorm : public Kernel {
         momentum_(request.op.attributes.number("momentum")),
         relu_(request.op.attributes.flag("relu")),
         residual_(request.op.attributes.flag("residual")),
-        inference_(request.op.attributes.flag("inference")) {}
+        inference_(request.op.attributes.flag("inference")),
+        type_(request.inputs[0].type.dtype) {}
 
   // Two values per plane and channel, then the folded parameters.
   uint64_t workspace_bytes() const override {
@@ -27,13 +28,12 @@ class BatchNorm : public Kernel {
   }
 
   void run(const KernelArguments& arguments) override {
-    const auto* x = arguments.input<const float>(0);
+    const StoredNumbers x = {type_, arguments.inputs[0]};
     const auto* scale = arguments.input<const float>(1);
     const auto* bias = arguments.input<const float>(2);
     auto* running_mean = arguments.input<float>(3);
     auto* running_variance = arguments.input<float>(4);
-    const auto* residual = residual_ ? arguments.input<const float>(5) : nullptr;
-    auto* y = arguments.output<float>(0);
+    const StoredNumbers residual = {type_, residual_ ? arguments.inputs[5] : nullptr};
     auto* mean = arguments.output<float>(1);
     auto* inverse = arguments.output<float>(2);
     const int64_t padded = planes_.padded_channels();
@@ -62,7 +62,8 @@ class BatchNorm : public Kernel {
         factor[c] = real ? scale[c] * inverse[c] : 0;
         offset[c] = real ? bias[c] - mean[c] * factor[c] : 0;
       }
-      apply_group(planes_, first, last, x, residual, factor, offset, relu_, y);
+      apply_group(planes_, first, last, x, residual, factor, offset, relu_,
+                  {type_, arguments.outputs[0]});
     }
   }
 
@@ -80,6 +81,7 @@ class BatchNorm : public Kernel {
   bool relu_;
   bool residual_;
   bool inference_;
+  DataType type_;
 };
 
 class BatchNormApply : public Kernel {
@@ -87,7 +89,10 @@ class BatchNormApply : public Kernel {
   explicit BatchNormApply(const KernelRequest& request)
       : planes_(request.inputs[0]),
         relu_(request.op.attributes.flag("relu")),
-        residual_(request.op.attributes.flag("residual")) {}
+        residual_(request.op.attributes.flag("residual")),
+        type_(request.inputs[0].type.dtype),
+        output_type_(request.outputs[0].type.dtype),
+        residual_type_(residual_ ? request.inputs[5].type.dtype : DataType::f32) {}
 
   uint64_t workspace_bytes() const override {
     return static_cast<uint64_t>(planes_.padded_channels()) * 2 * sizeof(float);
@@ -99,21 +104,27 @@ class BatchNormApply : public Kernel {
     fold_parameters(planes_, arguments.input<const float>(1), arguments.input<const float>(2),
                     arguments.input<const float>(3), arguments.input<const float>(4), factor,
                     offset);
-    apply_group(planes_, 0, planes_.blocks, arguments.input<const float>(0),
-                residual_ ? arguments.input<const float>(5) : nullptr, factor, offset, relu_,
-                arguments.output<float>(0));
+    apply_group(planes_, 0, planes_.blocks, {type_, arguments.inputs[0]},
+                {residual_type_, residual_ ? arguments.inputs[5] : nullptr}, factor, offset, relu_,
+                {output_type_, arguments.outputs[0]});
   }
 
  private:
   Planes planes_;
   bool relu_;
   bool residual_;
+  DataType type_;
+  DataType output_type_;
+  DataType residual_type_;
 };
 
 class BatchNormBackward : public Kernel {
  public:
   explicit BatchNormBackward(const KernelRequest& request)
-      : planes_(request.inputs[1]), relu_(request.op.attributes.flag("relu")) {}
+      : planes_(request.inputs[1]),
+        relu_(request.op.attributes.flag("relu")),
+        type_(request.inputs[1].type.dtype),
+        gradient_type_(request.inputs[0].type.dtype) {}
 
   // Two sums per plane and channel, then five parameters per channel.
   uint64_t workspace_bytes() const override {
@@ -122,11 +133,10 @@ class BatchNormBackward : public Kernel {
   }
 
   void run(const KernelArguments& arguments) override {
-    const auto* dy = arguments.input<const float>(0);
-    const auto* x = arguments.input<const float>(1);
+    const StoredNumbers dy = {gradient_type_, arguments.inputs[0]};
+    const StoredNumbers x = {type_, arguments.inputs[1]};
     const auto* mean = arguments.input<const float>(4);
     const auto* inverse = arguments.input<const float>(5);
-    auto* dx = arguments.output<float>(0);
     auto* dscale = arguments.output<float>(1);
     auto* dbias = arguments.output<float>(2);
     const int64_t padded = planes_.padded_channels();
@@ -156,13 +166,16 @@ class BatchNormBackward : public Kernel {
         dscale[c] = static_cast<float>(sums.weighted * deviation);
         dbias[c] = static_cast<float>(sums.plain);
       }
-      apply_gradients(planes_, first, last, inputs, slope, shift, dx);
+      apply_gradients(planes_, first, last, inputs, slope, shift,
+                      {gradient_type_, arguments.outputs[0]});
     }
   }
 
  private:
   Planes planes_;
   bool relu_;
+  DataType type_;
+  DataType gradient_type_;
 };
 
 template <typename Implementation, size_t kImage>
@@ -178,13 +191,14 @@ LayoutWish follow_second(const KernelRequest& request) { return follow_channels(
 
 std::vector<KernelFamily> batch_norm_kernels() {
   return {{"batch_norm",
-           {{"planes", create<BatchNorm, 0>}, {"reference", reference_batch_norm}},
+           {{"planes", create<BatchNorm, 0>, true}, {"reference", reference_batch_norm}},
            follow_first},
           {"batch_norm_apply",
-           {{"planes", create<BatchNormApply, 0>}, {"reference", reference_batch_norm_apply}},
+           {{"planes", create<BatchNormApply, 0>, true}, {"reference", reference_batch_norm_apply}},
            follow_first},
           {"batch_norm_backward",
-           {{"planes", create<BatchNormBackward, 1>}, {"reference", reference_batch_norm_backward}},
+           {{"planes", create<BatchNormBackward, 1>, true},
+            {"reference", reference_batch_norm_backward}},
            follow_second}};
 }
 

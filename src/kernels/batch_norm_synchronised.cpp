@@ -15,10 +15,11 @@ uint64_t bytes_for(const Planes& planes, int64_t rows) {
 std::unique_ptr<Kernel> make_statistics(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 0, refusal)) return nullptr;
   const Planes planes(request.inputs[0]);
+  const DataType type = request.inputs[0].type.dtype;
   return make_function_kernel(
-      [planes](const KernelArguments& a) {
+      [planes, type](const KernelArguments& a) {
         auto* partial = reinterpret_cast<float*>(a.workspace);
-        plane_moments(planes, 0, planes.blocks, a.input<float>(0), partial);
+        plane_moments(planes, 0, planes.blocks, {type, a.inputs[0]}, partial);
         for (int64_t c = 0; c < planes.channels; ++c) {
           const ChannelMoments moments = merged_moments(planes, partial, c);
           a.output<float>(0)[c] = static_cast<float>(moments.mean);
@@ -57,6 +58,7 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
   const double momentum = attributes.number("momentum");
   const bool relu = attributes.flag("relu");
   const bool residual = attributes.flag("residual");
+  const DataType type = request.inputs[0].type.dtype;
   return make_function_kernel(
       [=](const KernelArguments& a) {
         int64_t total = 0;
@@ -70,33 +72,42 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
         float* offset = factor + planes.padded_channels();
         fold_parameters(planes, a.input<float>(1), a.input<float>(2), a.output<float>(1),
                         a.output<float>(2), factor, offset);
-        apply_group(planes, 0, planes.blocks, a.input<float>(0),
-                    residual ? a.input<float>(6) : nullptr, factor, offset, relu,
-                    a.output<float>(0));
+        apply_group(planes, 0, planes.blocks, {type, a.inputs[0]},
+                    {type, residual ? a.inputs[6] : nullptr}, factor, offset, relu,
+                    {type, a.outputs[0]});
       },
       bytes_for(planes, 2));
 }
 
+struct GradientTypes {
+  DataType dy;
+  DataType x;
+
+  explicit GradientTypes(const KernelRequest& request)
+      : dy(request.inputs[0].type.dtype), x(request.inputs[1].type.dtype) {}
+};
+
 // Padded parameters of the backward pass in the workspace: centre, factor, offset.
 GradientInputs gradient_inputs(const Planes& planes, const KernelArguments& a, float* parameters,
-                               bool relu) {
+                               bool relu, const GradientTypes& types) {
   float* factor = parameters + planes.padded_channels();
   float* offset = factor + planes.padded_channels();
   pad_channels(planes, a.input<float>(4), parameters);
   fold_parameters(planes, a.input<float>(2), a.input<float>(3), a.input<float>(4),
                   a.input<float>(5), factor, offset);
-  return {a.input<float>(0), a.input<float>(1), parameters, factor, offset, relu};
+  return {{types.dy, a.inputs[0]}, {types.x, a.inputs[1]}, parameters, factor, offset, relu};
 }
 
 std::unique_ptr<Kernel> make_backward_sums(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 1, refusal)) return nullptr;
   const Planes planes(request.inputs[1]);
+  const GradientTypes types(request);
   const bool relu = request.op.attributes.flag("relu");
   return make_function_kernel(
-      [planes, relu](const KernelArguments& a) {
+      [planes, types, relu](const KernelArguments& a) {
         auto* parameters = reinterpret_cast<float*>(a.workspace);
         float* partial = parameters + 3 * planes.padded_channels();
-        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu);
+        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu, types);
         sum_gradients(planes, 0, planes.blocks, inputs, partial);
         for (int64_t c = 0; c < planes.channels; ++c) {
           const GradientSums sums = merged_sums(planes, partial, c);
@@ -112,14 +123,15 @@ std::unique_ptr<Kernel> make_backward_sums(const KernelRequest& request, std::st
 std::unique_ptr<Kernel> make_backward_apply(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 1, refusal)) return nullptr;
   const Planes planes(request.inputs[1]);
+  const GradientTypes types(request);
   const bool relu = request.op.attributes.flag("relu");
   const auto count = static_cast<double>(request.op.attributes.integer("count"));
   return make_function_kernel(
-      [planes, relu, count](const KernelArguments& a) {
+      [planes, types, relu, count](const KernelArguments& a) {
         auto* parameters = reinterpret_cast<float*>(a.workspace);
         float* slope = parameters + 3 * planes.padded_channels();
         float* shift = slope + planes.padded_channels();
-        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu);
+        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu, types);
         const float* sums = a.input<float>(6);
         for (int64_t c = 0; c < planes.padded_channels(); ++c) {
           const bool real = c < planes.channels;
@@ -130,7 +142,7 @@ std::unique_ptr<Kernel> make_backward_apply(const KernelRequest& request, std::s
           slope[c] = static_cast<float>(-factor * deviation * deviation * weighted / count);
           shift[c] = static_cast<float>(-factor * plain / count);
         }
-        apply_gradients(planes, 0, planes.blocks, inputs, slope, shift, a.output<float>(0));
+        apply_gradients(planes, 0, planes.blocks, inputs, slope, shift, {types.dy, a.outputs[0]});
       },
       bytes_for(planes, 5));
 }
@@ -141,10 +153,10 @@ LayoutWish follow_second(const KernelRequest& request) { return follow_channels(
 }  // namespace
 
 std::vector<KernelFamily> batch_norm_synchronised_kernels() {
-  return {{"batch_norm_statistics", {{"planes", make_statistics}}, follow_first},
-          {"batch_norm_synchronised", {{"planes", make_forward}}, follow_first},
-          {"batch_norm_backward_sums", {{"planes", make_backward_sums}}, follow_second},
-          {"batch_norm_backward_apply", {{"planes", make_backward_apply}}, follow_second}};
+  return {{"batch_norm_statistics", {{"planes", make_statistics, true}}, follow_first},
+          {"batch_norm_synchronised", {{"planes", make_forward, true}}, follow_first},
+          {"batch_norm_backward_sums", {{"planes", make_backward_sums, true}}, follow_second},
+          {"batch_norm_backward_apply", {{"planes", make_backward_apply, true}}, follow_second}};
 }
 
 }  // namespace millrace

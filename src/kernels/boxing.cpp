@@ -165,9 +165,9 @@ std::unique_ptr<Kernel> make_pad_slice(const KernelRequest& request, std::string
 
 std::vector<KernelFamily> boxing_kernels() {
   return {{"all_reduce", {{"collective", make_all_reduce}}},
-          {"all_gather", {{"collective", make_all_gather}}},
+          {"all_gather", {{"collective", make_all_gather, true}}},
           {"reduce_scatter", {{"collective", make_reduce_scatter}}},
-          {"share_partial", {{"copy", make_share_partial}}},
+          {"share_partial", {{"copy", make_share_partial, true}}},
           {"pad_slice", {{"copy", make_pad_slice}}}};
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/parallel.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
@@ -48,7 +49,7 @@ std::vector<int64_t> cuts_of(const KernelRequest& request) {
 }
 
 bool is_cuttable(const KernelRequest& request, std::string* refusal) {
-  if (!is_uniform(request, refusal)) return false;
+  if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return false;
   const Layout& layout = request.inputs[0].layout;
   if (layout.is_plain()) return true;
   if (can_cut(layout, request.op.attributes.integer("axis"), cuts_of(request))) return true;
@@ -160,8 +161,8 @@ std::unique_ptr<Kernel> reference_slice(const KernelRequest& request, std::strin
 
 std::vector<KernelFamily> concat_kernels() {
   return {
-      {"concat", {{"copy", make_concat}, {"reference", reference_concat}}, follow_cuttable},
-      {"slice", {{"copy", make_slice}, {"reference", reference_slice}}, follow_cuttable},
+      {"concat", {{"copy", make_concat, true}, {"reference", reference_concat}}, follow_cuttable},
+      {"slice", {{"copy", make_slice, true}, {"reference", reference_slice}}, follow_cuttable},
   };
 }
 

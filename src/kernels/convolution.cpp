@@ -1,6 +1,7 @@
 // convolution and its two gradients, by oneDNN: the method that was chosen, else direct.
 #include "kernels/convolution_problem.h"
 #include "kernels/reference/reference.h"
+#include "kernels/support/widened.h"
 
 namespace millrace {
 namespace {
@@ -43,17 +44,24 @@ std::unique_ptr<DnnlKernel> kernel_of(const ConvolutionProblem& problem,
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-// Grouped weights stay plain in the graph; this puts them into the order that the primitive
-// wants, in the workspace, around each run, and small groups into wider ones.
-class GroupedConvolution : public Kernel {
+// Whether the weights in the graph are not those of the primitive.
+bool stages_weights(const ConvolutionProblem& problem) {
+  return problem.groups > 1 ||
+         (problem.halves && problem.direction != ConvolutionDirection::backward_weights);
+}
+
+// Grouped weights stay plain in the graph, and weights of convolutions in bf16 stay float32; this
+// puts them into the order and type that the primitive wants, in the workspace, around each run,
+// and small groups into wider ones. `outside` are the weights in the graph.
+class StagedConvolution : public Kernel {
  public:
-  GroupedConvolution(const ConvolutionProblem& problem, const ConvolutionOffer& offer)
+  StagedConvolution(const ConvolutionProblem& problem, const ConvolutionOffer& offer,
+                    const dnnl::memory::desc& outside)
       : convolution_(kernel_of(problem, offer)),
         weights_are_output_(problem.direction == ConvolutionDirection::backward_weights),
         widened_(problem.widened) {
-    const auto plain = dnnl_plain(problem.w.shape, problem.w.dtype);
-    const auto& from = weights_are_output_ ? offer.descs.w : plain;
-    const auto& to = weights_are_output_ ? plain : offer.descs.w;
+    const auto& from = weights_are_output_ ? offer.descs.w : outside;
+    const auto& to = weights_are_output_ ? outside : offer.descs.w;
     const dnnl::reorder::primitive_desc description(dnnl_engine(), from, dnnl_engine(), to);
     reorder_ = std::make_unique<DnnlKernel>(
         dnnl::reorder(description),
@@ -61,7 +69,7 @@ class GroupedConvolution : public Kernel {
         dnnl::memory::desc());
     staged_ = aligned(convolution_->workspace_bytes());
     wide_ = staged_ + aligned(offer.descs.w.get_size());
-    bytes_ = wide_ + (widened_.narrow > 0 ? plain.get_size() : 0);
+    bytes_ = wide_ + (widened_.narrow > 0 ? outside.get_size() : 0);
   }
 
   uint64_t workspace_bytes() const override { return bytes_; }
@@ -107,14 +115,14 @@ class GroupedConvolution : public Kernel {
   uint64_t bytes_ = 0;
 };
 
-// The tensors' layouts as the request has them; grouped weights are left to oneDNN.
+// The tensors' layouts as the request has them; staged weights are left to oneDNN.
 ConvolutionDescs requested_descs(const ConvolutionProblem& problem, const KernelRequest& request) {
   const Roles roles = roles_of(problem.direction, {});
   const auto desc_of = [&](const DnnlArgument& role) {
     const bool input = role.source == DnnlArgument::Source::input;
     return dnnl_desc((input ? request.inputs : request.outputs)[role.index]);
   };
-  return {desc_of(roles.x), problem.groups > 1 ? dnnl_any(problem.w) : desc_of(roles.w),
+  return {desc_of(roles.x), stages_weights(problem) ? dnnl_any(problem.w) : desc_of(roles.w),
           desc_of(roles.y)};
 }
 
@@ -137,8 +145,28 @@ std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusa
   }
   const auto offer = offer_convolution(problem, method, requested_descs(problem, request), refusal);
   if (!offer) return nullptr;
-  if (problem.groups > 1) return std::make_unique<GroupedConvolution>(problem, *offer);
-  return kernel_of(problem, *offer);
+  if (!stages_weights(problem)) return kernel_of(problem, *offer);
+  const auto outside = problem.groups > 1 ? dnnl_plain(problem.w.shape, DataType::f32)
+                                          : dnnl_desc(weights_of(problem, request));
+  return std::make_unique<StagedConvolution>(problem, *offer, outside);
+}
+
+// How weights that are converted anyway should lie: as the primitive of their gradient, which is
+// not, makes it.
+Layout layout_of_gradient(ConvolutionProblem problem) {
+  problem.direction = ConvolutionDirection::backward_weights;
+  problem.w.dtype = DataType::f32;
+  problem.relu = false;
+  const auto offer =
+      offer_convolution(problem, ConvolutionMethod::direct, any_descs(problem), nullptr);
+  if (!offer) return {};
+  return layout_from(offer->descs.w).value_or(Layout());
+}
+
+// The forward pass is the first to say; afterwards they stay as they are.
+Layout wish_for_weights(const ConvolutionProblem& problem, const KernelRequest& request) {
+  if (problem.direction == ConvolutionDirection::forward) return layout_of_gradient(problem);
+  return weights_of(problem, request).layout;
 }
 
 // What oneDNN likes best; where the data already lies another way that the same implementation
@@ -149,6 +177,7 @@ LayoutWish layouts(const KernelRequest& request) {
   const ConvolutionProblem problem = convolution_problem(request);
   const ConvolutionMethod method = choose_method(problem, request.options);
   auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
+  if (!offer && problem.halves) return layouts(widened_request(request));
   if (!offer) return wish;
   if (problem.direction != ConvolutionDirection::forward) {
     ConvolutionDescs present = any_descs(problem);
@@ -162,9 +191,12 @@ LayoutWish layouts(const KernelRequest& request) {
   }
   const Roles roles = roles_of(problem.direction, offer->descs);
   for (const DnnlArgument& role : {roles.x, roles.w, roles.y}) {
-    if (problem.groups > 1 && role.argument == roles.w.argument) continue;
+    if (stages_weights(problem) && role.argument == roles.w.argument) continue;
     const bool input = role.source == DnnlArgument::Source::input;
     (input ? wish.inputs : wish.outputs)[role.index] = layout_from(role.desc).value_or(Layout());
+  }
+  if (problem.groups == 1 && stages_weights(problem)) {
+    wish.inputs[roles.w.index] = wish_for_weights(problem, request);
   }
   return wish;
 }
@@ -175,7 +207,7 @@ std::vector<KernelFamily> convolution_kernels() {
   const KernelImplementation winograd = {"winograd", create<ConvolutionMethod::winograd>};
   const KernelImplementation general = {"direct_general",
                                         create<ConvolutionMethod::direct_general>};
-  const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>};
+  const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>, true};
   return {{"convolution", {winograd, direct, {"reference", reference_convolution}}, layouts},
           {"convolution_backward_data",
            {winograd, general, direct, {"reference", reference_convolution_backward_data}},

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <limits>
 
+#include "base/half.h"
 #include "kernels/convolution_tuner.h"
 
 namespace millrace {
@@ -45,7 +46,7 @@ dnnl::memory::dims less_one(const Shape& dilation) {
 }
 
 dnnl::memory::desc bias_desc(const ConvolutionProblem& problem) {
-  return dnnl_plain({problem.y.shape[1]}, problem.w.dtype);
+  return dnnl_plain({problem.y.shape[1]}, DataType::f32);
 }
 
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionProblem& problem,
@@ -64,6 +65,13 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionProblem&
   return {description, dnnl_attributes(relu), dnnl_engine()};
 }
 
+// What the forward pass of a gradient's convolution would be; its weights have the images' type.
+dnnl::convolution_forward::primitive_desc hint_for(ConvolutionProblem problem,
+                                                   dnnl::algorithm algorithm) {
+  problem.w.dtype = problem.x.dtype;
+  return forward_desc(problem, algorithm, any_descs(problem), false, false);
+}
+
 ConvolutionOffer offer_forward(const ConvolutionProblem& problem, dnnl::algorithm algorithm,
                                const ConvolutionDescs& descs) {
   const auto chosen = forward_desc(problem, algorithm, descs, problem.bias, problem.relu);
@@ -77,7 +85,7 @@ ConvolutionOffer offer_forward(const ConvolutionProblem& problem, dnnl::algorith
 ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, ConvolutionMethod method,
                                      const ConvolutionDescs& descs) {
   const dnnl::algorithm algorithm = to_dnnl(method);
-  const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
+  const auto hint = hint_for(problem, algorithm);
   const dnnl::convolution_backward_data::desc description(
       algorithm, descs.x, descs.w, descs.y, problem.stride, less_one(problem.dilation),
       problem.padding, problem.padding);
@@ -94,7 +102,7 @@ ConvolutionOffer offer_backward_data(const ConvolutionProblem& problem, Convolut
 ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem, ConvolutionMethod method,
                                         const ConvolutionDescs& descs) {
   const dnnl::algorithm algorithm = to_dnnl(method);
-  const auto hint = forward_desc(problem, algorithm, any_descs(problem), false, false);
+  const auto hint = hint_for(problem, algorithm);
   const auto gaps = less_one(problem.dilation);
   const auto description =
       problem.bias ? dnnl::convolution_backward_weights::desc(
@@ -113,12 +121,30 @@ ConvolutionOffer offer_backward_weights(const ConvolutionProblem& problem, Convo
           [chosen] { return dnnl::convolution_backward_weights(chosen); }};
 }
 
+ConvolutionOffer any_offer(const ConvolutionProblem& problem, ConvolutionMethod method,
+                           const ConvolutionDescs& descs) {
+  switch (problem.direction) {
+    case ConvolutionDirection::backward_data:
+      return offer_backward_data(problem, method, descs);
+    case ConvolutionDirection::backward_weights:
+      return offer_backward_weights(problem, method, descs);
+    case ConvolutionDirection::forward:
+      break;
+  }
+  return offer_forward(problem, to_dnnl(method), descs);
+}
+
 // Memory with values that are neither zero nor denormal.
 dnnl::memory filled(const dnnl::memory::desc& desc) {
   dnnl::memory memory(desc, dnnl_engine());
+  const auto value = [](size_t i) { return 0.01f * static_cast<float>(i % 17) - 0.08f; };
+  if (desc.data.data_type == dnnl_bf16) {
+    auto* halves = static_cast<uint16_t*>(memory.get_data_handle());
+    for (size_t i = 0; i < desc.get_size() / sizeof(uint16_t); ++i) halves[i] = to_bf16(value(i));
+    return memory;
+  }
   auto* values = static_cast<float*>(memory.get_data_handle());
-  const size_t count = desc.get_size() / sizeof(float);
-  for (size_t i = 0; i < count; ++i) values[i] = 0.01f * static_cast<float>(i % 17) - 0.08f;
+  for (size_t i = 0; i < desc.get_size() / sizeof(float); ++i) values[i] = value(i);
   return memory;
 }
 
@@ -126,10 +152,11 @@ dnnl::memory filled(const dnnl::memory::desc& desc) {
 
 std::string ConvolutionProblem::key() const {
   constexpr const char* kNames[] = {"forward", "backward_data", "backward_weights"};
-  return fmt::format("{} x={} w={} y={} stride={} padding={} dilation={} groups={} bias={} relu={}",
-                     kNames[static_cast<size_t>(direction)], to_string(x.shape), to_string(w.shape),
-                     to_string(y.shape), to_string(stride), to_string(padding), to_string(dilation),
-                     groups, bias, relu);
+  return fmt::format(
+      "{} x={} w={} y={} stride={} padding={} dilation={} groups={} bias={} relu={}{}",
+      kNames[static_cast<size_t>(direction)], to_string(x.shape), to_string(w.shape),
+      to_string(y.shape), to_string(stride), to_string(padding), to_string(dilation), groups, bias,
+      relu, halves ? " bf16" : "");
 }
 
 ConvolutionProblem convolution_problem(const KernelRequest& request) {
@@ -157,6 +184,10 @@ ConvolutionProblem convolution_problem(const KernelRequest& request) {
     problem.y = request.inputs[1].type;
     problem.bias = attributes.flag("bias");
   }
+  problem.halves = problem.x.dtype == DataType::bf16;
+  if (problem.halves && problem.direction != ConvolutionDirection::backward_weights) {
+    problem.w.dtype = DataType::bf16;
+  }
   if (problem.groups > 1) {
     Shape& w = problem.w.shape;
     const int64_t channels = w[0];
@@ -181,14 +212,10 @@ std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& prob
                                                   const ConvolutionDescs& descs,
                                                   std::string* refusal) {
   try {
-    switch (problem.direction) {
-      case ConvolutionDirection::forward:
-        return offer_forward(problem, to_dnnl(method), descs);
-      case ConvolutionDirection::backward_data:
-        return offer_backward_data(problem, method, descs);
-      case ConvolutionDirection::backward_weights:
-        return offer_backward_weights(problem, method, descs);
-    }
+    ConvolutionOffer offer = any_offer(problem, method, descs);
+    // In float32 the same shape may have fast code.
+    if (!problem.halves || offer.implementation.find("ref") == std::string::npos) return offer;
+    if (refusal != nullptr) *refusal = "only reference code takes bf16";
   } catch (const dnnl::error& error) {
     if (refusal != nullptr) *refusal = error.what();
   }
@@ -209,6 +236,7 @@ std::string_view name_of(ConvolutionMethod method) {
 
 std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem) {
   std::vector<ConvolutionMethod> methods = {ConvolutionMethod::direct};
+  if (problem.halves) return methods;
   const bool backward = problem.direction != ConvolutionDirection::forward;
   const auto other = has_point_kernel(problem) && backward ? ConvolutionMethod::direct_general
                                                            : ConvolutionMethod::winograd;

@@ -31,6 +31,7 @@ struct ConvolutionProblem {
   Shape dilation;
   int64_t groups = 1;   // of `w`
   GroupBlocks widened;  // narrow is above 0 where `w` stands for more, smaller groups
+  bool halves = false;  // images are bf16; weights, float32 for everybody else, are read as bf16
   bool bias = false;
   bool relu = false;
 

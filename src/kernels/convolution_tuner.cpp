@@ -54,6 +54,14 @@ size_t ConvolutionTuner::choose(const std::string& problem,
   return 0;
 }
 
+void ConvolutionTuner::adopt(const std::map<std::string, std::string>& choices) {
+  for (const auto& [problem, choice] : choices) {
+    std::string& known = choices_[problem];
+    changed_ = changed_ || known != choice;
+    known = choice;
+  }
+}
+
 void ConvolutionTuner::save() {
   if (!changed_ || cache_file_.empty()) return;
   try {

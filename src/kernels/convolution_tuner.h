@@ -32,6 +32,10 @@ class ConvolutionTuner {
   // candidate is the plain one: another has to be clearly faster.
   size_t choose(const std::string& problem, const std::vector<Candidate>& candidates);
 
+  // What is known, and the choices of another process, which count more than those known here.
+  const std::map<std::string, std::string>& choices() const { return choices_; }
+  void adopt(const std::map<std::string, std::string>& choices);
+
   // Writes the file if there is something new.
   void save();
 

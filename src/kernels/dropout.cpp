@@ -5,10 +5,10 @@
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "base/random.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
-#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
@@ -126,14 +126,17 @@ std::unique_ptr<Kernel> make_flat(const KernelRequest& request) {
   const bool is_run = place.row == place.whole;
   const int64_t samples = is_run ? 1 : request.inputs[0].type.shape[0];
   const int64_t count = request.inputs[0].elements() / samples;
+  const DataType type = request.inputs[0].type.dtype;
   return make_function_kernel([=, fixed = mask_of(request)](const KernelArguments& a) {
     const Mask mask = at_step(fixed, *a.step);
     for (int64_t n = 0; n < samples; ++n) {
-      const auto* x = a.input<float>(0) + n * count;
-      auto* y = a.output<float>(0) + n * count;
+      const int64_t bytes = n * count * size_of(type);
       const int64_t first = place.first(*a.step, n);
-      parallel_ranges(count, kElementwiseGrain / 4, [=](int, int64_t begin, int64_t end) {
-        apply(mask, first + begin, end - begin, 1, x + begin, y + begin);
+      parallel_ranges(count, kElementwiseGrain / 4, [&](int, int64_t begin, int64_t end) {
+        in_floats<1>({StoredNumbers{type, a.inputs[0] + bytes}}, {type, a.outputs[0] + bytes},
+                     begin, end, [&](const auto& x, float* y, int64_t at, int64_t part) {
+                       apply(mask, first + at, part, 1, x[0], y);
+                     });
       });
     }
   });
@@ -143,6 +146,10 @@ std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string* 
   if (!is_channelwise(request, refusal)) return nullptr;
   const int64_t block = request.inputs[0].layout.channel_block();
   if (block == 1) return make_flat(request);
+  if (request.inputs[0].type.dtype != DataType::f32) {
+    *refusal = "images with channels in blocks are taken as f32 only";
+    return nullptr;
+  }
   const Shape& shape = request.inputs[0].type.shape;
   const int64_t channels = shape.at(1);
   const int64_t padded = (channels + block - 1) / block * block;
@@ -191,8 +198,10 @@ LayoutWish follow(const KernelRequest& request) { return follow_channels(request
 
 std::vector<KernelFamily> dropout_kernels() {
   return {
-      {"dropout", {{"vector", make_dropout}, {"reference", reference_dropout}}, follow},
-      {"dropout_backward", {{"vector", make_dropout}, {"reference", reference_dropout}}, follow},
+      {"dropout", {{"vector", make_dropout, true}, {"reference", reference_dropout}}, follow},
+      {"dropout_backward",
+       {{"vector", make_dropout, true}, {"reference", reference_dropout}},
+       follow},
   };
 }
 

@@ -32,8 +32,8 @@ std::vector<int64_t> counts_of(const KernelRequest& request) {
 // Sums several tensors by way of one buffer, or one tensor where it lies.
 class Reduction final : public BackgroundWork {
  public:
-  Reduction(std::vector<int64_t> counts, bool scatter)
-      : counts_(std::move(counts)), tensors_(counts_.size()), scatter_(scatter) {}
+  Reduction(std::vector<int64_t> counts, bool scatter, DataType wire)
+      : counts_(std::move(counts)), tensors_(counts_.size()), scatter_(scatter), wire_(wire) {}
 
   const std::vector<int64_t>& counts() const { return counts_; }
 
@@ -46,13 +46,13 @@ class Reduction final : public BackgroundWork {
     if (staging_ == nullptr) {
       const std::span<float> whole(tensors_[0], static_cast<size_t>(counts_[0]));
       if (!scatter_) {
-        collectives.all_reduce(whole);
+        collectives.all_reduce(whole, wire_);
         return;
       }
       const int64_t begin = part_begin(counts_[0], collectives.member(), collectives.members());
       const int64_t size = part_size(counts_[0], collectives.member(), collectives.members());
       collectives.reduce_scatter(
-          whole, whole.subspan(static_cast<size_t>(begin), static_cast<size_t>(size)), 1);
+          whole, whole.subspan(static_cast<size_t>(begin), static_cast<size_t>(size)), 1, wire_);
       return;
     }
     int64_t total = 0;
@@ -60,7 +60,7 @@ class Reduction final : public BackgroundWork {
       std::memcpy(staging_ + total, tensors_[i], static_cast<size_t>(counts_[i]) * sizeof(float));
       total += counts_[i];
     }
-    collectives.all_reduce({staging_, static_cast<size_t>(total)});
+    collectives.all_reduce({staging_, static_cast<size_t>(total)}, wire_);
     total = 0;
     for (size_t i = 0; i < tensors_.size(); ++i) {
       std::memcpy(tensors_[i], staging_ + total, static_cast<size_t>(counts_[i]) * sizeof(float));
@@ -73,12 +73,14 @@ class Reduction final : public BackgroundWork {
   std::vector<float*> tensors_;
   float* staging_ = nullptr;
   bool scatter_;
+  DataType wire_;
 };
 
 class ReductionStart final : public Kernel {
  public:
   explicit ReductionStart(const KernelRequest& request)
-      : work_(counts_of(request), request.op.attributes.flag("scatter")),
+      : work_(counts_of(request), request.op.attributes.flag("scatter"),
+              data_type_of(request.op.attributes.text("wire"))),
         ticket_(ticket_of(request)) {}
 
   void run(const KernelArguments& a) override {

@@ -12,10 +12,13 @@ std::unique_ptr<Kernel> make_fill(const KernelRequest& request, std::string* ref
   if (!is_plain(request, refusal)) return nullptr;
   const int64_t count = request.outputs[0].elements();
   const auto value = static_cast<float>(request.op.attributes.number("value"));
-  return make_function_kernel([count, value](const KernelArguments& arguments) {
+  const bool is_scaled = request.op.attributes.flag("is_scaled");
+  return make_function_kernel([=](const KernelArguments& arguments) {
     auto* y = arguments.output<float>(0);
-    parallel_ranges(count, kElementwiseGrain,
-                    [=](int, int64_t begin, int64_t end) { std::fill(y + begin, y + end, value); });
+    const float filled = is_scaled ? value * arguments.step->loss_scale : value;
+    parallel_ranges(count, kElementwiseGrain, [=](int, int64_t begin, int64_t end) {
+      std::fill(y + begin, y + end, filled);
+    });
   });
 }
 
@@ -23,8 +26,12 @@ std::unique_ptr<Kernel> reference_fill(const KernelRequest& request, std::string
   if (!is_plain(request, refusal)) return nullptr;
   const int64_t count = request.outputs[0].elements();
   const double value = request.op.attributes.number("value");
-  return make_function_kernel([count, value](const KernelArguments& arguments) {
-    for (int64_t i = 0; i < count; ++i) arguments.output<float>(0)[i] = static_cast<float>(value);
+  const bool is_scaled = request.op.attributes.flag("is_scaled");
+  return make_function_kernel([=](const KernelArguments& arguments) {
+    const double scale = is_scaled ? arguments.step->loss_scale : 1.0;
+    for (int64_t i = 0; i < count; ++i) {
+      arguments.output<float>(0)[i] = static_cast<float>(value * scale);
+    }
   });
 }
 

@@ -33,8 +33,8 @@ std::unique_ptr<Kernel> reference_copy(const KernelRequest& request, std::string
 
 std::vector<KernelFamily> flatten_kernels() {
   return {
-      {"flatten", {{"copy", make_copy}, {"reference", reference_copy}}},
-      {"reshape", {{"copy", make_copy}, {"reference", reference_copy}}},
+      {"flatten", {{"copy", make_copy, true}, {"reference", reference_copy, true}}},
+      {"reshape", {{"copy", make_copy, true}, {"reference", reference_copy, true}}},
   };
 }
 

@@ -26,6 +26,11 @@ struct StepState {
   float learning_rate = 0;
   int64_t micro_batch = 0;   // within the step
   int64_t first_sample = 0;  // of the step's batch that the program sees as its row 0
+  float loss_scale = 1;      // gradients are multiplied by it from the loss to the update
+  int64_t skipped = 0;       // steps before this one that changed no weights
+
+  // Of the optimizer, before this step.
+  int64_t updates() const { return step - skipped; }
 };
 
 class Collectives;
@@ -53,7 +58,13 @@ class Collectives {
   virtual void reduce_scatter(std::span<const float> whole, std::span<float> part,
                               int64_t block) = 0;
 
-  // The reverse: collects every member's blocks, of any type, into `whole`.
+  // The same two with values that travel as `wire`, f32 or a 16-bit type: every term is rounded to
+  // it, the terms are added in float32, and the sum is rounded once more.
+  virtual void all_reduce(std::span<float> values, DataType wire) = 0;
+  virtual void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
+                              DataType wire) = 0;
+
+  // The reverse of reduce_scatter: collects every member's blocks, of any type, into `whole`.
   virtual void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                           int64_t block_bytes) = 0;
 
@@ -124,10 +135,12 @@ struct LayoutWish {
 };
 
 // One way to run an operator type. `create` returns null when it cannot serve the request and
-// says why in `refusal`.
+// says why in `refusal`. One that does not take tensors of 16 bits is never asked for them: it
+// serves such requests with float32 copies in the workspace.
 struct KernelImplementation {
   std::string_view name;
   std::unique_ptr<Kernel> (*create)(const KernelRequest& request, std::string* refusal);
+  bool takes_halves = false;
 };
 
 // All ways to run an operator type, best first, the naive reference last.

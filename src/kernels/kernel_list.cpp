@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/kernel.h"
+#include "kernels/support/widened.h"
 
 namespace millrace {
 
@@ -29,14 +30,22 @@ const KernelFamily& kernels_of(std::string_view type) {
 std::unique_ptr<Kernel> make_kernel(const KernelRequest& request, std::string* chosen) {
   std::string refusals;
   const auto& implementations = kernels_of(request.op.type).implementations;
-  for (size_t i = 0; i < implementations.size(); ++i) {
-    if (request.options.reference_only && i + 1 != implementations.size()) continue;
-    std::string refusal = "refused";
-    if (auto kernel = implementations[i].create(request, &refusal)) {
-      if (chosen != nullptr) *chosen = implementations[i].name;
-      return kernel;
+  const bool halves = has_halves(request);
+  // First as it is; then, for tensors of 16 bits that nobody takes, between copies.
+  for (const bool widened : {false, true}) {
+    if (widened && !halves) break;
+    for (size_t i = 0; i < implementations.size(); ++i) {
+      const KernelImplementation& way = implementations[i];
+      if (request.options.reference_only && i + 1 != implementations.size()) continue;
+      if (!widened && halves && !way.takes_halves) continue;
+      std::string refusal = "refused";
+      auto kernel = widened ? make_widened(way, request, &refusal) : way.create(request, &refusal);
+      if (kernel != nullptr) {
+        if (chosen != nullptr) *chosen = std::string(way.name) + (widened ? " in f32" : "");
+        return kernel;
+      }
+      refusals += fmt::format(" {}: {};", way.name, refusal);
     }
-    refusals += fmt::format(" {}: {};", implementations[i].name, refusal);
   }
   fail_input("No kernel can run layer '{}' ({});{}", request.op.name, request.op.type, refusals);
 }

@@ -65,7 +65,8 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
   });
 }
 
-// The maximum is only a shift: the loss does not change with it.
+// The maximum is only a shift: the loss does not change with it. The loss scale ends here: what
+// follows is in float32, and the head multiplies by it what it hands on to the embeddings.
 std::unique_ptr<Kernel> make_loss_backward(const KernelRequest& request, std::string*) {
   const int64_t rows = request.inputs[1].type.shape.at(0);
   const int64_t batch = request.inputs[2].type.shape.at(0);
@@ -74,7 +75,7 @@ std::unique_ptr<Kernel> make_loss_backward(const KernelRequest& request, std::st
     const auto* statistics = a.input<RowStatistics>(1);
     const auto* logarithms = a.input<float>(2);
     auto* gradients = a.output<RowStatistics>(0);
-    const double share = a.input<float>(0)[0] / samples;
+    const double share = a.input<float>(0)[0] / (samples * a.step->loss_scale);
     for (int64_t r = 0; r < rows; ++r) {
       const double shift = static_cast<double>(statistics[r].maximum) - logarithms[r % batch];
       const bool is_here = statistics[r].target > -std::numeric_limits<float>::infinity();
@@ -106,6 +107,12 @@ std::vector<KernelFamily> margin_head_kernels() {
       update_family("margin_head_update"),
       update_family("margin_head_update_momentum"),
       update_family("margin_head_update_adamw"),
+      {"margin_head_gradient", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_squares", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_keep", {{"rows", if_plain<make_head_keep>}}},
+      {"margin_head_step", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_step_momentum", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_step_adamw", {{"blocks", if_plain<make_head_update>}}},
   };
 }
 

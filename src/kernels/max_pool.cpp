@@ -5,8 +5,8 @@
 
 #include "base/parallel.h"
 #include "kernels/reference/reference.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/layout_rules.h"
-#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
@@ -62,8 +62,8 @@ MILLRACE_INLINE void for_each_window(const PoolGeometry& g, const Body& body) {
   }
 }
 
-template <int kBlock>
-MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const float* x, float* y,
+template <int kBlock, typename Element>
+MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const Element* x, Element* y,
                                 uint8_t* positions) {
   for_each_window<kBlock>(
       g, [&](int64_t at, int64_t top, int64_t left, Span rows, Span columns)
@@ -75,11 +75,11 @@ MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const float* x, float* y,
                for (int c = 0; c < kBlock; ++c) where[c] = start;
                for (int64_t row = rows.first; row < rows.last; ++row) {
                  for (int64_t column = columns.first; column < columns.last; ++column) {
-                   const float* from = x + ((top + row) * g.width + left + column) * kBlock;
+                   const Element* from = x + ((top + row) * g.width + left + column) * kBlock;
                    const auto position = static_cast<int32_t>(row * g.kernel_width + column);
 #pragma omp simd
                    for (int c = 0; c < kBlock; ++c) {
-                     const float value = from[c];
+                     const float value = as_float(from[c]);
                      const bool larger = (value > best[c]) | (value != value);
                      best[c] = larger ? value : best[c];
                      where[c] = larger ? position : where[c];
@@ -87,39 +87,41 @@ MILLRACE_INLINE void pool_plane(const PoolGeometry& g, const float* x, float* y,
                  }
                }
                const float floor = g.relu ? 0.0f : -std::numeric_limits<float>::infinity();
-               for (int c = 0; c < kBlock; ++c) y[at + c] = best[c] < floor ? floor : best[c];
+               for (int c = 0; c < kBlock; ++c) put(best[c] < floor ? floor : best[c], y[at + c]);
                for (int c = 0; c < kBlock; ++c) positions[at + c] = static_cast<uint8_t>(where[c]);
              });
 }
 
-template <int kBlock>
-MILLRACE_INLINE void spread_plane(const PoolGeometry& g, const float* dy, const uint8_t* positions,
-                                  float* dx) {
-  std::fill_n(dx, g.input_values(), 0.0f);
+template <int kBlock, typename Element>
+MILLRACE_INLINE void spread_plane(const PoolGeometry& g, const Element* dy,
+                                  const uint8_t* positions, Element* dx) {
+  std::fill_n(dx, g.input_values(), Element{});
   for_each_window<kBlock>(
       g, [&](int64_t at, int64_t top, int64_t left, Span rows, Span columns)
              __attribute__((always_inline)) {
                float gradient[kBlock];
                int32_t where[kBlock];
-               for (int c = 0; c < kBlock; ++c) gradient[c] = dy[at + c];
+               for (int c = 0; c < kBlock; ++c) gradient[c] = as_float(dy[at + c]);
                for (int c = 0; c < kBlock; ++c) where[c] = positions[at + c];
                for (int64_t row = rows.first; row < rows.last; ++row) {
                  for (int64_t column = columns.first; column < columns.last; ++column) {
-                   float* to = dx + ((top + row) * g.width + left + column) * kBlock;
+                   Element* to = dx + ((top + row) * g.width + left + column) * kBlock;
                    const auto position = static_cast<int32_t>(row * g.kernel_width + column);
-                   for (int c = 0; c < kBlock; ++c)
-                     to[c] += where[c] == position ? gradient[c] : 0.0f;
+                   for (int c = 0; c < kBlock; ++c) {
+                     const float more = where[c] == position ? gradient[c] : 0.0f;
+                     put(as_float(to[c]) + more, to[c]);
+                   }
                  }
                }
              });
 }
 
-MILLRACE_VECTORIZED
-void pool_planes(const PoolGeometry& g, int64_t begin, int64_t end, const float* x, float* y,
-                 uint8_t* positions) {
+template <typename Element>
+MILLRACE_INLINE void pool_any(const PoolGeometry& g, int64_t begin, int64_t end, const Element* x,
+                              Element* y, uint8_t* positions) {
   for (int64_t i = begin; i < end; ++i) {
-    const float* from = x + i * g.input_values();
-    float* to = y + i * g.output_values();
+    const Element* from = x + i * g.input_values();
+    Element* to = y + i * g.output_values();
     uint8_t* where = positions + i * g.output_values();
     if (g.block == 16) {
       pool_plane<16>(g, from, to, where);
@@ -131,13 +133,13 @@ void pool_planes(const PoolGeometry& g, int64_t begin, int64_t end, const float*
   }
 }
 
-MILLRACE_VECTORIZED
-void spread_planes(const PoolGeometry& g, int64_t begin, int64_t end, const float* dy,
-                   const uint8_t* positions, float* dx) {
+template <typename Element>
+MILLRACE_INLINE void spread_any(const PoolGeometry& g, int64_t begin, int64_t end,
+                                const Element* dy, const uint8_t* positions, Element* dx) {
   for (int64_t i = begin; i < end; ++i) {
-    const float* from = dy + i * g.output_values();
+    const Element* from = dy + i * g.output_values();
     const uint8_t* where = positions + i * g.output_values();
-    float* to = dx + i * g.input_values();
+    Element* to = dx + i * g.input_values();
     if (g.block == 16) {
       spread_plane<16>(g, from, where, to);
     } else if (g.block == 8) {
@@ -148,46 +150,78 @@ void spread_planes(const PoolGeometry& g, int64_t begin, int64_t end, const floa
   }
 }
 
+MILLRACE_VECTORIZED void pool_planes(const PoolGeometry& g, int64_t begin, int64_t end,
+                                     const float* x, float* y, uint8_t* positions) {
+  pool_any(g, begin, end, x, y, positions);
+}
+
+MILLRACE_VECTORIZED void pool_half_planes(const PoolGeometry& g, int64_t begin, int64_t end,
+                                          const Bf16* x, Bf16* y, uint8_t* positions) {
+  pool_any(g, begin, end, x, y, positions);
+}
+
+MILLRACE_VECTORIZED void spread_planes(const PoolGeometry& g, int64_t begin, int64_t end,
+                                       const float* dy, const uint8_t* positions, float* dx) {
+  spread_any(g, begin, end, dy, positions, dx);
+}
+
+MILLRACE_VECTORIZED void spread_half_planes(const PoolGeometry& g, int64_t begin, int64_t end,
+                                            const Bf16* dy, const uint8_t* positions, Bf16* dx) {
+  spread_any(g, begin, end, dy, positions, dx);
+}
+
 class MaxPool : public Kernel {
  public:
   explicit MaxPool(const KernelRequest& request)
-      : geometry_(request.op.attributes, request.inputs[0].type.shape, request.outputs[0]) {}
+      : geometry_(request.op.attributes, request.inputs[0].type.shape, request.outputs[0]),
+        halves_(request.inputs[0].type.dtype == DataType::bf16) {}
 
-  void run(const KernelArguments& arguments) override {
-    const auto* x = arguments.input<const float>(0);
-    auto* y = arguments.output<float>(0);
-    auto* positions = arguments.output<uint8_t>(1);
+  void run(const KernelArguments& a) override {
+    auto* positions = a.output<uint8_t>(1);
     parallel_ranges(geometry_.planes, 1, [&](int, int64_t begin, int64_t end) {
-      pool_planes(geometry_, begin, end, x, y, positions);
+      if (halves_) {
+        pool_half_planes(geometry_, begin, end, a.input<Bf16>(0), a.output<Bf16>(0), positions);
+      } else {
+        pool_planes(geometry_, begin, end, a.input<float>(0), a.output<float>(0), positions);
+      }
     });
   }
 
  private:
   PoolGeometry geometry_;
+  bool halves_;
 };
 
 class MaxPoolBackward : public Kernel {
  public:
   explicit MaxPoolBackward(const KernelRequest& request)
-      : geometry_(request.op.attributes, request.outputs[0].type.shape, request.inputs[0]) {}
+      : geometry_(request.op.attributes, request.outputs[0].type.shape, request.inputs[0]),
+        halves_(request.inputs[0].type.dtype == DataType::bf16) {}
 
-  void run(const KernelArguments& arguments) override {
-    const auto* dy = arguments.input<const float>(0);
-    const auto* positions = arguments.input<const uint8_t>(1);
-    auto* dx = arguments.output<float>(0);
+  void run(const KernelArguments& a) override {
+    const auto* positions = a.input<const uint8_t>(1);
     parallel_ranges(geometry_.planes, 1, [&](int, int64_t begin, int64_t end) {
-      spread_planes(geometry_, begin, end, dy, positions, dx);
+      if (halves_) {
+        spread_half_planes(geometry_, begin, end, a.input<Bf16>(0), positions, a.output<Bf16>(0));
+      } else {
+        spread_planes(geometry_, begin, end, a.input<float>(0), positions, a.output<float>(0));
+      }
     });
   }
 
  private:
   PoolGeometry geometry_;
+  bool halves_;
 };
 
 template <typename Implementation>
 std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusal) {
   const Layout& layout = request.inputs[0].layout;
   const int64_t block = layout.channel_block();
+  if (request.inputs[0].type.dtype == DataType::f16) {
+    *refusal = "needs f32 or bf16";
+    return nullptr;
+  }
   for (const auto& list : {request.inputs, request.outputs}) {
     for (const TensorSpec& spec : list) {
       if (spec.layout == layout && (block == 1 || block == 8 || block == 16)) continue;
@@ -203,11 +237,12 @@ LayoutWish follow_image(const KernelRequest& request) { return follow_channels(r
 }  // namespace
 
 std::vector<KernelFamily> max_pool_kernels() {
-  return {
-      {"max_pool", {{"planes", create<MaxPool>}, {"reference", reference_max_pool}}, follow_image},
-      {"max_pool_backward",
-       {{"planes", create<MaxPoolBackward>}, {"reference", reference_max_pool_backward}},
-       follow_image}};
+  return {{"max_pool",
+           {{"planes", create<MaxPool>, true}, {"reference", reference_max_pool}},
+           follow_image},
+          {"max_pool_backward",
+           {{"planes", create<MaxPoolBackward>, true}, {"reference", reference_max_pool_backward}},
+           follow_image}};
 }
 
 }  // namespace millrace

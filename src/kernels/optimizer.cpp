@@ -8,15 +8,11 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/norms.h"
 #include "kernels/support/request_checks.h"
+#include "kernels/support/update_inputs.h"
 #include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
-
-// The factor on the gradient: the last input where gradients are clipped.
-float gradient_scale(const KernelArguments& arguments, bool has_clip) {
-  return has_clip ? *arguments.input<float>(arguments.inputs.size() - 1) : 1.0f;
-}
 
 // The elements in storage order that this device updates: all, or its part where the state is
 // shared out. Weights and gradient are whole, the state has the part alone.
@@ -37,7 +33,7 @@ struct Sgd {
   float momentum;
   float weight_decay;
   bool nesterov;
-  bool has_clip;
+  UpdateInputs inputs;
   float learning_rate = 0;
   float scale = 1;
 };
@@ -73,12 +69,12 @@ Sgd sgd_of(const KernelRequest& request) {
   const Attributes& attributes = request.op.attributes;
   return {attributes.has("momentum") ? static_cast<float>(attributes.number("momentum")) : 0.0f,
           static_cast<float>(attributes.number("weight_decay")), attributes.flag("nesterov"),
-          attributes.flag("has_clip")};
+          UpdateInputs::of(request)};
 }
 
 Sgd at_step(Sgd s, const KernelArguments& arguments) {
   s.learning_rate = arguments.step->learning_rate;
-  s.scale = gradient_scale(arguments, s.has_clip);
+  s.scale = s.inputs.scale(arguments);
   return s;
 }
 
@@ -86,6 +82,7 @@ std::unique_ptr<Kernel> make_sgd_plain(const KernelRequest& request, std::string
   if (!is_uniform(request, refusal)) return nullptr;
   const Range own = range_of(request);
   return make_function_kernel([own, fixed = sgd_of(request)](const KernelArguments& a) {
+    if (fixed.inputs.skips(a)) return;
     auto* w = a.input<float>(0) + own.begin;
     const auto* g = a.input<float>(1) + own.begin;
     const Sgd s = at_step(fixed, a);
@@ -99,6 +96,7 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string* refu
   if (!is_uniform(request, refusal)) return nullptr;
   const Range own = range_of(request);
   return make_function_kernel([own, fixed = sgd_of(request)](const KernelArguments& a) {
+    if (fixed.inputs.skips(a)) return;
     auto* w = a.input<float>(0) + own.begin;
     auto* m = a.input<float>(1);
     const auto* g = a.input<float>(2) + own.begin;
@@ -138,9 +136,10 @@ std::unique_ptr<Kernel> make_adamw(const KernelRequest& request, std::string* re
   const double beta2 = attributes.number("beta2");
   const double epsilon = attributes.number("epsilon");
   const double weight_decay = attributes.number("weight_decay");
-  const bool has_clip = attributes.flag("has_clip");
+  const UpdateInputs inputs = UpdateInputs::of(request);
   return make_function_kernel([=](const KernelArguments& a) {
-    const auto t = static_cast<double>(a.step->step + 1);
+    if (inputs.skips(a)) return;
+    const auto t = static_cast<double>(a.step->updates() + 1);
     const double rate = a.step->learning_rate;
     const AdamW s = {static_cast<float>(beta1),
                      static_cast<float>(beta2),
@@ -148,7 +147,7 @@ std::unique_ptr<Kernel> make_adamw(const KernelRequest& request, std::string* re
                      static_cast<float>(1 - rate * weight_decay),
                      static_cast<float>(rate / (1 - std::pow(beta1, t))),
                      static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))),
-                     gradient_scale(a, has_clip)};
+                     inputs.scale(a)};
     auto* w = a.input<float>(0) + own.begin;
     auto* first = a.input<float>(1);
     auto* second = a.input<float>(2);
@@ -176,6 +175,7 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
   const double trust = request.op.attributes.number("trust");
   const double epsilon = request.op.attributes.number("epsilon");
   const auto run = [=, fixed = sgd_of(request)](const KernelArguments& a) {
+    if (fixed.inputs.skips(a)) return;
     auto* w = a.input<float>(0);
     auto* m = a.input<float>(1);
     const auto* g = a.input<float>(2);
@@ -214,11 +214,11 @@ std::unique_ptr<Kernel> make_sum_of_squares(const KernelRequest& request, std::s
 }
 
 std::unique_ptr<Kernel> make_clip_scale(const KernelRequest& request, std::string*) {
-  return make_function_kernel(
-      [bound = request.op.attributes.number("max_norm")](const KernelArguments& a) {
-        const double norm = std::sqrt(static_cast<double>(a.input<float>(0)[0]));
-        a.output<float>(0)[0] = static_cast<float>(std::min(1.0, bound / (norm + 1e-6)));
-      });
+  return make_function_kernel([bound = request.op.attributes.number("max_norm")](
+                                  const KernelArguments& a) {
+    const double norm = std::sqrt(static_cast<double>(a.input<float>(0)[0])) / a.step->loss_scale;
+    a.output<float>(0)[0] = static_cast<float>(std::min(1.0, bound / (norm + 1e-6)));
+  });
 }
 
 LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0); }

@@ -1,10 +1,10 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "kernels/support/elements.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
-#include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
@@ -65,15 +65,12 @@ MILLRACE_VECTORIZED void apply_block(const float* x, const float* value, const f
   }
 }
 
-void apply(const Geometry& g, int64_t plane, const float* x, const float* value,
-           const float* weight, float* y) {
-  float scratch[kLargestBlock];
-  const int64_t at = plane * g.length();
-  const float* slopes = slopes_of(g, plane, weight, scratch);
+void apply(const Geometry& g, const float* slopes, const float* x, const float* value,
+           int64_t count, float* y) {
   if (kFloatLanes % g.block == 0) {
-    apply_lanes(x + at, value + at, slopes, g.block, g.length(), y + at);
+    apply_lanes(x, value, slopes, g.block, count, y);
   } else {
-    apply_block(x + at, value + at, slopes, g.block, g.spatial, y + at);
+    apply_block(x, value, slopes, g.block, count / g.block, y);
   }
 }
 
@@ -112,37 +109,69 @@ MILLRACE_VECTORIZED void sum_block(const float* x, const float* dy, int64_t bloc
   }
 }
 
+// Tensors of 16 bits come in parts, which must be whole pixels.
+bool is_served(const KernelRequest& request, std::string* refusal) {
+  if (!is_channelwise(request, refusal) || !has_one_type(request, 0, refusal)) return false;
+  const int64_t block = geometry_of(request.inputs[0]).block;
+  if (request.inputs[0].type.dtype == DataType::f32 ||
+      (block <= kLargestBlock && kFloatPart % block == 0)) {
+    return true;
+  }
+  *refusal = "parts of 16 bits would cut pixels";
+  return false;
+}
+
 std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* refusal) {
-  if (!is_channelwise(request, refusal)) return nullptr;
-  return make_function_kernel([g = geometry_of(request.inputs[0])](const KernelArguments& a) {
-    const auto* x = a.input<float>(0);
-    const auto* weight = a.input<float>(1);
-    auto* y = a.output<float>(0);
-    parallel_for(g.planes, g.grain(), [&](int64_t plane) { apply(g, plane, x, x, weight, y); });
+  if (!is_served(request, refusal)) return nullptr;
+  const DataType type = request.inputs[0].type.dtype;
+  return make_function_kernel([type, g = geometry_of(request.inputs[0])](const KernelArguments& a) {
+    parallel_for(g.planes, g.grain(), [&](int64_t plane) {
+      float scratch[kLargestBlock];
+      const float* slopes = slopes_of(g, plane, a.input<float>(1), scratch);
+      const int64_t at = plane * g.length();
+      in_floats<1>({StoredNumbers{type, a.inputs[0]}}, {type, a.outputs[0]}, at, at + g.length(),
+                   [&](const auto& x, float* y, int64_t, int64_t count) {
+                     apply(g, slopes, x[0], x[0], count, y);
+                   });
+    });
   });
+}
+
+void sum_plane(const Geometry& g, const float* x, const float* dy, int64_t count, float* sums) {
+  if (g.block == 1) {
+    sum_one(x, dy, count, sums);
+  } else {
+    sum_block(x, dy, g.block, count / g.block, sums);
+  }
 }
 
 // The weight's gradient goes through one sum per sample and channel, added up in order.
 std::unique_ptr<Kernel> make_backward(const KernelRequest& request, std::string* refusal) {
-  if (!is_channelwise(request, refusal)) return nullptr;
+  if (!is_served(request, refusal)) return nullptr;
+  const DataType type = request.inputs[0].type.dtype;
   const Geometry g = geometry_of(request.inputs[0]);
   const int64_t padded = g.blocks * g.block;
   const int64_t batch = g.planes / g.blocks;
   const auto run = [=](const KernelArguments& a) {
-    const auto* dy = a.input<float>(0);
-    const auto* x = a.input<float>(1);
-    const auto* weight = a.input<float>(2);
-    auto* dx = a.output<float>(0);
     auto* dweight = a.output<float>(1);
     auto* sums = reinterpret_cast<float*>(a.workspace);
     parallel_for(g.planes, g.grain(), [&](int64_t plane) {
+      float scratch[kLargestBlock];
+      const float* slopes = slopes_of(g, plane, a.input<float>(2), scratch);
+      float* own = sums + plane * g.block;
       const int64_t at = plane * g.length();
-      if (g.block == 1) {
-        sum_one(x + at, dy + at, g.spatial, sums + plane);
-      } else {
-        sum_block(x + at, dy + at, g.block, g.spatial, sums + plane * g.block);
-      }
-      apply(g, plane, x, dy, weight, dx);
+      in_floats<2>({StoredNumbers{type, a.inputs[0]}, StoredNumbers{type, a.inputs[1]}},
+                   {type, a.outputs[0]}, at, at + g.length(),
+                   [&](const auto& from, float* dx, int64_t position, int64_t count) {
+                     if (position == at) {
+                       sum_plane(g, from[1], from[0], count, own);
+                     } else {
+                       float more[kLargestBlock];
+                       sum_plane(g, from[1], from[0], count, more);
+                       for (int64_t c = 0; c < g.block; ++c) own[c] += more[c];
+                     }
+                     apply(g, slopes, from[1], from[0], count, dx);
+                   });
     });
     parallel_for(g.channels, kElementwiseGrain / std::max<int64_t>(batch, 1), [&](int64_t c) {
       double sum = 0;
@@ -195,8 +224,10 @@ LayoutWish follow(const KernelRequest& request) { return follow_channels(request
 
 std::vector<KernelFamily> prelu_kernels() {
   return {
-      {"prelu", {{"vector", make_forward}, {"reference", reference_forward}}, follow},
-      {"prelu_backward", {{"vector", make_backward}, {"reference", reference_backward}}, follow},
+      {"prelu", {{"vector", make_forward, true}, {"reference", reference_forward}}, follow},
+      {"prelu_backward",
+       {{"vector", make_backward, true}, {"reference", reference_backward}},
+       follow},
   };
 }
 

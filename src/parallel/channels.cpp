@@ -54,7 +54,8 @@ class Routing {
     const int to = route.to_stage();
     route.slots = slots_between(from, to);
     const int64_t rows = edge.type.shape[0];
-    const int64_t row_bytes = edge.type.elements() / rows * size_of(edge.type.dtype);
+    route.wire = edge.type.dtype == DataType::f32 ? request_.wire : edge.type.dtype;
+    const int64_t row_bytes = edge.type.elements() / rows * size_of(route.wire);
     for (int a = 0; a < members(from); ++a) {
       for (int b = 0; b < members(to); ++b) {
         if (request_.round_robin && !meet(a, members(from), b, members(to))) continue;
@@ -116,8 +117,19 @@ std::vector<RouteEnd> ends_of(const std::vector<Route>& routes, int stage, int m
   return ends;
 }
 
-int64_t channel_bytes(const std::vector<RouteEnd>& ends) {
+int64_t ring_bytes(const std::vector<RouteEnd>& ends) {
   return ends.empty() ? 0 : ends.back().offset + ends.back().slots * ends.back().stride;
+}
+
+int64_t channel_bytes(const std::vector<RouteEnd>& ends) {
+  int64_t row = 0;
+  for (const RouteEnd& end : ends) {
+    const TensorType& type = end.route.edge.type;
+    if (end.route.converts()) {
+      row = std::max(row, type.elements() / type.shape[0] * size_of(type.dtype));
+    }
+  }
+  return ring_bytes(ends) + aligned_bytes(row);
 }
 
 }  // namespace millrace

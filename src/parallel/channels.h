@@ -23,12 +23,15 @@ struct Route {
   int from_device = 0;
   int to_device = 0;
   int tag = 0;
-  RowRange rows;      // of the micro-batch
-  int64_t bytes = 0;  // of a message, plain row-major
-  int64_t slots = 1;  // that the receiver keeps
+  RowRange rows;                  // of the micro-batch
+  DataType wire = DataType::f32;  // what it travels as
+  int64_t bytes = 0;              // of a message, plain row-major
+  int64_t slots = 1;              // that the receiver keeps
 
   int from_stage() const { return gradient ? edge.to : edge.from; }
   int to_stage() const { return gradient ? edge.from : edge.to; }
+  // Whether values are rounded on departure and widened on arrival.
+  bool converts() const { return wire != edge.type.dtype; }
   // "conv1", or "conv1.grad".
   std::string name() const;
   bool operator==(const Route&) const = default;
@@ -39,6 +42,7 @@ struct RouteRequest {
   std::vector<StageEdge> edges;           // of a micro-batch
   bool round_robin = false;               // else every micro-batch is split over the members
   std::vector<Channel> channels;          // between stages; their slots are the receivers'
+  DataType wire = DataType::f32;          // f32 or a 16-bit type: what float32 tensors travel as
 };
 
 // Every row of every edge arrives once, at the member that holds it, and its gradient comes back.
@@ -50,6 +54,7 @@ std::vector<Route> routes_between(const RouteRequest& request);
 bool carries(const Route& route, const RouteRequest& request, int64_t micro_batch);
 
 // A member's end of a route, and where its ring of buffers lies in the member's channel area.
+// Behind all rings there is room for one float32 row of any tensor that is converted on its way.
 struct RouteEnd {
   Route route;
   bool sends = false;
@@ -64,7 +69,8 @@ struct RouteEnd {
 std::vector<RouteEnd> ends_of(const std::vector<Route>& routes, int stage, int member,
                               int64_t send_slots = 1);
 
-// The bytes of a member's channel area.
+// The bytes of a member's rings, and of its whole channel area.
+int64_t ring_bytes(const std::vector<RouteEnd>& ends);
 int64_t channel_bytes(const std::vector<RouteEnd>& ends);
 
 }  // namespace millrace

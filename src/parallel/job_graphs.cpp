@@ -1,5 +1,7 @@
 #include "parallel/job_graphs.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "parallel/localize.h"
 #include "parallel/partition.h"
@@ -16,6 +18,28 @@ std::vector<int> assign(const Graph& network, const Plan& plan) {
   options.stages = stages;
   for (const Placement& stage : plan.stages) options.replicas.push_back(stage.size());
   return assign_balanced(network, options);
+}
+
+// A margin head takes one step of its centres for each step of the job, all its devices together.
+void check_head(const Graph& network, const Plan& plan) {
+  const auto& order = network.order();
+  const auto found = std::find_if(order.begin(), order.end(), [&](OperatorId id) {
+    return network.op(id).type == "margin_head_sample";
+  });
+  if (found == order.end()) return;
+  if (plan.round_robin && plan.stages.back().size() > 1) {
+    fail_input(
+        "--replicas roundrobin gives the class centres of --head to devices that take turns; use "
+        "--replicas split, or one device for the last stage.");
+  }
+  if (plan.micro_batches > 1 && network.op(*found).attributes.number("sample_rate") < 1) {
+    fail_input(
+        "--head-parallel pfc draws its sample by the labels of a whole step, which {} "
+        "micro-batches "
+        "do not have together; use --microbatches 1, an asynchronous --schedule, or "
+        "--head-parallel mp.",
+        plan.micro_batches);
+  }
 }
 
 }  // namespace
@@ -51,6 +75,7 @@ JobGraphs::JobGraphs(const Graph& network, const Plan& plan) : plan_(plan) {
   const TensorId images = network.find_tensor("images");
   const int64_t samples = network.tensor(images).type.shape.at(0);
   check(plan, samples);
+  check_head(network, plan);
   micro_batch_ = samples / plan.micro_batches;
   const bool divided = plan.micro_batches > 1;
   const Graph graph = divided ? with_batch(network, micro_batch_, samples) : network;

@@ -25,11 +25,42 @@ std::vector<DeviceId> Plan::devices() const {
   return {all.begin(), all.end()};
 }
 
+std::vector<std::vector<int>> Plan::device_numbers() const {
+  const std::vector<DeviceId> all = devices();
+  std::vector<std::vector<int>> numbers;
+  for (const Placement& stage : stages) {
+    numbers.emplace_back();
+    for (const DeviceId& id : stage.devices) {
+      const auto place = std::lower_bound(all.begin(), all.end(), id) - all.begin();
+      numbers.back().push_back(static_cast<int>(place));
+    }
+  }
+  return numbers;
+}
+
 std::string Plan::schedule_name() const {
   if (stages.size() > 1) return std::string(name_of(schedule));
   if (micro_batches > 1) return "accumulate";
   if (stages[0].size() > 1) return std::string(name_of(sharding.parallelism));
   return "single";
+}
+
+std::vector<std::vector<DeviceId>> devices_by_rank(const Plan& plan, int ranks) {
+  std::vector<std::vector<DeviceId>> devices(static_cast<size_t>(ranks));
+  for (const DeviceId& device : plan.devices()) {
+    if (device.node >= ranks) {
+      fail_input(
+          "--placement names node {}, but the job has {} process{}; start it with mpirun -n {}.",
+          device.node, ranks, ranks == 1 ? "" : "es", device.node + 1);
+    }
+    devices[static_cast<size_t>(device.node)].push_back(device);
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (devices[static_cast<size_t>(rank)].empty()) {
+      fail_input("--placement gives nothing to process {} of {}.", rank, ranks);
+    }
+  }
+  return devices;
 }
 
 Json to_json(const Plan& plan) {

@@ -35,6 +35,9 @@ struct Plan {
   // Every device once, in order.
   std::vector<DeviceId> devices() const;
 
+  // The place among `devices` of each device of each stage.
+  std::vector<std::vector<int>> device_numbers() const;
+
   // Whether a step is one program from end to end on each device.
   bool runs_whole() const { return stages.size() == 1 && micro_batches == 1; }
 
@@ -47,6 +50,10 @@ Json to_json(const Plan& plan);
 // Throws InputError that starts with `source` and names the field at fault. Fields that are not
 // there keep their defaults; unknown ones are refused.
 Plan parse_plan(const Json& json, std::string_view source);
+
+// The devices of each process, in order. Throws InputError unless each has one, and none is on a
+// node beyond them.
+std::vector<std::vector<DeviceId>> devices_by_rank(const Plan& plan, int ranks);
 
 // Throws InputError where the parts do not fit each other, naming the flags.
 void check(const Plan& plan, int64_t global_batch);

@@ -27,7 +27,7 @@ class Backward : public Differentiation {
     TensorId arrived = seed.gradient;
     if (arrived == kNone) {
       const Tensor& loss = graph_.tensor(seed.tensor);
-      const Attributes ones = {{"shape", loss.type.shape}, {"value", 1.0}};
+      const Attributes ones = {{"shape", loss.type.shape}, {"value", 1.0}, {"is_scaled", true}};
       arrived = result(add("fill", std::string(loss.name), {}, ones));
     }
     add_gradient(seed.tensor, arrived);

@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include "graph/exchange.h"
 #include "passes/rewrite.h"
 
 namespace millrace {
 namespace {
-
-constexpr size_t kMostTensors = 64;
 
 // No layout in use pads an axis beyond a multiple of this.
 constexpr int64_t kPadding = 16;
@@ -71,7 +70,8 @@ void GradientExchange::form_buckets(const std::vector<ParameterGradient>& pairs)
       buckets_.push_back({.pairs = {pair}, .bytes = bytes, .position = position(pair)});
       continue;
     }
-    if (open.bytes + bytes > options_.bucket_bytes || open.pairs.size() == kMostTensors) close();
+    if (open.bytes + bytes > options_.bucket_bytes || open.pairs.size() == kMostExchangedTensors)
+      close();
     open.pairs.push_back(pair);
     open.bytes += bytes;
     open.position = position(pair);
@@ -117,6 +117,7 @@ void GradientExchange::start(Bucket& bucket, bool whole) {
                                      {{"tensors", static_cast<int64_t>(bucket.pairs.size())},
                                       {"ticket", bucket.ticket},
                                       {"staging", alone ? 0 : staging},
+                                      {"wire", std::string(name_of(options_.wire))},
                                       {"scatter", alone && options_.share_state && !whole}},
                                      options_.accumulate ? Phase::update : Phase::backward);
   const std::vector<TensorId> outputs = graph_.op(bucket.start).outputs;

@@ -38,34 +38,78 @@ class Updates {
                     ? total
                     : graph_.apply("add", "gradients/squares", {squares, total}, {}, Phase::update);
     }
+    for (const DeferredHead& head : heads_) squares = with_squares(squares, head);
+    squares_ = squares;
     clip_scale_ = graph_.apply("clip_scale", "gradients/clip_scale", {squares},
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
   }
 
+  // Behind measure_norm, whose pass over the gradients it makes use of.
+  void look_for_overflow(const std::vector<ParameterGradient>& gradients) {
+    Tensor flag;
+    flag.name = kOverflowFlag;
+    flag.type = {{2}, DataType::f32};
+    flag.role = Role::accumulator;
+    skip_ = graph_.add_tensor(std::move(flag));
+    std::vector<TensorId> inputs = {skip_};
+    if (squares_ != kNone) inputs.push_back(squares_);
+    std::string names;
+    for (const ParameterGradient& pair : gradients) {
+      inputs.push_back(pair.gradient);
+      names += (names.empty() ? "" : " ") + graph_.tensor(pair.parameter).name;
+    }
+    graph_.add_operator("overflow_check", "gradients/overflow_check", std::move(inputs),
+                        {{"has_squares", squares_ != kNone},
+                         {"members", int64_t{options_.members}},
+                         {"parameters", names}},
+                        Phase::update);
+  }
+
   // Settings and state of a head that updates its own centres; LARS treats it as SGD does.
   void complete_head(OperatorId id) {
-    using Kind = OptimizerSettings::Kind;
-    const TensorId centres = graph_.op(id).inputs.at(kCentres);
-    std::string_view kind = settings_.momentum == 0 ? "" : "_momentum";
-    std::vector<std::string> states = {".momentum"};
-    if (settings_.kind == Kind::adamw) {
-      kind = "_adamw";
-      states = {".first_moment", ".second_moment"};
-    } else if (kind.empty()) {
-      states.clear();
-    }
-    std::vector<TensorId> added;
-    for (const std::string& suffix : states) added.push_back(state(centres, suffix));
     Operator& op = graph_.op(id);
-    op.type += kind;
-    op.inputs.insert(op.inputs.end(), added.begin(), added.end());
-    op.attributes.set("weight_decay", settings_.weight_decay);
-    op.attributes.set("momentum", settings_.momentum);
-    op.attributes.set("nesterov", settings_.nesterov);
-    op.attributes.set("beta1", settings_.beta1);
-    op.attributes.set("beta2", settings_.beta2);
-    op.attributes.set("epsilon", settings_.epsilon);
+    const auto [kind, states] = head_states(op.inputs.at(kCentres));
+    Operator& completed = graph_.op(id);  // states are new tensors
+    completed.type += kind;
+    completed.inputs.insert(completed.inputs.end(), states.begin(), states.end());
+    set_head_attributes(completed.attributes);
   }
+
+  // Leaves of a head's operator in the backward pass the gradient of the embeddings; the centres
+  // take their step with all other parameters (step_heads).
+  void defer_head(OperatorId id) {
+    const Operator& op = graph_.op(id);
+    DeferredHead head;
+    head.name = op.name;
+    head.attributes = op.attributes;
+    head.inputs = {op.inputs[0], op.inputs[1], op.inputs[2], op.inputs[3]};
+    head.centres = op.inputs[kCentres];
+    graph_.op(id).type = "margin_head_gradient";
+    if (options_.accumulate) keep_rows(head, id);
+    heads_.push_back(std::move(head));
+  }
+
+  void step_heads() {
+    for (const DeferredHead& head : heads_) {
+      const auto [kind, states] = head_states(head.centres);
+      std::vector<TensorId> inputs = head.inputs;
+      inputs.push_back(head.centres);
+      inputs.insert(inputs.end(), states.begin(), states.end());
+      Attributes attributes = head.attributes;
+      set_head_attributes(attributes);
+      attributes.set("has_clip", clip_scale_ != kNone);
+      if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
+      if (skip_ != kNone) {
+        attributes.set("has_skip", true);
+        inputs.push_back(skip_);
+      }
+      graph_.add_operator("margin_head_step" + std::string(kind),
+                          graph_.tensor(head.centres).name + "/update", std::move(inputs),
+                          std::move(attributes), Phase::update);
+    }
+  }
+
+  bool has_deferred_heads() const { return !heads_.empty(); }
 
   OperatorId add(const ParameterGradient& pair) {
     const bool vector = graph_.tensor(pair.parameter).type.shape.size() <= 1;
@@ -110,6 +154,74 @@ class Updates {
 
   static constexpr size_t kCentres = 5;  // among the inputs of margin_head_update
 
+  struct DeferredHead {
+    std::string name;
+    Attributes attributes;
+    std::vector<TensorId> inputs;  // gradient of the statistics, statistics, embeddings, sample
+    TensorId centres = kNone;
+  };
+
+  std::pair<std::string_view, std::vector<TensorId>> head_states(TensorId centres) {
+    if (settings_.kind == OptimizerSettings::Kind::adamw) {
+      return {"_adamw", {state(centres, ".first_moment"), state(centres, ".second_moment")}};
+    }
+    if (settings_.momentum == 0) return {"", {}};
+    return {"_momentum", {state(centres, ".momentum")}};
+  }
+
+  void set_head_attributes(Attributes& attributes) const {
+    attributes.set("weight_decay", settings_.weight_decay);
+    attributes.set("momentum", settings_.momentum);
+    attributes.set("nesterov", settings_.nesterov);
+    attributes.set("beta1", settings_.beta1);
+    attributes.set("beta2", settings_.beta2);
+    attributes.set("epsilon", settings_.epsilon);
+  }
+
+  // Copies what the step needs of a micro-batch, behind the operator that makes the gradient.
+  void keep_rows(DeferredHead& head, OperatorId id) {
+    const int64_t rows = graph_.tensor(head.inputs[0]).type.shape[0] * options_.micro_batches;
+    const int64_t width = graph_.tensor(head.inputs[2]).type.shape[1];
+    const TensorType types[] = {{{rows, 3}, DataType::f32},
+                                {{rows, 3}, DataType::f32},
+                                {{rows, width}, DataType::f32},
+                                {{4 + 2 * rows}, DataType::s32}};
+    const char* const names[] = {"gradients", "statistics", "embeddings", "sample"};
+    std::vector<TensorId> kept;
+    for (size_t i = 0; i < 4; ++i) {
+      Tensor tensor;
+      tensor.name = head.name + "/kept_" + names[i];
+      tensor.type = types[i];
+      tensor.role = Role::accumulator;
+      kept.push_back(graph_.add_tensor(std::move(tensor)));
+    }
+    std::vector<TensorId> inputs = kept;
+    inputs.insert(inputs.end(), head.inputs.begin(), head.inputs.end());
+    const OperatorId added = graph_.add_operator("margin_head_keep", head.name + "/keep",
+                                                 std::move(inputs), {}, Phase::backward);
+    std::vector<OperatorId> order = graph_.order();
+    order.pop_back();
+    order.insert(std::find(order.begin(), order.end(), id) + 1, added);
+    graph_.set_order(std::move(order));
+    head.inputs = kept;
+  }
+
+  // Of centres that are divided over the members every one has its share.
+  TensorId with_squares(TensorId sum, const DeferredHead& head) {
+    std::vector<TensorId> inputs = head.inputs;
+    inputs.push_back(head.centres);
+    TensorId own = graph_.apply("margin_head_squares", head.name + "/squares", std::move(inputs),
+                                head.attributes, Phase::update);
+    if (options_.members > 1 && is_own(graph_, head.centres, options_)) {
+      own = graph_.apply(
+          "all_reduce", head.name + "/all_squares", {own},
+          {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
+          Phase::update);
+    }
+    if (sum == kNone) return own;
+    return graph_.apply("add", head.name + "/sum_of_squares", {sum, own}, {}, Phase::update);
+  }
+
   bool is_shared_out(TensorId parameter) const {
     return options_.share_state && !is_own(graph_, parameter, options_);
   }
@@ -139,13 +251,20 @@ class Updates {
       attributes.set("parts", static_cast<int64_t>(options_.members));
     }
     if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
+    if (skip_ != kNone) {
+      attributes.set("has_skip", true);
+      inputs.push_back(skip_);
+    }
     return graph_.add_operator(type, name, std::move(inputs), std::move(attributes), Phase::update);
   }
 
   Graph& graph_;
   const OptimizerSettings& settings_;
   const UpdateOptions& options_;
+  TensorId squares_ = kNone;
   TensorId clip_scale_ = kNone;
+  TensorId skip_ = kNone;
+  std::vector<DeferredHead> heads_;
 };
 
 // Puts each update behind the last operator that makes its gradient or reads its parameter.
@@ -176,25 +295,29 @@ void update_at_once(Graph& graph, const std::vector<ParameterGradient>& gradient
 void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
                  const OptimizerSettings& settings, const UpdateOptions& options) {
   Updates updates(graph, settings, options);
-  for (const OperatorId id : graph.order()) {
-    if (graph.op(id).type == "margin_head_update") updates.complete_head(id);
-  }
-  if (gradients.empty()) return;
   const bool clips = settings.clip_norm > 0;
-  if (options.members == 1 && !options.accumulate && !clips) {
+  const bool defers = clips || options.check_overflow || options.accumulate;
+  const std::vector<OperatorId> order = graph.order();
+  for (const OperatorId id : order) {
+    if (graph.op(id).type != "margin_head_update") continue;
+    defers ? updates.defer_head(id) : updates.complete_head(id);
+  }
+  if (gradients.empty() && !updates.has_deferred_heads()) return;
+  if (options.members == 1 && !options.accumulate && !clips && !options.check_overflow) {
     update_at_once(graph, gradients, updates);
     return;
   }
   const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
   GradientExchange exchange(graph, gradients, options, whole);
   std::vector<std::vector<ParameterGradient>> ready;
-  if (clips) {
+  if (clips || options.check_overflow) {
     std::vector<ParameterGradient> all;
     while (exchange.more()) {
       ready.push_back(exchange.next());
       all.insert(all.end(), ready.back().begin(), ready.back().end());
     }
-    updates.measure_norm(all);
+    if (clips) updates.measure_norm(all);
+    if (options.check_overflow) updates.look_for_overflow(all);
   }
   for (size_t i = 0; i < ready.size() || exchange.more(); ++i) {
     if (i == ready.size()) ready.push_back(exchange.next());
@@ -203,6 +326,7 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
       exchange.share(pair.parameter);
     }
   }
+  updates.step_heads();
   exchange.finish();
 }
 

@@ -1,6 +1,7 @@
 // Adds the weight updates to a graph with gradients.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -8,6 +9,8 @@
 #include "passes/settings.h"
 
 namespace millrace {
+
+inline constexpr std::string_view kOverflowFlag = "overflow";
 
 // The devices that hold the same parameters, and how a step is made up.
 struct UpdateOptions {
@@ -18,6 +21,11 @@ struct UpdateOptions {
   bool share_state = false;
   // Gradients of several micro-batches are summed before the update.
   bool accumulate = false;
+  int64_t micro_batches = 1;  // of a step
+  // No update happens unless all gradients of all members are finite.
+  bool check_overflow = false;
+  // The type in which gradients travel between members; see Collectives::all_reduce.
+  DataType wire = DataType::f32;
   // Gradients smaller than this travel together.
   int64_t bucket_bytes = int64_t{8} << 20;
 };
@@ -26,8 +34,10 @@ struct UpdateOptions {
 // "<parameter>.momentum" or ".first_moment" and ".second_moment" that start at zero. LARS treats
 // tensors of rank one or less as plain SGD with momentum.
 //
-// A margin head, which updates its own centres, gets its settings and state here; clip_norm does
-// not see the centres.
+// A margin head updates its own centres in the backward pass, and gets its settings and state
+// here. Where something must be known before any update (clip_norm, check_overflow, accumulate) its
+// operator is parted: the embeddings' gradient stays, the centres take their step in Phase::update,
+// from what a step keeps of each micro-batch. clip_norm counts the centres' gradient.
 //
 // On a device alone each update stands directly behind the last operator that makes its gradient
 // or reads its parameter, so that gradients live briefly; with clip_norm all updates stand at the
@@ -36,6 +46,11 @@ struct UpdateOptions {
 // With several members the gradients of parameters that all of them hold whole are summed: each
 // bucket starts to travel behind the operator that makes its last gradient, and is waited for at
 // the end of the backward pass. Parameters with a slice are a member's own and are not summed.
+//
+// With check_overflow all updates stand behind one operator "overflow_check", which writes a tensor
+// kOverflowFlag (shape {2}, kept from step to step like an accumulator): first whether a gradient
+// of any member is not finite, which every update reads and then changes nothing; then the number
+// from 1 of this member's first such gradient, in the order of the attribute "parameters".
 void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
                  const OptimizerSettings& settings, const UpdateOptions& options = {});
 

@@ -66,9 +66,10 @@ int apply(Graph& graph, const RecomputePlanner& planner, const RecomputeChoice& 
 
 }  // namespace
 
-int recompute(Graph& graph, RecomputePolicy policy, int64_t budget_bytes) {
+int recompute(Graph& graph, RecomputePolicy policy, int64_t budget_bytes,
+              const std::vector<bool>& storable) {
   if (policy == RecomputePolicy::none) return 0;
-  const RecomputePlanner planner(graph);
+  const RecomputePlanner planner(graph, storable);
   RecomputeChoice choice = planner.all();
   const int64_t peak = planner.peak(choice);
   if (peak >= planner.peak(planner.none())) return 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "graph/graph.h"
 #include "passes/settings.h"
@@ -19,7 +20,9 @@ namespace millrace {
 //
 // `automatic` starts from all candidates and gives back those that move the most memory first,
 // each time the peak of transient memory does not rise or stays within `budget_bytes` (0: no
-// budget). The peak counts what the in-place pass will save. Returns the number of clones.
-int recompute(Graph& graph, RecomputePolicy policy, int64_t budget_bytes = 0);
+// budget). The peak counts what the in-place pass will save, and that tensors in `storable`, by id,
+// are going to be kept in 16 bits (see storage.h). Returns the number of clones.
+int recompute(Graph& graph, RecomputePolicy policy, int64_t budget_bytes = 0,
+              const std::vector<bool>& storable = {});
 
 }  // namespace millrace

@@ -5,12 +5,14 @@
 
 #include "passes/liveness.h"
 #include "passes/rewrite.h"
+#include "passes/storage.h"
 
 namespace millrace {
 
-RecomputePlanner::RecomputePlanner(const Graph& graph)
+RecomputePlanner::RecomputePlanner(const Graph& graph, const std::vector<bool>& storable)
     : graph_(graph),
       roots_(storage_roots(graph)),
+      is_stored_(roots_.size(), !storable.empty()),
       is_result_(result_flags(graph)),
       candidate_of_(roots_.size(), -1) {
   for (OperatorId id = 0; id < graph.operator_count(); ++id) {
@@ -29,6 +31,11 @@ RecomputePlanner::RecomputePlanner(const Graph& graph)
       read_backward_[static_cast<size_t>(input)] = true;
       memory_read_backward_[static_cast<size_t>(roots_[static_cast<size_t>(input)])] = true;
     }
+  }
+  for (size_t t = 0; t < roots_.size() && !storable.empty(); ++t) {
+    const bool stays =
+        storable[t] || (!read_backward_[t] && graph.tensor(roots_[t]).producer != kNone);
+    if (!stays) is_stored_[static_cast<size_t>(roots_[t])] = false;
   }
   find_candidates();
   drop_costly_candidates();
@@ -73,6 +80,11 @@ bool RecomputePlanner::kept_without(TensorId tensor) const {
          is_persistent(graph_.tensor(roots_[t]).role);
 }
 
+int64_t RecomputePlanner::kept_bytes(TensorId tensor) const {
+  const auto t = static_cast<size_t>(tensor);
+  return is_stored_[static_cast<size_t>(roots_[t])] ? bytes_[t] / 2 : bytes_[t];
+}
+
 void RecomputePlanner::drop_costly_candidates() {
   for (bool changed = true; changed;) {
     changed = false;
@@ -80,9 +92,9 @@ void RecomputePlanner::drop_costly_candidates() {
       if (candidate_of_[static_cast<size_t>(candidate.tensor)] < 0) continue;
       int64_t kept_instead = 0;
       for (TensorId input : candidate.inputs) {
-        if (!kept_without(input)) kept_instead += bytes_[static_cast<size_t>(input)];
+        if (!kept_without(input)) kept_instead += kept_bytes(input);
       }
-      if (kept_instead < bytes_[static_cast<size_t>(candidate.tensor)]) continue;
+      if (kept_instead < kept_bytes(candidate.tensor)) continue;
       drop(candidate.tensor);
       changed = true;
     }
@@ -160,6 +172,7 @@ class RecomputePlanner::Sweep {
       owner_.push_back(slot < tensors_ ? static_cast<size_t>(planner.roots_[slot]) : slot);
     }
     last_.assign(2 * tensors_, -1);
+    narrow_last_.assign(2 * tensors_, -1);
   }
 
   int64_t run() {
@@ -169,6 +182,7 @@ class RecomputePlanner::Sweep {
       for (size_t slot : inputs_) last_[owner_[slot]] = static_cast<int>(i);
       for (size_t slot : outputs_) last_[owner_[slot]] = static_cast<int>(i);
     }
+    leave_in_16_bits(steps);
     for (TensorId result : planner_.graph_.results()) {
       last_[owner_[static_cast<size_t>(result)]] = std::numeric_limits<int>::max();
     }
@@ -177,6 +191,64 @@ class RecomputePlanner::Sweep {
   }
 
  private:
+  // What the backward pass reads of a stored tensor is its copy in 16 bits; of what a clone made,
+  // if it is read late.
+  void leave_in_16_bits(const std::vector<Step>& steps) {
+    std::vector<int> last_near(2 * tensors_, -1);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      load(steps[i]);
+      const auto now = static_cast<int>(i);
+      const bool again = is_again(steps[i]);
+      for (size_t slot : inputs_) {
+        int& last = last_near[root_of(slot)];
+        const bool near = slot >= tensors_ && now <= last + static_cast<int>(kFarReader);
+        if (!again || near) last = now;
+      }
+      for (size_t slot : outputs_) last_near[root_of(slot)] = now;
+    }
+    for (size_t root = 0; root < 2 * tensors_; ++root) {
+      if (!planner_.is_stored_[root % tensors_] || last_near[root] < 0) continue;
+      if (last_[root] <= last_near[root]) continue;
+      narrow_last_[root] = last_[root];
+      last_[root] = last_near[root];
+    }
+  }
+
+  bool is_again(const Step& step) const {
+    return step.candidate >= 0 || planner_.graph_.op(step.op).phase != Phase::forward;
+  }
+
+  size_t root_of(size_t slot) const {
+    return slot < tensors_ ? static_cast<size_t>(planner_.roots_[slot]) : slot;
+  }
+
+  // Whether the operator reads the slot's copy in 16 bits as it is.
+  bool reads_narrow(const OperatorDefinition& definition, size_t input) const {
+    const std::vector<int>& direct = definition.stored_inputs;
+    return std::find(direct.begin(), direct.end(), static_cast<int>(input)) != direct.end();
+  }
+
+  // Accounts for the copies in 16 bits; returns what widening takes while the step runs.
+  int64_t read_narrow(const Step& step, const OperatorDefinition& definition) const {
+    if (!is_again(step)) return 0;
+    int64_t widened = 0;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const size_t slot = inputs_[i];
+      const size_t root = root_of(slot);
+      if (narrow_last_[root] < 0 || last_[root] >= 0) continue;
+      if (!reads_narrow(definition, i)) widened += bytes(slot);
+    }
+    return widened;
+  }
+
+  void release_narrow(int now) {
+    for (size_t slot : inputs_) {
+      if (narrow_last_[root_of(slot)] != now) continue;
+      in_use_ -= bytes(root_of(slot)) / 2;
+      narrow_last_[root_of(slot)] = -1;
+    }
+  }
+
   int64_t bytes(size_t slot) const { return planner_.bytes_[slot % tensors_]; }
 
   void load(const Step& step) {
@@ -204,11 +276,17 @@ class RecomputePlanner::Sweep {
     if (step.candidate >= 0 && !definition->recompute_type.empty()) {
       definition = &definition_of(definition->recompute_type);
     }
+    for (size_t slot : outputs_) {
+      if (root_of(slot) == slot && narrow_last_[slot] >= 0) {
+        in_use_ += bytes(slot) / 2;
+      }
+    }
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (owner_[outputs_[i]] != outputs_[i] || take_over(*definition, i, now)) continue;
       in_use_ += bytes(outputs_[i]);
     }
-    peak_ = std::max(peak_, in_use_);
+    peak_ = std::max(peak_, in_use_ + read_narrow(step, *definition));
+    release_narrow(now);
     for (size_t slot : inputs_) release(find(slot), now);
     for (size_t slot : outputs_) release(find(slot), now);
   }
@@ -244,8 +322,9 @@ class RecomputePlanner::Sweep {
   const RecomputePlanner& planner_;
   const RecomputeChoice& choice_;
   const size_t tensors_;
-  std::vector<size_t> owner_;  // by slot: in whose memory it lies, perhaps over several links
-  std::vector<int> last_;      // by slot that owns memory: the last step that needs it
+  std::vector<size_t> owner_;     // by slot: in whose memory it lies, perhaps over several links
+  std::vector<int> last_;         // by slot that owns memory: the last step that needs it
+  std::vector<int> narrow_last_;  // by slot that owns memory: of its copy in 16 bits
   std::vector<size_t> inputs_;
   std::vector<size_t> outputs_;
   int64_t in_use_ = 0;

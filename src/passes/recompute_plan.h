@@ -22,7 +22,8 @@ using RecomputeChoice = std::vector<bool>;
 // Reads the graph and never changes it; the graph must outlive it and stay as it is.
 class RecomputePlanner {
  public:
-  explicit RecomputePlanner(const Graph& graph);
+  // `storable`, by tensor or empty: what is kept in 16 bits if the backward pass reads it.
+  explicit RecomputePlanner(const Graph& graph, const std::vector<bool>& storable = {});
 
   const std::vector<RecomputeCandidate>& candidates() const { return candidates_; }
   RecomputeChoice all() const;
@@ -51,12 +52,14 @@ class RecomputePlanner {
   void consider(TensorId tensor);
   void drop(TensorId tensor);
   bool kept_without(TensorId tensor) const;
+  int64_t kept_bytes(TensorId tensor) const;
 
   const Graph& graph_;
   std::vector<const OperatorDefinition*> definitions_;  // by operator
   std::vector<std::vector<TensorId>> written_by_;       // by operator
   std::vector<TensorId> roots_;                         // by tensor: whose memory it is in
   std::vector<int64_t> bytes_;                          // by tensor; 0 if persistent
+  std::vector<bool> is_stored_;                         // by tensor that owns memory: in 16 bits
   std::vector<bool> is_result_;                         // by tensor
   std::vector<bool> read_backward_;                     // by tensor
   std::vector<bool> memory_read_backward_;              // by tensor that owns memory

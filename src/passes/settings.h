@@ -2,6 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/types.h"
 
 namespace millrace {
 
@@ -18,6 +24,28 @@ struct OptimizerSettings {
   double clip_norm = 0;    // the largest norm of all gradients together; 0 is no limit
   bool decay_all = false;  // otherwise tensors of rank one or less are not decayed
 };
+
+// In how many bits tensors are kept and computed with. Parameters, their gradients and the state of
+// the optimizer are float32 in any case.
+struct PrecisionSettings {
+  enum class Arithmetic : uint8_t {
+    automatic,  // native where the processor has it
+    native,     // convolutions and linear layers multiply numbers of 16 bits
+    storage,    // float32; what the backward pass needs is kept in 16 bits
+  };
+  DataType type = DataType::f32;  // f32, f16 or bf16
+  Arithmetic arithmetic = Arithmetic::automatic;
+  std::vector<std::string> keep = {};  // layers, or what their names begin with, that stay float32
+  std::optional<DataType> communication = {};  // what travels between devices; else as `type`
+
+  bool is_half() const { return type != DataType::f32; }
+  // The type in which gradients and what stages exchange travel.
+  DataType wire() const { return communication.value_or(type); }
+};
+
+// As the flags and summaries call it: fp32, fp16, bf16.
+std::string_view precision_name(DataType type);
+std::string_view name_of(PrecisionSettings::Arithmetic arithmetic);
 
 // Which forward operators run again in the backward pass instead of keeping what they made.
 enum class RecomputePolicy : uint8_t {

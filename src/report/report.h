@@ -1,26 +1,13 @@
-// Reads what jobs wrote and tells it to people.
+// Tells people what jobs wrote: as Markdown with pictures, and as one page of HTML.
 #pragma once
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
-#include "base/json.h"
-#include "runtime/trace.h"
+#include "report/run_files.h"
+#include "report/timeline.h"
 
 namespace millrace {
-
-// A file that --summary, plan --json or --trace wrote.
-struct RunFile {
-  std::filesystem::path path;
-  bool is_trace = false;
-  Json summary;    // of a summary or plan: an object with an array "devices"
-  TraceLog trace;  // of a trace
-};
-
-// A file, or all files "*.json" of a directory that are one or the other. Takes any bytes: throws
-// InputError naming the file and what is wrong with it, or a directory without any.
-std::vector<RunFile> read_run_files(const std::filesystem::path& path);
 
 struct ReportOptions {
   std::filesystem::path directory;  // made if missing
@@ -28,12 +15,14 @@ struct ReportOptions {
   int64_t steps = 2;                // of the picture
 };
 
-// Writes "<name of the trace>.svg" for each trace, and "report.md". Returns the latter.
-std::string write_report(const std::vector<RunFile>& files, const ReportOptions& options);
+// Writes "<name of the trace>.svg" for each trace, "report.md" and "index.html", which needs no
+// other file. Returns the Markdown.
+std::string write_report(const RunSet& set, const ReportOptions& options);
 
 // The sections of a report: a run's figures and the memory of its devices; where the time of
 // each device went, both shares of bubbles, and waits by cause.
 std::string describe_summary(const RunFile& file);
 std::string describe_trace(const RunFile& file);
+std::string sentence_of(const TimeReport& report);
 
 }  // namespace millrace

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "report/markup.h"
+
 namespace millrace {
 namespace {
 
@@ -48,29 +50,6 @@ text { font: 12px sans-serif; fill: #24292f }
 }
 </style>
 )";
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return safe;
-}
 
 // The largest of 1, 2, 5 times a power of ten that divides the window into at least five.
 double tick_of(double nanoseconds) {

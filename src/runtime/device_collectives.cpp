@@ -14,6 +14,19 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+Wire wire_of(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      return Wire::full;
+    case DataType::f16:
+      return Wire::f16;
+    case DataType::bf16:
+      return Wire::bf16;
+    default:
+      throw std::logic_error("sums do not travel as integers");
+  }
+}
+
 }  // namespace
 
 // What posted work sees: the group of the background, and no background of its own.
@@ -25,6 +38,13 @@ class DeviceCollectives::Inner : public Collectives {
   void all_reduce(std::span<float> values) override { group_.all_reduce(values); }
   void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block) override {
     group_.reduce_scatter(whole, part, block);
+  }
+  void all_reduce(std::span<float> values, DataType wire) override {
+    group_.all_reduce(values, wire_of(wire));
+  }
+  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
+                      DataType wire) override {
+    group_.reduce_scatter(whole, part, block, wire_of(wire));
   }
   void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                   int64_t block_bytes) override {
@@ -58,6 +78,15 @@ void DeviceCollectives::all_reduce(std::span<float> values) { direct_.all_reduce
 void DeviceCollectives::reduce_scatter(std::span<const float> whole, std::span<float> part,
                                        int64_t block) {
   direct_.reduce_scatter(whole, part, block);
+}
+
+void DeviceCollectives::all_reduce(std::span<float> values, DataType wire) {
+  direct_.all_reduce(values, wire_of(wire));
+}
+
+void DeviceCollectives::reduce_scatter(std::span<const float> whole, std::span<float> part,
+                                       int64_t block, DataType wire) {
+  direct_.reduce_scatter(whole, part, block, wire_of(wire));
 }
 
 void DeviceCollectives::all_gather(std::span<const std::byte> part, std::span<std::byte> whole,

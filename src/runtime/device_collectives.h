@@ -26,6 +26,9 @@ class DeviceCollectives : public Collectives {
   int member() const override;
   void all_reduce(std::span<float> values) override;
   void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block) override;
+  void all_reduce(std::span<float> values, DataType wire) override;
+  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
+                      DataType wire) override;
   void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
                   int64_t block_bytes) override;
   void post(int ticket, BackgroundWork& work) override;

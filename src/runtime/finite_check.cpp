@@ -89,6 +89,12 @@ class WatchedKernel : public Kernel {
   Watch what_;
 };
 
+// An update of weights: it has no outputs, only inputs that it changes.
+bool changes_state(const Instruction& instruction) {
+  return instruction.phase == Phase::update && instruction.outputs.empty() &&
+         instruction.type != "overflow_check";
+}
+
 bool is_watched(const Instruction& instruction, Watch what) {
   switch (what) {
     case Watch::loss:
@@ -96,6 +102,8 @@ bool is_watched(const Instruction& instruction, Watch what) {
                          [](const WrittenTensor& tensor) { return tensor.name == "loss"; });
     case Watch::alive:
       return instruction.phase == Phase::forward;
+    case Watch::weights:
+      return instruction.phase == Phase::forward || changes_state(instruction);
     case Watch::finite:
       break;
   }

@@ -14,9 +14,10 @@
 namespace millrace {
 
 enum class Watch : uint8_t {
-  loss,    // the result "loss" alone: costs nothing, and no update has happened yet
-  finite,  // everything that any instruction writes
-  alive,   // likewise in the forward phase, and no output has the same value everywhere
+  loss,     // the result "loss" alone: costs nothing, and no update has happened yet
+  finite,   // everything that any instruction writes
+  weights,  // as finite, but for gradients, which may overflow where updates look at them first
+  alive,    // likewise in the forward phase, and no output has the same value everywhere
 };
 
 // The first tensor at fault; the message is a clause: "layer 'conv1' (convolution, forward) …".

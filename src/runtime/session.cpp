@@ -255,6 +255,14 @@ void Session::read_part(const Slot& slot, std::span<float> values) const {
   std::memcpy(values.data(), address(*programs_.front(), slot), values.size_bytes());
 }
 
+std::span<std::byte> Session::state_bytes(const Slot& slot) const {
+  if (!slot.layout.is_plain() || slot.part.count != 1) {
+    throw std::logic_error("'" + slot.name + "' does not lie whole and in plain order");
+  }
+  return {state_address(slot),
+          static_cast<size_t>(slot.type.elements() * size_of(slot.type.dtype))};
+}
+
 void Session::write_state(const Slot& slot, std::span<const float> values) {
   require_size(slot, values.size());
   if (has_sixteen_bits(slot)) {

@@ -96,6 +96,8 @@ class Session {
   void read_state(const Slot& slot, std::span<float> values) const;
   void read_part(const Slot& slot, std::span<float> values) const;
   void write_state(const Slot& slot, std::span<const float> values);
+  // The tensor itself, as it is stored; it must lie whole and in plain order.
+  std::span<std::byte> state_bytes(const Slot& slot) const;
 
  private:
   void require(const Program& program) const;

@@ -10,7 +10,10 @@ namespace millrace {
 
 StageLanes::StageLanes(const StageLaneOptions& options, Session& session, const Program& training,
                        const Program* evaluation, Bell& bell)
-    : options_(options), session_(session), training_(training) {
+    : options_(options),
+      session_(session),
+      training_(training),
+      scratch_(session.channels() + ring_bytes(options.ends)) {
   if (channel_bytes(options.ends) > training.memory.channels) {
     throw std::logic_error("a stage was compiled without room for its channels");
   }
@@ -69,7 +72,8 @@ std::optional<StageLanes::Move> StageLanes::move(const Program& program,
   const RowRange own = {end.route.rows.begin - held.begin, end.route.rows.end - held.begin};
   return Move{&slot,
               RowCopy(slot, own,
-                      end.sends ? RowCopy::Direction::out_of_slot : RowCopy::Direction::into_slot)};
+                      end.sends ? RowCopy::Direction::out_of_slot : RowCopy::Direction::into_slot,
+                      end.route.wire)};
 }
 
 bool StageLanes::matters(const End& end, bool gradients, int64_t micro_batch) const {
@@ -115,7 +119,8 @@ void StageLanes::receive(const Program& program, bool gradients, int64_t micro_b
     const std::byte* message =
         waits.measure(cause, micro_batch, [&] { return end.receives->front(); });
     Move& into = move_of(end, program);
-    into.copy.run(session_.address(program, *into.slot, copy), const_cast<std::byte*>(message));
+    into.copy.run(session_.address(program, *into.slot, copy), const_cast<std::byte*>(message),
+                  scratch_);
     end.receives->pop();
   }
 }
@@ -127,7 +132,7 @@ void StageLanes::send(const Program& program, bool gradients, int64_t micro_batc
     std::byte* message =
         waits.measure(WaitCause::room, micro_batch, [&] { return end.sends->reserve(); });
     Move& from = move_of(end, program);
-    from.copy.run(session_.address(program, *from.slot, copy), message);
+    from.copy.run(session_.address(program, *from.slot, copy), message, scratch_);
     end.sends->commit();
   }
 }

@@ -73,6 +73,7 @@ class StageLanes {
   const StageLaneOptions options_;
   Session& session_;
   const Program& training_;
+  std::byte* const scratch_;  // for a row that is converted
   std::vector<End> ends_;
 };
 

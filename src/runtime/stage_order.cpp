@@ -83,8 +83,19 @@ std::vector<RowTask> tasks_of(const Schedule& schedule, const std::vector<int>& 
   return tasks;
 }
 
+namespace {
+
+void finish_updates(const std::vector<StageRunner*>& stages, std::optional<Group>& everyone) {
+  float found = 0;
+  for (const StageRunner* stage : stages) found += stage->overflowed() ? 1.0f : 0.0f;
+  if (everyone) everyone->all_reduce(std::span(&found, 1));
+  for (StageRunner* stage : stages) stage->finish_update(found != 0);
+}
+
+}  // namespace
+
 void run_stages(const std::vector<StageRunner*>& stages, const Schedule& schedule,
-                const std::vector<RowTask>& tasks) {
+                const std::vector<RowTask>& tasks, std::optional<Group> everyone) {
   try {
     for (StageRunner* stage : stages) stage->start();
     if (stages.size() == 1 && !schedule.fixed_order) {
@@ -98,6 +109,7 @@ void run_stages(const std::vector<StageRunner*>& stages, const Schedule& schedul
         (*runner)->execute(next.task);
       }
     }
+    finish_updates(stages, everyone);
     for (StageRunner* stage : stages) stage->finish();
   } catch (...) {
     for (StageRunner* stage : stages) stage->close();

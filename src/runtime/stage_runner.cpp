@@ -87,6 +87,8 @@ void StageRunner::prepare(const Segment& segment) {
   versions_.clear();
   backwards_ = 0;
   sums_ = {};
+  skips_.clear();
+  pending_.reset();
   first_version_ = session_.current_version();
 }
 
@@ -125,6 +127,8 @@ StepState StageRunner::step_state(int64_t micro_batch) const {
   state.seed = segment_.seed;
   state.step = step;
   state.learning_rate = segment_.learning_rate ? segment_.learning_rate(step) : 0;
+  state.loss_scale = segment_.loss_scale;
+  state.skipped = skipped_;
   state.micro_batch = accumulated_;
   state.first_sample = micro_batch % segment_.schedule->micro_batches * options_.micro_batch_rows;
   return state;
@@ -198,7 +202,13 @@ void StageRunner::backward(const Task& task) {
   if (!ends) return;
   ++accumulated_;
   ++backwards_;
-  if (updates_in_backward()) ++updates_;
+  if (updates_in_backward()) {
+    ++updates_;
+    const int64_t replicas = segment_.schedule->replicas_of(stage());
+    const int64_t last =
+        std::min(m / replicas * replicas + replicas, segment_.schedule->total_micro_batches()) - 1;
+    note_skip(m / replicas * replicas, last);
+  }
   gate_.release(number_of(m));
 }
 
@@ -210,11 +220,47 @@ void StageRunner::update(const Task& task) {
     return;
   }
   prepare_accumulators(task);
-  run_phase(task, training_.phase(Phase::update), TraceCategory::update,
+  pending_ = task;
+  const PhaseRange range = training_.phase(Phase::update);
+  if (updates_with_others()) {
+    run_update(range.begin, training_.overflow_check + 1);
+    return;
+  }
+  run_update(range.begin, range.end);
+  finish_update(checks_overflow(training_) && has_overflowed(session_, training_));
+}
+
+bool StageRunner::updates_with_others() const {
+  return checks_overflow(training_) && is_synchronous(segment_.schedule->kind);
+}
+
+void StageRunner::run_update(size_t begin, size_t end) {
+  run_phase(*pending_, {Phase::update, begin, end}, TraceCategory::update,
             {0, version(updates_), version(updates_ + 1), version(updates_)});
+}
+
+bool StageRunner::overflowed() const {
+  return pending_ && updates_with_others() && has_overflowed(session_, training_);
+}
+
+void StageRunner::finish_update(bool overflowed) {
+  if (!pending_) return;
+  if (updates_with_others()) {
+    set_overflowed(session_, training_, overflowed);
+    run_update(training_.overflow_check + 1, training_.phase(Phase::update).end);
+  }
+  note_skip(last_included_ + 1, pending_->micro_batch);
   ++updates_;
   accumulated_ = 0;
-  last_included_ = task.micro_batch;
+  last_included_ = pending_->micro_batch;
+  pending_.reset();
+}
+
+// What the check found is still there after an update.
+void StageRunner::note_skip(int64_t first, int64_t last) {
+  if (!checks_overflow(training_) || !has_overflowed(session_, training_)) return;
+  ++skipped_;
+  skips_.push_back({first, last, overflowed_parameter(session_, training_)});
 }
 
 // Gradients are those of a mean over a step's samples; an update of more or fewer micro-batches

@@ -11,6 +11,7 @@
 #include "parallel/schedule.h"
 #include "parallel/simulation.h"
 #include "runtime/input_gate.h"
+#include "runtime/overflow.h"
 #include "runtime/stage_lanes.h"
 #include "runtime/step_queue.h"
 
@@ -22,6 +23,7 @@ struct Segment {
   uint64_t seed = 0;
   int64_t first_step = 0;  // of the job
   std::function<float(int64_t step)> learning_rate = {};
+  float loss_scale = 1;        // of all its steps
   StepQueue* steps = nullptr;  // takes the last stage's sums; may be null
 };
 
@@ -55,8 +57,16 @@ class StageRunner {
   int row(const Schedule& schedule) const;
 
   // Updates so far, for the optimizer; 0 unless set.
-  void set_updates(int64_t count) { updates_before_ = count; }
+  void set_updates(int64_t count) {
+    updates_before_ = count;
+    updates_ = 0;
+  }
   int64_t updates() const { return updates_before_ + updates_; }
+
+  // Of them, those that changed nothing because of an overflow; 0 unless set.
+  void set_skipped(int64_t count) { skipped_ = count; }
+  // Those of the segment. Where stages update each for itself, each has its own.
+  const std::vector<SkippedUpdate>& skips() const { return skips_; }
 
   void prepare(const Segment& segment);
   void prepare_evaluation(int64_t micro_batches);
@@ -80,6 +90,11 @@ class StageRunner {
   void run_free();
   void finish();
 
+  // Synchronous schedules whose programs check for overflow: an update stops behind the check,
+  // which this tells of, and goes on when all stages know whether any has found one.
+  bool overflowed() const;
+  void finish_update(bool overflowed);
+
   // Forward of one micro-batch with the evaluation program; its results then are in the session's
   // slots until the next one.
   void evaluate(int64_t micro_batch);
@@ -95,6 +110,9 @@ class StageRunner {
   void run_phase(const Task& task, const PhaseRange& range, TraceCategory category,
                  const Frame& frame);
   void update(const Task& task);
+  void run_update(size_t begin, size_t end);
+  void note_skip(int64_t first, int64_t last);
+  bool updates_with_others() const;
   void sum_results(const Task& task, int slot);
   void prepare_accumulators(const Task& task);
   void begin_pass(const Program& program, std::vector<int64_t> own, int slots);
@@ -131,6 +149,9 @@ class StageRunner {
   std::vector<int64_t> versions_;  // that each forward read
   int64_t backwards_ = 0;
   int64_t largest_staleness_ = 0;
+  int64_t skipped_ = 0;
+  std::vector<SkippedUpdate> skips_;
+  std::optional<Task> pending_;  // update that waits for the other stages
   StepSums sums_;
 };
 
@@ -139,9 +160,11 @@ std::vector<RowTask> tasks_of(const Schedule& schedule, const std::vector<int>& 
                               const std::vector<Channel>& channels);
 
 // Runs a prepared segment for all the stages of a device, on its thread. `tasks` is what tasks_of
-// says; a single stage whose schedule has no fixed order finds its own.
+// says; a single stage whose schedule has no fixed order finds its own. `everyone`, if given, is
+// this device's handle of a group of all devices, which agree at the end whether an overflow was
+// found.
 void run_stages(const std::vector<StageRunner*>& stages, const Schedule& schedule,
-                const std::vector<RowTask>& tasks);
+                const std::vector<RowTask>& tasks, std::optional<Group> everyone = {});
 
 // Runs a prepared evaluation, on the device's thread. `finished` is called with each stage and
 // micro-batch while the results are there.

@@ -185,8 +185,8 @@ TraceLog parse_trace(std::string_view text, const std::string& source) {
   Json root;
   try {
     root = Json::parse(text);
-  } catch (const Json::exception& error) {
-    fail_input("'{}' is not JSON: {}.", source, error.what());
+  } catch (const Json::parse_error& error) {
+    fail_input("'{}' is not JSON: mistake at byte {}.", source, error.byte);
   }
   return Reader(source).run(root);
 }

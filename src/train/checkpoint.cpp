@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "train/centre_shards.h"
 #include "train/weights.h"
 
 namespace millrace {
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "step-";
 constexpr size_t kStepDigits = 8;
+constexpr std::string_view kShardPrefix = "centres-";
 
 template <typename T>
 T field(const Json& json, const char* name, const std::filesystem::path& path) {
@@ -46,7 +48,34 @@ std::optional<int64_t> step_of(const std::string& name) {
   return step;
 }
 
+std::optional<ClassSpan> span_field(const Json& json, const std::filesystem::path& path) {
+  const auto bounds = field<std::vector<int64_t>>(json, "classes", path);
+  if (bounds.size() != 2) fail_input("'{}' has no valid field 'classes'.", path.string());
+  return ClassSpan{bounds[0], bounds[1]};
+}
+
+// Beside weights and optimizer there are exactly the shards, in order and without gaps.
+void require_shards(const std::vector<CheckpointFile>& files, const std::filesystem::path& path) {
+  const size_t count = files.size() - 2;  // sorted by name, they come first
+  int64_t next = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const CheckpointFile& file = files[i];
+    if (file.name != shard_name(i, count)) {
+      fail_input("'{}' lists files that do not belong to a checkpoint.", path.string());
+    }
+    if (file.classes->begin != next || file.classes->end <= next) {
+      fail_input("'{}' gives '{}' the classes {} to {} where {} is the next.", path.string(),
+                 file.name, file.classes->begin, file.classes->end, next);
+    }
+    next = file.classes->end;
+  }
+}
+
 }  // namespace
+
+std::string shard_name(size_t index, size_t count) {
+  return fmt::format("{}{:05}-of-{:05}.safetensors", kShardPrefix, index + 1, count);
+}
 
 Json to_json(const Manifest& manifest) {
   Json json;
@@ -59,10 +88,13 @@ Json to_json(const Manifest& manifest) {
   json["seed"] = manifest.seed;
   json["learning_rate"] = manifest.learning_rate;
   json["job"] = manifest.job;
+  if (!manifest.loss_scale.is_null()) json["loss_scale"] = manifest.loss_scale;
   if (manifest.accuracy) json["accuracy"] = *manifest.accuracy;
   json["files"] = Json::object();
   for (const CheckpointFile& file : manifest.files) {
-    json["files"][file.name] = {{"bytes", file.bytes}, {"crc32", file.crc32}};
+    Json& entry = json["files"][file.name];
+    entry = {{"bytes", file.bytes}, {"crc32", file.crc32}};
+    if (file.classes) entry["classes"] = {file.classes->begin, file.classes->end};
   }
   return json;
 }
@@ -82,12 +114,15 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
     fail_input("'{}' has no valid field 'seed'.", path.string());
   manifest.learning_rate = field<Json>(json, "learning_rate", path);
   manifest.job = field<Json>(json, "job", path);
+  manifest.loss_scale = json.value("loss_scale", Json());
   if (json.contains("accuracy")) manifest.accuracy = field<double>(json, "accuracy", path);
   const Json files = field<Json>(json, "files", path);
   if (!files.is_object()) fail_input("'{}' has no valid field 'files'.", path.string());
   for (const auto& [name, entry] : files.items()) {
-    manifest.files.push_back({name, static_cast<uint64_t>(count_field(entry, "bytes", path)),
-                              field<uint32_t>(entry, "crc32", path)});
+    manifest.files.push_back(
+        {name, static_cast<uint64_t>(count_field(entry, "bytes", path)),
+         field<uint32_t>(entry, "crc32", path),
+         name.starts_with(kShardPrefix) ? span_field(entry, path) : std::optional<ClassSpan>()});
   }
   for (const std::string_view needed : {kWeightsFile, kOptimizerFile}) {
     if (std::none_of(manifest.files.begin(), manifest.files.end(),
@@ -95,9 +130,9 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
       fail_input("'{}' does not list '{}'.", path.string(), needed);
     }
   }
-  if (manifest.files.size() != 2) {
-    fail_input("'{}' lists files that do not belong to a checkpoint.", path.string());
-  }
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const auto& first, const auto& second) { return first.name < second.name; });
+  require_shards(manifest.files, path);
   return manifest;
 }
 
@@ -125,10 +160,14 @@ Manifest verify_checkpoint(const std::filesystem::path& checkpoint) {
   return manifest;
 }
 
-void load_checkpoint(JobState& state, const std::filesystem::path& checkpoint) {
-  load_tensors(state, checkpoint / kWeightsFile, is_weight);
-  load_tensors(state, checkpoint / kOptimizerFile,
-               [](Role role) { return role == Role::optimizer_state; });
+void load_checkpoint(JobState& state, const std::filesystem::path& checkpoint,
+                     const Manifest& manifest) {
+  load_tensors(state, checkpoint / kWeightsFile,
+               [](const JobTensor& tensor) { return !tensor.in_rows() && is_weight(tensor.role); });
+  load_tensors(state, checkpoint / kOptimizerFile, [](const JobTensor& tensor) {
+    return !tensor.in_rows() && tensor.role == Role::optimizer_state;
+  });
+  load_centres(state, checkpoint, manifest);
 }
 
 uint32_t crc32_of_file(const std::filesystem::path& path) {

@@ -1,7 +1,8 @@
 // Checkpoints on disk: what they hold, finding and reading them.
 //
 // A checkpoint is a directory `step-00001234` with weights.safetensors (parameters and buffers
-// under torchvision's names), optimizer.safetensors and manifest.json. It is written under the
+// under torchvision's names), optimizer.safetensors and manifest.json; with a margin head also with
+// the shards of its centres (centre_shards.h). It is written under the
 // name `step-00001234.partial`, flushed and renamed, so a directory without that ending is
 // complete unless the disk damaged it; sizes and checksums in the manifest tell.
 #pragma once
@@ -18,10 +19,16 @@
 
 namespace millrace {
 
+struct ClassSpan {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 struct CheckpointFile {
   std::string name;
   uint64_t bytes = 0;
   uint32_t crc32 = 0;
+  std::optional<ClassSpan> classes = {};  // of a shard of a head's centres
 };
 
 // Everything besides tensors that a run needs to go on exactly. Random numbers and learning
@@ -35,6 +42,7 @@ struct Manifest {
   uint64_t seed = 0;
   Json learning_rate;              // to_json(LearningRateSettings)
   Json job;                        // settings that a resumed run is compared with
+  Json loss_scale;                 // LossScaleState and Engine::skipped_updates, or null
   std::optional<double> accuracy;  // top-1 of an evaluation at this very step
   std::vector<CheckpointFile> files;
 };
@@ -42,6 +50,11 @@ struct Manifest {
 inline constexpr std::string_view kWeightsFile = "weights.safetensors";
 inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
 inline constexpr std::string_view kManifestFile = "manifest.json";
+
+inline constexpr int64_t kMostShards = 99999;
+
+// "centres-00001-of-00003.safetensors" for the first of three.
+std::string shard_name(size_t index, size_t count);
 
 Json to_json(const Manifest& manifest);
 
@@ -56,7 +69,8 @@ Manifest read_manifest(const std::filesystem::path& checkpoint);
 Manifest verify_checkpoint(const std::filesystem::path& checkpoint);
 
 // Writes parameters, buffers and optimizer state of a checkpoint into the job.
-void load_checkpoint(JobState& state, const std::filesystem::path& checkpoint);
+void load_checkpoint(JobState& state, const std::filesystem::path& checkpoint,
+                     const Manifest& manifest);
 
 // Reads in pieces: a map of the file would count as memory of the process.
 uint32_t crc32_of_file(const std::filesystem::path& path);

@@ -13,31 +13,6 @@
 namespace millrace {
 namespace {
 
-constexpr std::string_view kPartial = ".partial";
-constexpr std::string_view kRemoving = ".removing";
-
-std::filesystem::path with_ending(std::filesystem::path path, std::string_view ending) {
-  path += ending;
-  return path;
-}
-
-// Renames first, so that a half-removed directory is never taken for a checkpoint.
-void remove_checkpoint(const std::filesystem::path& path) {
-  const std::filesystem::path doomed = with_ending(path, kRemoving);
-  std::filesystem::remove_all(doomed);
-  std::filesystem::rename(path, doomed);
-  std::filesystem::remove_all(doomed);
-}
-
-void remove_leftovers(const std::filesystem::path& directory) {
-  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && (name.ends_with(kPartial) || name.ends_with(kRemoving))) {
-      std::filesystem::remove_all(entry.path());
-    }
-  }
-}
-
 CheckpointFile describe_file(std::string_view name, SafetensorsWriter::Written written) {
   return {std::string(name), written.bytes, written.crc32};
 }
@@ -59,51 +34,26 @@ double seconds_between(std::chrono::steady_clock::time_point start,
 
 }  // namespace
 
-uint64_t write_checkpoint(const std::filesystem::path& directory, Manifest manifest,
-                          const StateSnapshot& snapshot) {
-  const std::filesystem::path target = directory / checkpoint_name(manifest.step);
-  const std::filesystem::path partial = with_ending(target, kPartial);
-  std::filesystem::remove_all(partial);
-  std::filesystem::create_directory(partial);
-  try {
-    const auto weights = write_tensors(partial / kWeightsFile, snapshot, is_weight,
-                                       {{"format", "pt"}, {"model", manifest.model}});
-    const auto state = write_tensors(partial / kOptimizerFile, snapshot,
-                                     [](Role role) { return role == Role::optimizer_state; }, {});
-    manifest.files = {describe_file(kWeightsFile, weights), describe_file(kOptimizerFile, state)};
-    write_text(partial / kManifestFile, to_json(manifest).dump(2) + "\n");
-    sync_directory(partial);
-    if (std::filesystem::exists(target)) remove_checkpoint(target);
-    std::filesystem::rename(partial, target);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove_all(partial, ignored);
-    throw;
+uint64_t write_checkpoint(PartialCheckpoint& partial, Manifest manifest,
+                          const StateSnapshot& snapshot, ShardWriter* centres) {
+  const auto weights = write_tensors(partial.path() / kWeightsFile, snapshot, is_weight,
+                                     {{"format", "pt"}, {"model", manifest.model}});
+  const auto state = write_tensors(partial.path() / kOptimizerFile, snapshot,
+                                   [](Role role) { return role == Role::optimizer_state; }, {});
+  manifest.files = {describe_file(kWeightsFile, weights), describe_file(kOptimizerFile, state)};
+  if (centres != nullptr) {
+    for (CheckpointFile& file : centres->commit()) manifest.files.push_back(std::move(file));
   }
-  sync_directory(directory);
-  return manifest.files[0].bytes + manifest.files[1].bytes;
+  partial.publish(manifest);
+  uint64_t bytes = 0;
+  for (const CheckpointFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
 }
 
-void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t newest) {
-  std::vector<CheckpointPlace> places = list_checkpoints(directory);
-  std::erase_if(places, [&](const CheckpointPlace& place) { return place.step > newest; });
-  if (places.size() <= static_cast<size_t>(keep)) return;
-  std::optional<double> best;
-  std::filesystem::path best_path;
-  for (const CheckpointPlace& place : places) {
-    try {
-      const Manifest manifest = read_manifest(place.path);
-      if (manifest.accuracy && (!best || *manifest.accuracy > *best)) {
-        best = manifest.accuracy;
-        best_path = place.path;
-      }
-    } catch (const InputError&) {
-      continue;
-    }
-  }
-  for (size_t i = 0; i + static_cast<size_t>(keep) < places.size(); ++i) {
-    if (places[i].path != best_path) remove_checkpoint(places[i].path);
-  }
+void contribute(const JobState& state) {
+  StateSnapshot nothing;
+  take_snapshot(state, nothing);
+  write_centres(state, nullptr);
 }
 
 CheckpointWriter::CheckpointWriter(std::filesystem::path directory, int keep)
@@ -133,6 +83,19 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest) {
   const auto start = Clock::now();
   wait();
   take_snapshot(state, snapshot_);
+  centres_.reset();
+  early_failure_.clear();
+  try {
+    partial_ = std::make_unique<PartialCheckpoint>(directory_ / checkpoint_name(manifest.step));
+  } catch (const std::filesystem::filesystem_error& error) {
+    early_failure_ =
+        fmt::format("Cannot write '{}': {}.", directory_.string(), error.code().message());
+  }
+  try {
+    centres_ = write_centres(state, partial_ ? &partial_->path() : nullptr);
+  } catch (const InputError& error) {
+    early_failure_ = error.what();
+  }
   {
     const std::lock_guard lock(mutex_);
     pending_ = std::move(manifest);
@@ -171,7 +134,8 @@ void CheckpointWriter::work() {
                        {}};
     lock.unlock();
     try {
-      outcome.report.bytes = write_checkpoint(directory_, manifest, snapshot_);
+      if (!early_failure_.empty()) throw InputError(early_failure_);
+      outcome.report.bytes = write_checkpoint(*partial_, manifest, snapshot_, centres_.get());
       prune_checkpoints(directory_, keep_, manifest.step);
     } catch (const std::filesystem::filesystem_error& error) {
       outcome.failure = fmt::format("Cannot write '{}': {}.", outcome.report.directory.string(),
@@ -179,6 +143,8 @@ void CheckpointWriter::work() {
     } catch (const std::exception& error) {
       outcome.failure = error.what();
     }
+    centres_.reset();
+    partial_.reset();
     lock.lock();
     write_end_ = Clock::now();
     outcome.report.seconds = seconds_between(write_start_, write_end_);

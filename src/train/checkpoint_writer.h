@@ -10,17 +10,19 @@
 #include <thread>
 #include <vector>
 
+#include "train/centre_shards.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_directory.h"
 #include "train/observer.h"
 #include "train/weights.h"
 
 namespace millrace {
 
 // Owns a low-priority thread and one host copy of the model's state. `save` copies the state
-// (the only part that the training step waits for) and returns; the thread writes, flushes and
-// renames, then removes checkpoints beyond the newest `keep` and the best. A failure leaves
-// earlier checkpoints as they were. All calls come from one thread. The destructor waits for a
-// write that has begun.
+// (the only part that the training step waits for) and returns; class centres, which there may be
+// no memory to copy, it writes at once. The thread writes the rest, flushes and renames, then
+// removes checkpoints beyond the newest `keep` and the best. A failure leaves earlier checkpoints
+// as they were. All calls come from one thread. The destructor waits for a write that has begun.
 class CheckpointWriter {
  public:
   // What became of a save: a report, or the reason why there is none.
@@ -39,7 +41,7 @@ class CheckpointWriter {
   // Takes the memory for the copy, so that the first save pauses training no longer than others.
   void reserve(const JobState& state) { take_snapshot(state, snapshot_); }
 
-  // Waits for an earlier save first. The other processes of the job call take_snapshot.
+  // Waits for an earlier save first. The other processes of the job call `contribute`.
   // `manifest.files` is filled by the writer.
   void save(const JobState& state, Manifest manifest);
 
@@ -60,6 +62,9 @@ class CheckpointWriter {
   std::filesystem::path directory_;
   int keep_;
   StateSnapshot snapshot_;
+  std::unique_ptr<PartialCheckpoint> partial_;  // what is being written
+  std::unique_ptr<ShardWriter> centres_;        // in it; null: none
+  std::string early_failure_;                   // of `save`
   std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<Manifest> pending_;  // present from save until its outcome is there
@@ -71,12 +76,12 @@ class CheckpointWriter {
   std::thread thread_;
 };
 
-// The body of the writer without its thread: writes one checkpoint, returns its size.
-uint64_t write_checkpoint(const std::filesystem::path& directory, Manifest manifest,
-                          const StateSnapshot& snapshot);
+// What the other processes do in a save.
+void contribute(const JobState& state);
 
-// Of the checkpoints up to step `newest`, removes those beyond the newest `keep` and the one
-// with the highest accuracy. Later ones were left by another run and are not counted.
-void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t newest);
+// The body of the writer without its thread: writes the rest of a checkpoint and publishes it,
+// returns its size.
+uint64_t write_checkpoint(PartialCheckpoint& partial, Manifest manifest,
+                          const StateSnapshot& snapshot, ShardWriter* centres = nullptr);
 
 }  // namespace millrace

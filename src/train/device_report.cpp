@@ -1,12 +1,31 @@
 #include "train/device_report.h"
 
 #include <algorithm>
+#include <map>
 
+#include "base/text.h"
 #include "comm/texts.h"
 #include "train/engine.h"
 
 namespace millrace {
 namespace {
+
+void add(GroupStatistics& sum, const GroupStatistics& other) {
+  for (size_t i = 0; i < sum.operations.size(); ++i) {
+    sum.operations[i].calls += other.operations[i].calls;
+    sum.operations[i].bytes += other.operations[i].bytes;
+    sum.operations[i].seconds_waited += other.operations[i].seconds_waited;
+  }
+}
+
+// Lanes wait for messages beside the kernels, most of the time for one that nobody needs yet.
+GroupStatistics messages_of(const Group& group) {
+  GroupStatistics statistics = group.statistics();
+  for (OperationStatistics& one : statistics.operations) one.seconds_waited = 0;
+  return statistics;
+}
+
+}  // namespace
 
 DeviceReport report_of(const Worker& worker) {
   DeviceReport report;
@@ -18,23 +37,30 @@ DeviceReport report_of(const Worker& worker) {
     report.resident_bytes = worker.session->resident_bytes();
   }
   report.breakdown = worker.largest().breakdown;
+  if (worker.messages) add(report.communication, messages_of(*worker.messages));
   if (worker.collectives == nullptr) return report;
-  const GroupStatistics direct = worker.collectives->direct().statistics();
-  const GroupStatistics background = worker.collectives->background().statistics();
-  for (size_t i = 0; i < report.communication.operations.size(); ++i) {
-    OperationStatistics& sum = report.communication.operations[i];
-    for (const GroupStatistics* one : {&direct, &background}) {
-      sum.calls += one->operations[i].calls;
-      sum.bytes += one->operations[i].bytes;
-      sum.seconds_waited += one->operations[i].seconds_waited;
-    }
-  }
+  add(report.communication, worker.collectives->direct().statistics());
+  add(report.communication, worker.collectives->background().statistics());
   report.background_seconds = worker.collectives->background_seconds();
   report.exposed_seconds = worker.collectives->exposed_seconds();
   return report;
 }
 
-}  // namespace
+std::string crowded_device(const std::vector<DeviceReport>& devices, int64_t limit) {
+  if (limit <= 0) return {};
+  std::map<std::string, int64_t> bytes;
+  for (const DeviceReport& device : devices) {
+    int64_t& sum = bytes[device.id];
+    sum += device.arena_bytes;
+    if (sum <= limit) continue;
+    return fmt::format(
+        "The stages on device {} need {} together but --device-memory allows {}; use a smaller "
+        "batch, more devices or --schedule 1f1b-flush.",
+        device.id, format_bytes(static_cast<uint64_t>(sum)),
+        format_bytes(static_cast<uint64_t>(limit)));
+  }
+  return {};
+}
 
 Json to_json(const MemoryBreakdown& breakdown) {
   Json json;

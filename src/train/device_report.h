@@ -12,7 +12,7 @@
 namespace millrace {
 
 // A device of the job. Communication is what its groups did: those that kernels wait for and those
-// that run beside them.
+// that run beside them, and its messages to other stages.
 struct DeviceReport {
   std::string id;  // "0:3"
   int stage = 0;
@@ -25,6 +25,13 @@ struct DeviceReport {
 };
 
 class Engine;
+struct Worker;
+
+DeviceReport report_of(const Worker& worker);
+
+// A sentence that names a device whose stages together need more than `limit` bytes; empty if there
+// is none, or no limit (0).
+std::string crowded_device(const std::vector<DeviceReport>& devices, int64_t limit);
 
 // Of every device in every process, in the order of stages; called by all processes.
 std::vector<DeviceReport> describe_devices(Engine& engine);

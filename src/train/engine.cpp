@@ -8,30 +8,12 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/texts.h"
+#include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/stage_options.h"
 
 namespace millrace {
 namespace {
-
-// The devices of each process, in the order of their numbers.
-std::vector<std::vector<DeviceId>> devices_by_rank(const Plan& plan, int ranks) {
-  std::vector<std::vector<DeviceId>> devices(static_cast<size_t>(ranks));
-  for (const DeviceId& device : plan.devices()) {
-    if (device.node >= ranks) {
-      fail_input(
-          "--placement names node {}, but the job has {} process{}; start it with mpirun -n {}.",
-          device.node, ranks, ranks == 1 ? "" : "es", device.node + 1);
-    }
-    devices[static_cast<size_t>(device.node)].push_back(device);
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (devices[static_cast<size_t>(rank)].empty()) {
-      fail_input("--placement gives nothing to process {} of {}.", rank, ranks);
-    }
-  }
-  return devices;
-}
 
 std::vector<int> device_counts(const TrainJob& job) {
   const int ranks = job.processes == nullptr ? 1 : job.processes->size();
@@ -42,21 +24,6 @@ std::vector<int> device_counts(const TrainJob& job) {
   return counts;
 }
 
-std::string layouts_as_text(const std::map<std::string, Layout>& layouts) {
-  Json json = Json::object();
-  for (const auto& [name, layout] : layouts) json[name] = layout.tag();
-  return json.dump();
-}
-
-std::map<std::string, Layout> layouts_from_text(const std::string& text) {
-  std::map<std::string, Layout> layouts;
-  const Json json = Json::parse(text);
-  for (const auto& [name, tag] : json.items()) {
-    layouts[name] = Layout(tag.get<std::string>());
-  }
-  return layouts;
-}
-
 }  // namespace
 
 Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& observer)
@@ -64,7 +31,10 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
       graphs_(network, job.plan),
       groups_(device_counts(job), job.processes),
       tuner_(ConvolutionTuner::default_path()),
-      samples_(job.options.batch) {
+      samples_(job.options.batch),
+      skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
+      checks_overflow_(job.loss_scale.in_use()) {
+  KeptLayers(job.precision.keep).require_in(network);
   if (ranks() > 1) {
     heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
     std::vector<Member> first;
@@ -79,181 +49,21 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
         DeviceOptions{.threads = static_cast<int>(team.size()), .cores = team}));
   }
   make_workers();
-  work_out_rows();
+  std::vector<RowRange> wanted;
+  for (const auto& worker : workers_) {
+    const Graph graph = local_graph(*worker).graph;
+    const auto rows = input_rows(graph, graphs_.micro_batch(), plan_.micro_batches);
+    wanted.insert(wanted.end(), rows.begin(), rows.end());
+  }
+  if (wanted.empty()) wanted.push_back({0, 1});
+  rows_ = BatchRows(std::move(wanted));
   if (!plan_.runs_whole()) {
-    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), device_numbers());
+    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers(),
+                    job.precision.wire());
   }
 }
 
 Engine::~Engine() = default;
-
-void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer) {
-  tuner_.on_first_measurement([&] {
-    observer.on_message(Severity::note,
-                        fmt::format("Measuring convolution algorithms, once for each shape; the "
-                                    "choices are kept in '{}'.",
-                                    ConvolutionTuner::default_path().string()));
-  });
-  try {
-    compile_stages(job, purpose);
-  } catch (const std::exception& error) {
-    fail(error.what());
-    throw;
-  }
-  tuner_.on_first_measurement({});  // it borrows the observer
-  tuner_.save();
-  if (!tuner_.warning().empty()) observer.on_message(Severity::warning, tuner_.warning());
-  join_workers();
-}
-
-void Engine::make_workers() {
-  const auto devices = devices_by_rank(plan_, ranks())[static_cast<size_t>(rank())];
-  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
-    for (int member = 0; member < placement.size(); ++member) {
-      const DeviceId id = placement.devices[static_cast<size_t>(member)];
-      if (id.node != rank()) continue;
-      auto worker = std::make_unique<Worker>();
-      worker->id = id;
-      worker->stage = stage;
-      worker->member = member;
-      worker->members = placement.size();
-      const auto place = std::find(devices.begin(), devices.end(), id) - devices.begin();
-      worker->device = devices_[static_cast<size_t>(place)].get();
-      workers_.push_back(std::move(worker));
-    }
-  }
-}
-
-// All devices of a stage hold the parameters in the layouts that its first device prefers, so that
-// their gradients can be added as they lie in memory.
-void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
-  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
-    const int leader = placement.devices[0].node;
-    std::map<std::string, Layout> layouts;
-    bool know_layouts = false;
-    for (const auto& worker : workers_) {
-      if (worker->stage != stage || worker->member != 0) continue;
-      compile_worker(*worker, options_of(*worker, job), purpose);
-      layouts = layouts_of_parameters(worker->largest());
-      know_layouts = true;
-    }
-    if (rank_group_) {
-      const std::string own = know_layouts ? layouts_as_text(layouts) : "";
-      layouts = layouts_from_text(broadcast_text(*rank_group_, own, leader));
-    }
-    for (const auto& worker : workers_) {
-      if (worker->stage != stage || worker->member == 0) continue;
-      CompileOptions options = options_of(*worker, job);
-      options.layouts = layouts;
-      options.dump_directory.clear();
-      compile_worker(*worker, options, purpose);
-    }
-  }
-}
-
-StageGraph Engine::local_graph(const Worker& worker) const {
-  return graphs_.local(worker.stage, plan_.round_robin ? 0 : worker.member);
-}
-
-CompileOptions Engine::options_of(const Worker& worker, const TrainJob& job) {
-  CompileOptions options =
-      stage_options(job, worker.stage, worker.member, worker.device->threads(), &tuner_);
-  if (layout_) options.shape.channel_bytes = layout_->channel_bytes(worker.stage, worker.member);
-  return options;
-}
-
-// The number in the job of each device of each stage.
-std::vector<std::vector<int>> Engine::device_numbers() const {
-  const auto by_rank = devices_by_rank(plan_, groups_.ranks());
-  std::vector<DeviceId> all;
-  for (const auto& devices : by_rank) all.insert(all.end(), devices.begin(), devices.end());
-  std::vector<std::vector<int>> numbers;
-  for (const Placement& stage : plan_.stages) {
-    numbers.emplace_back();
-    for (const DeviceId& id : stage.devices) {
-      numbers.back().push_back(
-          static_cast<int>(std::find(all.begin(), all.end(), id) - all.begin()));
-    }
-  }
-  return numbers;
-}
-
-void Engine::compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose) {
-  const StageGraph graph = local_graph(worker);
-  worker.device->run([&] {
-    if (purpose == Purpose::evaluation) {
-      worker.evaluation = compile_evaluation(graph.graph, options);
-      return;
-    }
-    worker.training = compile_stage(graph, options);
-    if (purpose == Purpose::training_and_evaluation) {
-      worker.evaluation = compile_evaluation(graph.graph, options, *worker.training);
-    }
-  });
-}
-
-void Engine::join_workers() {
-  const auto devices = devices_by_rank(plan_, ranks());
-  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
-    if (placement.size() == 1) continue;
-    std::vector<Member> members;
-    for (const DeviceId& id : placement.devices) {
-      const auto& list = devices[static_cast<size_t>(id.node)];
-      const auto place = std::find(list.begin(), list.end(), id) - list.begin();
-      members.push_back({id.node, static_cast<int>(place)});
-    }
-    std::vector<Group> direct = groups_.make(members, 2 * stage + 1);
-    std::vector<Group> background = groups_.make(members, 2 * stage + 2);
-    size_t next = 0;
-    for (const auto& worker : workers_) {
-      if (worker->stage != stage) continue;
-      worker->collectives = std::make_unique<DeviceCollectives>(direct[next], background[next]);
-      ++next;
-    }
-  }
-}
-
-void Engine::work_out_rows() {
-  std::vector<RowRange> ranges;
-  for (const auto& worker : workers_) {
-    const Graph graph = local_graph(*worker).graph;
-    for (const char* name : {"images", "labels"}) {
-      const TensorId id = graph.find_tensor(name);
-      if (id == kNone) continue;
-      const Tensor& tensor = graph.tensor(id);
-      RowRange rows = {0, graphs_.micro_batch()};
-      if (tensor.slice.axis == 0) {
-        rows = {tensor.slice.begin, tensor.slice.begin + tensor.type.shape.at(0)};
-      }
-      for (int64_t m = 0; m < plan_.micro_batches; ++m) {
-        const int64_t begin = m * graphs_.micro_batch();
-        ranges.push_back({begin + rows.begin, begin + rows.end});
-      }
-    }
-  }
-  if (ranges.empty()) ranges.push_back({0, 1});
-  std::sort(ranges.begin(), ranges.end(),
-            [](const RowRange& a, const RowRange& b) { return a.begin < b.begin; });
-  for (const RowRange& range : ranges) {
-    if (!rows_.empty() && range.begin <= rows_.back().end) {
-      rows_.back().end = std::max(rows_.back().end, range.end);
-    } else {
-      rows_.push_back(range);
-    }
-  }
-}
-
-int64_t Engine::place_of_row(int64_t row) const {
-  int64_t before = 0;
-  for (const RowRange& range : rows_) {
-    if (row < range.end) return before + row - range.begin;
-    before += range.end - range.begin;
-  }
-  return before;
-}
 
 void Engine::start(uint64_t seed) {
   for (const auto& worker : workers_) {
@@ -273,6 +83,8 @@ void Engine::start(uint64_t seed) {
 
 void Engine::start_pipeline() {
   const std::vector<Group> messages = groups_.make_for_messages(groups_.all());
+  std::vector<Group> everyone;
+  if (stages_agree()) everyone = groups_.make(groups_.all(), 2 * plan_.stage_count() + 1);
   Pipeline::Options options;
   options.graphs = &graphs_;
   options.layout = &*layout_;
@@ -282,12 +94,18 @@ void Engine::start_pipeline() {
     const auto place = std::find_if(devices_.begin(), devices_.end(), [&](const auto& device) {
       return device.get() == worker.device;
     });
-    options.messages.push_back(messages[static_cast<size_t>(place - devices_.begin())]);
+    const auto number = static_cast<size_t>(place - devices_.begin());
+    options.messages.push_back(messages[number]);
+    if (!everyone.empty()) options.everyone.push_back(everyone[number]);
+    const bool is_first =
+        std::none_of(workers_.begin(), workers_.begin() + static_cast<int>(i),
+                     [&](const auto& other) { return other->device == worker.device; });
+    if (is_first) worker.messages = options.messages.back();
     options.trace_devices.push_back(static_cast<int>(i));
   }
   options.trace = trace_;
   options.stop = [this](const std::string& sentence) { groups_.stop(sentence); };
-  options.place_of_row = [this](int64_t row) { return place_of_row(row); };
+  options.place_of_row = [this](int64_t row) { return rows_.place(row); };
   pipeline_.emplace(std::move(options));
 }
 
@@ -307,7 +125,7 @@ void Engine::write_inputs(const FeedBatch& batch, bool evaluation) {
     const Program& program = evaluation ? *worker->evaluation : *worker->training;
     for (const Slot& slot : program.inputs) {
       const RowRange rows = rows_of_slot(slot, samples_);
-      const auto first = static_cast<size_t>(place_of_row(rows.begin));
+      const auto first = static_cast<size_t>(rows_.place(rows.begin));
       const auto count = static_cast<size_t>(rows.end - rows.begin);
       if (slot.name == "images") {
         worker->session->write_input(program, "images",
@@ -374,7 +192,14 @@ StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
     if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
     return double{*reinterpret_cast<const float*>(last.session->address(*last.training, *slot))};
   };
-  return {value("loss"), value("top1"), value("top5"), 0};
+  StepOutcome outcome = {value("loss"), value("top1"), value("top5")};
+  note_overflow(outcome);
+  return outcome;
+}
+
+// The devices that update at the same moment have to know of each other's overflow.
+bool Engine::stages_agree() const {
+  return checks_overflow_ && is_synchronous(plan_.schedule) && plan_.devices().size() > 1;
 }
 
 bool Engine::overlaps_steps() const {
@@ -382,13 +207,21 @@ bool Engine::overlaps_steps() const {
 }
 
 void Engine::train(const Steps& steps) {
+  if (pipeline_ && checks_overflow_ && !overlaps_steps()) {
+    Steps one = steps;
+    one.count = 1;
+    for (int64_t i = 0; i < steps.count; ++i, ++one.first) train_pipeline(one);
+    return;
+  }
   if (pipeline_) {
     train_pipeline(steps);
     return;
   }
   for (int64_t i = 0; i < steps.count; ++i) {
     const int64_t number = steps.first + i;
-    const StepState state = {steps.seed, number, steps.learning_rate(number)};
+    StepState state = {steps.seed, number, steps.learning_rate(number)};
+    if (steps.loss_scale) state.loss_scale = steps.loss_scale();
+    state.skipped = skipped_updates_[0];
     steps.finished(number, step(steps.next(), state));
   }
 }
@@ -396,24 +229,28 @@ void Engine::train(const Steps& steps) {
 void Engine::train_pipeline(const Steps& steps) {
   const auto outcome = [&](const StepShares& sum) {
     const double scale = sum.parts > 0 ? static_cast<double>(plan_.micro_batches) / sum.parts : 0;
-    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale, 0};
+    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale};
   };
   std::vector<StepShares> shares;
   Pipeline::Work work;
   work.seed = steps.seed;
   work.first = steps.first;
   work.count = steps.count;
+  if (steps.loss_scale) work.loss_scale = steps.loss_scale();
+  work.skipped = skipped_updates_;
   work.learning_rate = steps.learning_rate;
   work.next = [&]() -> const FeedBatch& { return *steps.next(); };
-  // Results come from the last forward; the last step is over when the pipeline is empty.
+  // Results come from the last forward; the last step is over when the pipeline is empty. What
+  // other processes and later updates have to say of a step is known then, too.
   const int64_t last = steps.first + steps.count - 1;
+  const bool together = rank_group_ || checks_overflow_;
   work.finished = [&](int64_t step, const StepShares& sum) {
     shares.push_back(sum);
-    if (!rank_group_ && step != last) steps.finished(step, outcome(sum));
+    if (!together && step != last) steps.finished(step, outcome(sum));
   };
   const auto start = std::chrono::steady_clock::now();
   pipeline_->train(work);
-  if (!rank_group_) {
+  if (!together) {
     steps.finished(last, outcome(shares.back()));
     return;
   }
@@ -422,12 +259,16 @@ void Engine::train_pipeline(const Steps& steps) {
   for (const StepShares& share : shares) {
     sums.insert(sums.end(), {share.loss, share.top1, share.top5, share.parts});
   }
-  rank_group_->all_reduce(std::span(sums));
-  for (int64_t i = 0; i < steps.count; ++i) {
+  if (rank_group_) rank_group_->all_reduce(std::span(sums));
+  std::vector<StepOutcome> outcomes;
+  for (size_t i = 0; i < shares.size(); ++i) {
     const double* sum = sums.data() + 4 * i;
-    StepOutcome one = outcome({sum[0], sum[1], sum[2], sum[3]});
-    one.seconds = elapsed.count() / static_cast<double>(steps.count);
-    steps.finished(steps.first + i, one);
+    outcomes.push_back(outcome({sum[0], sum[1], sum[2], sum[3]}));
+    outcomes.back().seconds = elapsed.count() / static_cast<double>(steps.count);
+  }
+  if (checks_overflow_) note_overflows(outcomes);
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    steps.finished(steps.first + static_cast<int64_t>(i), outcomes[i]);
   }
 }
 
@@ -449,7 +290,7 @@ void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
     if (slot.slice.axis != 1) {
       if (slot.slice.axis == kNone && worker->member != 0) continue;
       const RowRange rows = rows_of_slot(slot, samples_);
-      const auto first = static_cast<size_t>(place_of_row(rows.begin));
+      const auto first = static_cast<size_t>(rows_.place(rows.begin));
       const auto count = static_cast<size_t>(rows.end - rows.begin);
       add_scores(scores, part, batch.labels.subspan(first, count), slot.type.shape.back());
       continue;

@@ -11,6 +11,7 @@
 #include "kernels/convolution_tuner.h"
 #include "parallel/job_graphs.h"
 #include "runtime/finite_check.h"
+#include "train/batch_rows.h"
 #include "train/evaluation.h"
 #include "train/job.h"
 #include "train/observer.h"
@@ -26,7 +27,9 @@ struct StepOutcome {
   double loss = 0;
   double top1 = 0;
   double top5 = 0;
-  double seconds = 0;  // where steps are told of together: the share of each
+  double seconds = 0;         // where steps are told of together: the share of each
+  bool skipped = false;       // changed no weights (in some stage), as a gradient overflowed
+  std::string overflow = {};  // where, as a clause
 };
 
 // Owns the devices of this process with their programs and sessions, and its ends of the groups
@@ -65,7 +68,7 @@ class Engine {
   const PipelineLayout* layout() const { return layout_ ? &*layout_ : nullptr; }
 
   // Rows of each batch that this process feeds its devices with.
-  const std::vector<RowRange>& rows() const { return rows_; }
+  const std::vector<RowRange>& rows() const { return rows_.ranges(); }
 
   // Steps one after the other, `first` and on. `next` gives the rows of each batch, on any thread;
   // null where the inputs of the last call are to be used again. `finished` is called for each
@@ -75,10 +78,16 @@ class Engine {
     int64_t first = 0;
     int64_t count = 1;
     std::function<float(int64_t step)> learning_rate;
+    // Asked at each moment at which no step is under way; null: 1.
+    std::function<float()> loss_scale;
     std::function<const FeedBatch*()> next;
     std::function<void(int64_t step, const StepOutcome&)> finished;
   };
   void train(const Steps& steps);
+
+  // Updates of each stage that changed nothing; a resumed job sets what it had.
+  const std::vector<int64_t>& skipped_updates() const { return skipped_updates_; }
+  void set_skipped_updates(std::vector<int64_t> by_stage);
 
   // Whether steps overlap, so that `train` is best given many.
   bool overlaps_steps() const;
@@ -120,19 +129,22 @@ class Engine {
   void make_workers();
   void join_workers();
   void compile_stages(const TrainJob& job, Purpose purpose);
+  void share_choices(int root);
   CompileOptions options_of(const Worker& worker, const TrainJob& job);
   void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
   StageGraph local_graph(const Worker& worker) const;
-  void work_out_rows();
   StepOutcome step(const FeedBatch* batch, const StepState& state);
   void run_whole(Worker& worker, const StepState& state);
   void train_pipeline(const Steps& steps);
-  std::vector<std::vector<int>> device_numbers() const;
   void start_pipeline();
+  bool stages_agree() const;
+  void inject_faults(const TrainJob& job);
+  void note_overflow(StepOutcome& outcome);
+  void note_overflows(std::vector<StepOutcome>& outcomes);
+  std::string agree_on_source(std::string own);
   void write_inputs(const FeedBatch& batch, bool evaluation);
   // Runs `work` for every worker at once, on the devices' threads.
   void run_all(const std::function<void(Worker&)>& work);
-  int64_t place_of_row(int64_t row) const;
 
   Plan plan_;
   JobGraphs graphs_;
@@ -142,8 +154,10 @@ class Engine {
   ConvolutionTuner tuner_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<RowRange> rows_;
+  BatchRows rows_;
   int64_t samples_ = 0;  // of a step
+  std::vector<int64_t> skipped_updates_;
+  bool checks_overflow_ = false;
   TraceRecorder* trace_ = nullptr;
   std::optional<PipelineLayout> layout_;  // unless every step is one program
   std::optional<Pipeline> pipeline_;

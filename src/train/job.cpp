@@ -32,6 +32,22 @@ void check_optimizer(const OptimizerSettings& settings) {
   }
 }
 
+void check_loss_scale(const TrainJob& job) {
+  check(job.loss_scale);
+  if (job.inject_overflow.empty()) return;
+  if (!job.loss_scale.in_use()) {
+    fail_input("--inject-overflow needs --loss-scale dynamic, or a number other than 1.");
+  }
+  const auto devices = static_cast<int>(job.plan.devices().size());
+  for (const InjectedOverflow& fault : job.inject_overflow) {
+    require_at_least("--inject-overflow STEP", fault.step, 1);
+    if (fault.device < 0 || fault.device >= devices) {
+      fail_input("--inject-overflow names device {}, but the job has {}, counted from 0.",
+                 fault.device, devices);
+    }
+  }
+}
+
 }  // namespace
 
 bool Interval::due(int64_t step, int64_t steps_per_epoch) const {
@@ -63,6 +79,7 @@ void check(const TrainJob& job) {
   require_range("--label-smoothing", job.options.label_smoothing, 0, 1);
   check_optimizer(job.optimizer);
   check(job.learning_rate);
+  check_loss_scale(job);
   if (job.steps > 0 && job.epochs > 0) fail_input("Give either --steps or --epochs, not both.");
   if (job.steps < 0 || job.epochs < 0 || job.steps + job.epochs == 0) {
     fail_input("Say how long to train: --steps N or --epochs N, above 0.");

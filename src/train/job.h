@@ -6,12 +6,14 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/convolution_algorithm.h"
 #include "models/models.h"
 #include "parallel/plan.h"
 #include "passes/settings.h"
 #include "train/learning_rate.h"
+#include "train/loss_scale.h"
 
 namespace millrace {
 
@@ -38,6 +40,12 @@ struct DataSettings {
   bool skip_bad_records = false;
 };
 
+// A fault for trials: a gradient that becomes infinite.
+struct InjectedOverflow {
+  int64_t step = 0;  // as reports count them, from 1
+  int device = 0;    // of the whole job, from 0
+};
+
 struct TrainJob {
   std::string model;
   ModelOptions options;
@@ -51,8 +59,11 @@ struct TrainJob {
   int64_t device_memory = 0;   // bytes; 0: no limit
   OptimizerSettings optimizer;
   LearningRateSettings learning_rate;  // total_steps is filled in by the job
-  bool check_finite = false;           // of everything in every step, not the loss alone
+  LossScaleSettings loss_scale;
+  std::vector<InjectedOverflow> inject_overflow;
+  bool check_finite = false;  // of everything in every step, not the loss alone
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  PrecisionSettings precision;
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
   std::filesystem::path dump_passes;
 

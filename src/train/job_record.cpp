@@ -77,7 +77,17 @@ Json describe_job(const TrainJob& job) {
   json["adam-beta2"] = job.optimizer.beta2;
   json["adam-epsilon"] = job.optimizer.epsilon;
   json["lars-trust"] = job.optimizer.trust;
+  json["precision"] = precision_name(job.precision.type);
+  json["precision-arithmetic"] = millrace::name_of(job.precision.arithmetic);
+  json["precision-keep"] = job.precision.keep;
+  json["comm-dtype"] = precision_name(job.precision.wire());
   json["conv-algo"] = name_of(job.convolution);
+  if (job.loss_scale.in_use()) {
+    json["loss-scale"] = job.loss_scale.dynamic ? Json("dynamic") : Json(job.loss_scale.scale);
+    json["loss-scale-window"] = job.loss_scale.window;
+    json["loss-scale-min"] = job.loss_scale.least;
+    json["loss-scale-max"] = job.loss_scale.most;
+  }
   json["on-bad-record"] = job.data.skip_bad_records ? "skip" : "fail";
   return json;
 }

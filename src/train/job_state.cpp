@@ -1,13 +1,18 @@
 #include "train/job_state.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "base/parts.h"
 #include "comm/texts.h"
 
 namespace millrace {
 namespace {
+
+constexpr int kRowsTag = 2;
 
 Shape whole_shape(Shape shape, const Slice& slice) {
   if (slice.axis != kNone) shape.at(static_cast<size_t>(slice.axis)) = slice.whole;
@@ -38,13 +43,20 @@ std::string describe_slots(const Engine& engine) {
       if (slot.role == Role::accumulator) continue;
       list.push_back({worker.stage, worker.member, w, i, slot.name, static_cast<int>(slot.role),
                       slot.type.shape, slot.layout.tag(), slot.slice.axis, slot.slice.begin,
-                      slot.slice.whole, slot.part.index, slot.part.count});
+                      slot.slice.whole, slot.part.index, slot.part.count,
+                      static_cast<int>(slot.type.dtype)});
     }
   }
   return list.dump();
 }
 
 }  // namespace
+
+bool JobTensor::in_rows() const {
+  constexpr std::string_view kCentres = "head.centres";
+  return name.starts_with(kCentres) &&
+         (name.size() == kCentres.size() || name[kCentres.size()] == '.');
+}
 
 JobState::JobState(Engine& engine) : engine_(engine) {
   std::vector<std::string> texts = {describe_slots(engine)};
@@ -71,8 +83,9 @@ JobState::JobState(Engine& engine) : engine_(engine) {
     piece.part = {entry[11].get<int>(), entry[12].get<int>()};
     const auto [found, is_new] = known.emplace(name, tensors_.size());
     if (is_new) {
-      tensors_.push_back(
-          {name, static_cast<Role>(entry[5].get<int>()), whole_shape(piece.shape, piece.slice)});
+      tensors_.push_back({name, static_cast<Role>(entry[5].get<int>()),
+                          whole_shape(piece.shape, piece.slice),
+                          static_cast<DataType>(entry[13].get<int>())});
       pieces_.emplace_back();
     }
     pieces_[found->second].push_back(std::move(piece));
@@ -172,6 +185,56 @@ void JobState::write(size_t tensor, std::span<const float> values) {
     });
     session.write_state(slot_of(piece), part);
   }
+}
+
+JobState::SharedRows JobState::shared_rows(const JobTensor& tensor, const Piece& piece,
+                                           int64_t first, std::span<std::byte> bytes) const {
+  const int64_t row = tensor.row_bytes();
+  const int64_t begin = piece.slice.axis == kNone ? 0 : piece.slice.begin;
+  const int64_t last = first + static_cast<int64_t>(bytes.size()) / row;
+  const int64_t from = std::max(first, begin);
+  const int64_t to = std::min(last, begin + piece.shape.at(0));
+  if (from >= to) return {};
+  const auto size = static_cast<size_t>((to - from) * row);
+  SharedRows rows;
+  rows.host = bytes.subspan(static_cast<size_t>((from - first) * row), size);
+  if (piece.rank == engine_.rank()) {
+    const Session& session = *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
+    rows.device = session.state_bytes(slot_of(piece))
+                      .subspan(static_cast<size_t>((from - begin) * row), size);
+  }
+  return rows;
+}
+
+void JobState::read_rows(size_t tensor, int64_t first, std::span<std::byte> bytes) const {
+  for (const Piece& piece : pieces_[tensor]) {
+    const SharedRows rows = shared_rows(tensors_[tensor], piece, first, bytes);
+    if (!rows.host.empty() && piece.rank == 0 && holds_values()) {
+      std::memcpy(rows.host.data(), rows.device.data(), rows.host.size());
+    } else if (!rows.host.empty() && holds_values()) {
+      engine_.rank_group()->receive(piece.rank, rows.host, kRowsTag);
+    } else if (!rows.device.empty() && piece.rank != 0) {
+      engine_.rank_group()->send(0, std::span<const std::byte>(rows.device), kRowsTag);
+    }
+    if (piece.slice.axis == kNone) return;  // the others have the same
+  }
+}
+
+void JobState::write_rows(size_t tensor, int64_t first, std::span<std::byte> bytes) {
+  if (Group* ranks = engine_.rank_group()) ranks->broadcast(bytes, 0);
+  for (const Piece& piece : pieces_[tensor]) {
+    const SharedRows rows = shared_rows(tensors_[tensor], piece, first, bytes);
+    if (rows.device.empty()) continue;
+    std::memcpy(rows.device.data(), rows.host.data(), rows.host.size());
+  }
+}
+
+std::vector<int64_t> JobState::row_bounds(size_t tensor) const {
+  std::set<int64_t> bounds = {0, tensors_[tensor].shape.at(0)};
+  for (const Piece& piece : pieces_[tensor]) {
+    if (piece.slice.axis != kNone) bounds.insert(piece.slice.begin);
+  }
+  return {bounds.begin(), bounds.end()};
 }
 
 }  // namespace millrace

@@ -9,12 +9,18 @@
 
 namespace millrace {
 
-// A parameter, buffer or state of the optimizer as the job's user sees it: whole, f32 in plain
-// row-major order, once.
+// A parameter, buffer or state of the optimizer as the job's user sees it: whole, in plain
+// row-major order, once. `stored` is its type on the devices.
 struct JobTensor {
   std::string name;
   Role role = Role::parameter;
   Shape shape;
+  DataType stored = DataType::f32;
+
+  // The class centres of a margin head and their state may be larger than what a process can hold
+  // twice; they are read and written a few rows at a time, as they are stored.
+  bool in_rows() const;
+  int64_t row_bytes() const { return elements_of(shape) / shape.at(0) * size_of(stored); }
 };
 
 // Knows which device has which piece of every tensor: all of it, a slice along an axis, or a part
@@ -38,6 +44,14 @@ class JobState {
   // Likewise only read in the first process.
   void write(size_t tensor, std::span<const float> values);
 
+  // Rows from `first` on of a tensor that is in_rows; `bytes` has the same size in all processes.
+  void read_rows(size_t tensor, int64_t first, std::span<std::byte> bytes) const;
+  void write_rows(size_t tensor, int64_t first, std::span<std::byte> bytes);
+
+  // Where the ranges of rows begin into which the devices divide the tensor, and where the last
+  // ends: {0, 500, 1000}.
+  std::vector<int64_t> row_bounds(size_t tensor) const;
+
  private:
   struct Piece {
     int rank = 0;
@@ -52,6 +66,13 @@ class JobState {
   // Its plain values where it is whole, or else its bytes as they lie in memory.
   std::vector<float> fetch(const Piece& piece) const;
   const Slot& slot_of(const Piece& piece) const;
+  // The rows of the piece that are in `bytes`, on the device and there; empty if none is.
+  struct SharedRows {
+    std::span<std::byte> device;  // of this process only
+    std::span<std::byte> host;
+  };
+  SharedRows shared_rows(const JobTensor& tensor, const Piece& piece, int64_t first,
+                         std::span<std::byte> bytes) const;
 
   Engine& engine_;
   std::vector<JobTensor> tensors_;

@@ -54,6 +54,9 @@ void MetricsWriter::on_step(const StepReport& report) {
   json["wait_seconds"] = report.wait_seconds;
   json["checkpoint_seconds"] = report.checkpoint_seconds;
   json["samples_per_second"] = report.samples_per_second;
+  json["loss_scale"] = report.loss_scale;
+  json["skipped"] = report.skipped;
+  if (report.skipped) json["overflow"] = report.overflow;
   write_line(json);
 }
 

@@ -17,8 +17,9 @@ struct JobStart {
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 0;  // 0 where there are no epochs
   int devices = 1;
-  int threads = 0;          // of a device
-  int64_t arena_bytes = 0;  // of the first
+  int threads = 0;              // of a device
+  int64_t arena_bytes = 0;      // of the first
+  std::string arithmetic = {};  // a phrase for people
 };
 
 // A finished step. `step` counts finished steps of the whole job, a resumed one included.
@@ -36,6 +37,9 @@ struct StepReport {
   double checkpoint_seconds = 0;  // within `seconds`, while a checkpoint was being written
   double samples_per_second = 0;
   double seconds_left = 0;
+  double loss_scale = 1;
+  bool skipped = false;       // no weights changed, as a gradient overflowed
+  std::string overflow = {};  // where, as a clause
 };
 
 // Exact figures over a whole data set; the loss is the plain cross-entropy.

@@ -13,9 +13,9 @@
 namespace millrace {
 
 PipelineLayout::PipelineLayout(const JobGraphs& graphs, const Schedule& schedule,
-                               const std::vector<std::vector<int>>& devices)
+                               const std::vector<std::vector<int>>& devices, DataType wire)
     : request_{devices, graphs.edges(), graphs.plan().round_robin,
-               channels_between(schedule, 2, skips_among(graphs.edges()))},
+               channels_between(schedule, 2, skips_among(graphs.edges())), wire},
       routes_(routes_between(request_)) {
   const std::string fault = check(schedule, request_.channels);
   if (!fault.empty()) fail_input("The schedule cannot run: {}", fault);
@@ -176,6 +176,21 @@ void Pipeline::run(const std::function<void(const std::vector<StageRunner*>&)>& 
   if (first) std::rethrow_exception(first);
 }
 
+std::optional<Group> Pipeline::everyone_of(const StageRunner& runner) const {
+  if (options_.everyone.empty()) return {};
+  const auto found = std::find_if(stages_.begin(), stages_.end(), [&](const Stage& stage) {
+    return stage.runner.get() == &runner;
+  });
+  return options_.everyone[static_cast<size_t>(found - stages_.begin())];
+}
+
+void Pipeline::each_skip(
+    const std::function<void(const Worker&, const SkippedUpdate&)>& take) const {
+  for (const Stage& stage : stages_) {
+    for (const SkippedUpdate& skip : stage.runner->skips()) take(*stage.worker, skip);
+  }
+}
+
 void Pipeline::train(const Work& work) {
   const Plan& plan = options_.graphs->plan();
   const Schedule schedule = schedule_of(plan, work.count);
@@ -184,10 +199,12 @@ void Pipeline::train(const Work& work) {
                            .seed = work.seed,
                            .first_step = work.first,
                            .learning_rate = work.learning_rate,
+                           .loss_scale = work.loss_scale,
                            .steps = &queue};
   double parts = 0;  // that make up a step here
   for (Stage& stage : stages_) {
     stage.runner->set_updates(work.first);
+    stage.runner->set_skipped(work.skipped.at(static_cast<size_t>(stage.worker->stage)));
     stage.runner->prepare(segment);
     if (stage.worker->stage + 1 == plan.stage_count()) {
       parts += static_cast<double>(stage.runner->micro_batches()) / static_cast<double>(work.count);
@@ -214,7 +231,8 @@ void Pipeline::train(const Work& work) {
   const auto run_device = [&](const std::vector<StageRunner*>& runners) {
     std::vector<int> rows;
     for (const StageRunner* runner : runners) rows.push_back(runner->row(schedule));
-    run_stages(runners, schedule, tasks_of(schedule, rows, options_.layout->request().channels));
+    run_stages(runners, schedule, tasks_of(schedule, rows, options_.layout->request().channels),
+               everyone_of(*runners.front()));
   };
   std::map<int64_t, StepShares> sums;
   int64_t next = work.first;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/job_groups.h"
@@ -26,8 +27,9 @@ struct StepShares {
 // The channels between all devices of a plan; needed before the stages are compiled.
 class PipelineLayout {
  public:
+  // Float32 tensors travel as `wire`.
   PipelineLayout(const JobGraphs& graphs, const Schedule& schedule,
-                 const std::vector<std::vector<int>>& devices);
+                 const std::vector<std::vector<int>>& devices, DataType wire);
 
   const RouteRequest& request() const { return request_; }
   std::vector<RouteEnd> ends(int stage, int member) const;
@@ -46,7 +48,9 @@ class Pipeline {
     const JobGraphs* graphs = nullptr;
     const PipelineLayout* layout = nullptr;
     std::vector<Worker*> workers;
-    std::vector<Group> messages;     // of each worker's device
+    std::vector<Group> messages;  // of each worker's device
+    // Likewise, of a group of all devices; none unless stages agree on their updates.
+    std::vector<Group> everyone;
     std::vector<int> trace_devices;  // of each worker
     TraceRecorder* trace = nullptr;
     std::function<void(const std::string&)> stop;  // ends all groups of the job
@@ -62,11 +66,16 @@ class Pipeline {
     uint64_t seed = 0;
     int64_t first = 0;
     int64_t count = 1;
+    float loss_scale = 1;
+    std::vector<int64_t> skipped;  // updates before, of each stage
     std::function<float(int64_t step)> learning_rate;
     std::function<const FeedBatch&()> next;
     std::function<void(int64_t step, const StepShares&)> finished;
   };
   void train(const Work& work);
+
+  // The updates of the last call that changed nothing, of each worker here.
+  void each_skip(const std::function<void(const Worker&, const SkippedUpdate&)>& take) const;
 
   void evaluate(const FeedBatch& batch, Scores& scores);
 
@@ -82,6 +91,7 @@ class Pipeline {
              int64_t micro_batch_of_step);
   void feed_images(const Work& work, Labels& labels);
   void feed_labels(Stage& stage, Labels& labels);
+  std::optional<Group> everyone_of(const StageRunner& runner) const;
   // Runs the devices and the feeders; rethrows the first error. Meanwhile entries of the queue are
   // handed to `take`, on the calling thread.
   void run(const std::function<void(const std::vector<StageRunner*>&)>& device_work,

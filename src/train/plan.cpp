@@ -8,10 +8,13 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/parts.h"
+#include "compile/arithmetic.h"
 #include "kernels/convolution_tuner.h"
 #include "parallel/job_graphs.h"
+#include "passes/kept_layers.h"
 #include "runtime/cores.h"
 #include "train/device_report.h"
+#include "train/head_advice.h"
 #include "train/pipeline.h"
 #include "train/stage_options.h"
 #include "train/summary.h"
@@ -20,6 +23,7 @@ namespace millrace {
 namespace {
 
 constexpr int kRepeats = 3;
+constexpr double kUsualRate = 0.1;  // of pfc, for a head that is laid out otherwise
 
 template <typename Work>
 double best_seconds(Work&& work) {
@@ -131,13 +135,17 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
   double slowest = 0;
   for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
     const Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
-    std::map<int64_t, DeviceReport> known;  // by the rows of a micro-batch
+    // By the rows of a micro-batch and the classes of the head.
+    std::map<std::pair<int64_t, int64_t>, DeviceReport> known;
     double seconds = 0;
     for (int member = 0; member < placement.size(); ++member) {
       const int64_t rows =
           part_size(graphs.micro_batch(), job.plan.round_robin ? 0 : member, graphs.members(stage));
       const bool divided_weights = job.plan.sharding.parallelism != Parallelism::data;
-      const int64_t key = divided_weights || job.plan.share_optimizer ? member : rows;
+      const int64_t classes =
+          job.options.head ? part_size(job.options.classes, member, placement.size()) : 0;
+      const bool own = divided_weights || job.plan.share_optimizer;
+      const std::pair<int64_t, int64_t> key = {own ? member : rows, classes};
       if (!known.contains(key)) {
         Program program;
         CompileOptions options = stage_options(job, stage, member, device.threads(), &tuner);
@@ -169,26 +177,53 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
   return compiled;
 }
 
+// What the job would take with its head in each of the three ways: what was compiled, with the
+// head's own needs exchanged.
+std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& compiled,
+                                     const MachineSpeed& speed) {
+  constexpr int64_t kDimension = 512;  // of all face networks' embeddings
+  MarginHeadOptions head = *job.options.head;
+  if (head.parallel != HeadParallel::pfc) head.sample_rate = kUsualRate;
+  const OptimizerSettings& optimizer = job.optimizer;
+  const bool adam = optimizer.kind == OptimizerSettings::Kind::adamw;
+  const int states = adam ? 2 : optimizer.momentum == 0 ? 0 : 1;
+  const auto devices = static_cast<int>(job.plan.devices().size());
+  const auto needs_of = [&](HeadParallel parallel) {
+    return head_needs(head, parallel, devices, job.options.batch, kDimension, states);
+  };
+  const auto seconds_of = [&](const HeadNeeds& needs) {
+    return std::max(needs.operations / speed.operations_per_second,
+                    needs.touched / speed.bytes_per_second);
+  };
+  int64_t peak = 0;
+  for (const DeviceReport& report : compiled.devices) peak = std::max(peak, report.arena_bytes);
+  const HeadNeeds own = needs_of(head.parallel);
+  std::vector<HeadChoice> choices;
+  for (const HeadParallel parallel : {HeadParallel::dp, HeadParallel::mp, HeadParallel::pfc}) {
+    const HeadNeeds other = needs_of(parallel);
+    const double seconds = compiled.seconds_per_step + seconds_of(other) - seconds_of(own);
+    HeadChoice choice = {parallel, static_cast<double>(job.options.batch) / seconds,
+                         static_cast<double>(peak) + other.bytes - own.bytes, true};
+    choice.fits = job.device_memory == 0 || choice.bytes <= static_cast<double>(job.device_memory);
+    choices.push_back(choice);
+  }
+  return choices;
+}
+
 }  // namespace
 
 Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
-  const JobGraphs graphs(build_model(job.model, job.options), job.plan);
+  const Graph network = build_model(job.model, job.options);
+  KeptLayers(job.precision.keep).require_in(network);
+  const JobGraphs graphs(network, job.plan);
   const auto devices = static_cast<int>(job.plan.devices().size());
   const int cores = available_cores();
   const int threads = job.threads > 0 ? std::min(job.threads, cores) : std::max(1, cores / devices);
   Device device({.threads = threads});
   std::optional<PipelineLayout> layout;
   if (!job.plan.runs_whole()) {
-    const std::vector<DeviceId> all = job.plan.devices();
-    std::vector<std::vector<int>> numbers;
-    for (const Placement& stage : job.plan.stages) {
-      numbers.emplace_back();
-      for (const DeviceId& id : stage.devices) {
-        numbers.back().push_back(
-            static_cast<int>(std::find(all.begin(), all.end(), id) - all.begin()));
-      }
-    }
-    layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)), numbers);
+    layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
+                   job.plan.device_numbers(), job.precision.wire());
   }
   ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
@@ -201,16 +236,18 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
     compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, tuner, speed);
-    const auto fits = [&](const DeviceReport& one) { return one.arena_bytes <= job.device_memory; };
-    if (std::all_of(compiled.devices.begin(), compiled.devices.end(), fits)) throw;
+    if (crowded_device(compiled.devices, job.device_memory).empty()) throw;
     refusal = error.what();
   }
+  if (refusal.empty()) refusal = crowded_device(compiled.devices, job.device_memory);
   tuner.save();
   if (!tuner.warning().empty()) observer.on_message(Severity::warning, tuner.warning());
   Json json;
   json["model"] = job.model;
   json["global_batch"] = job.options.batch;
-  json["precision"] = "fp32";
+  json["precision"] = precision_name(job.precision.type);
+  json["arithmetic"] = describe(job.precision);
+  json["communication_dtype"] = precision_name(job.precision.wire());
   json["devices"] = Json::array();
   for (const DeviceReport& report : compiled.devices) {
     Json entry = to_json(report);
@@ -224,15 +261,21 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
-  Json& plan = json["plan"];
-  plan = to_json(job.plan);
-  plan["schedule"] = job.plan.schedule_name();
-  plan["devices"] = devices;
-  plan["threads_per_device"] = threads;
-  plan["instructions"] = compiled.instructions;
-  plan["reorders"] = compiled.reorders;
-  plan["recomputed"] = compiled.recomputed;
-  plan["in_place"] = compiled.in_place;
+  if (job.options.head && job.plan.stage_count() == 1) {
+    const std::vector<HeadChoice> choices = head_choices(job, compiled, speed);
+    json["head"] = to_json(choices);
+    const MarginHeadOptions& head = *job.options.head;
+    const double rate = head.parallel == HeadParallel::pfc ? head.sample_rate : kUsualRate;
+    json["advice"] = advise_head(
+        {job.options.classes, rate, devices, static_cast<double>(job.device_memory)}, choices);
+  }
+  json["schedule"] = job.plan.schedule_name();
+  json["threads_per_device"] = threads;
+  json["instructions"] = compiled.instructions;
+  json["reorders"] = compiled.reorders;
+  json["recomputed"] = compiled.recomputed;
+  json["in_place"] = compiled.in_place;
+  json["plan"] = to_json(job.plan);
   return json;
 }
 

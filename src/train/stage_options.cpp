@@ -1,6 +1,12 @@
 #include "train/stage_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "base/error.h"
+
+#include "base/error.h"
 
 namespace millrace {
 namespace {
@@ -30,6 +36,8 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTune
   options.kernels.tuner = tuner;
   options.kernels.threads = threads;
   options.optimizer = job.optimizer;
+  options.updates.check_overflow = job.loss_scale.in_use();
+  options.precision = job.precision;
   options.recompute = job.recompute;
   options.memory_limit = job.device_memory;
   options.dump_directory = job.dump_passes;
@@ -54,17 +62,32 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
   CompileOptions options = compile_options(job, threads, tuner);
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
+  options.updates.wire = job.precision.wire();
   options.updates.share_state = plan.share_optimizer && options.updates.members > 1;
+  if (plan.devices().size() > 1) {
+    const DeviceId& id =
+        plan.stages[static_cast<size_t>(stage)].devices[static_cast<size_t>(member)];
+    options.device = fmt::format("device {} (stage {})", to_string(id), stage);
+  }
   if (plan.runs_whole()) return options;
   const Schedule schedule = schedule_of(plan, steps_to_fill(plan));
   const int replica = plan.round_robin ? member : 0;
   for (const Row& row : schedule.rows) {
     if (row.stage != stage || row.replica != replica) continue;
-    const bool at_once = updates_at_once(row);
+    // Stages that update together have to agree first whether they may.
+    const bool agrees = options.updates.check_overflow && is_synchronous(plan.schedule);
+    const bool at_once = updates_at_once(row) && !agrees;
     options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
     options.shape.slots = static_cast<int>(row.in_flight);
     options.shape.versions = static_cast<int>(row.versions);
+    if (job.options.head && stage + 1 == plan.stage_count() && row.versions > 1) {
+      fail_input(
+          "--schedule {} keeps {} versions of the class centres of --head; use 1f1b, or a schedule "
+          "that waits for all micro-batches.",
+          plan.schedule_name(), row.versions);
+    }
     options.updates.accumulate = !at_once;
+    options.updates.micro_batches = plan.micro_batches;
     options.shape.split_backward = plan.schedule == ScheduleKind::zero_bubble;
   }
   return options;

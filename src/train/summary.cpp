@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "compile/arithmetic.h"
 #include "runtime/cores.h"
 #include "train/version.h"
 
@@ -102,7 +103,8 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["first_step"] = result.first_step;
   json["total_steps"] = result.total_steps;
   json["finished"] = !result.interrupted;
-  json["precision"] = "fp32";
+  json["precision"] = precision_name(job.precision.type);
+  json["arithmetic"] = describe(job.precision);
   json["schedule"] = result.schedule;
   json["plan"] = to_json(job.plan);
   json["classes"] = job.options.classes;
@@ -117,12 +119,20 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["wait_seconds"] = result.wait_seconds;
   json["skipped_records"] = result.skipped_records;
   json["loss"] = result.losses;
+  if (job.loss_scale.in_use()) {
+    json["loss_scale"] = {{"dynamic", job.loss_scale.dynamic},
+                          {"scale", result.loss_scale.scale},
+                          {"good_steps", result.loss_scale.good_steps},
+                          {"skipped_steps", result.skipped_steps},
+                          {"skipped_steps_in_all", result.loss_scale.skipped}};
+  }
   if (result.evaluation) json["evaluation"] = to_json(*result.evaluation);
   if (result.best) json["best_evaluation"] = to_json(*result.best);
   json["process_peak_rss_bytes"] = peak_resident_bytes();
   json["devices"] = Json::array();
   for (const DeviceReport& device : result.devices) json["devices"].push_back(to_json(device));
   json["communication"] = describe_communication(result.devices);
+  json["communication"]["dtype"] = precision_name(job.precision.wire());
   json["reorders"] = result.reorders;
   json["recomputed"] = result.recomputed;
   json["in_place"] = result.in_place;

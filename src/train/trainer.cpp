@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/texts.h"
+#include "compile/arithmetic.h"
 #include "runtime/trace_file.h"
 #include "train/checkpoint_writer.h"
 #include "train/device_report.h"
@@ -123,6 +124,8 @@ class Trainer {
   void finish();
   void save_trace();
   [[noreturn]] void fail_step(const StepState& state, const std::string& found);
+  void resume_loss_scale();
+  void move_loss_scale(const StepState& state, const StepOutcome& outcome);
   void look_for_collapse(double loss, const StepState& state);
   double recent_step_seconds() const;
 
@@ -140,7 +143,6 @@ class Trainer {
   std::function<std::unique_ptr<Feed>()> start_evaluation_;
   std::optional<JobState> state_;
   std::unique_ptr<CheckpointWriter> writer_;  // in the first process
-  StateSnapshot contribution_;                // in the others, always empty
   std::string fingerprint_;
   TrainResult result_;
   int64_t saved_step_ = -1;
@@ -150,6 +152,7 @@ class Trainer {
   std::atomic<double> waited_ = 0;  // for data, since the last step
   bool inputs_written_ = false;
   int64_t same_losses_ = 0;
+  double used_scale_ = 1;  // of the steps under way
 };
 
 // Data and settings first: what is wrong with them shows before anything is compiled.
@@ -183,9 +186,12 @@ void Trainer::prepare() {
   }
   engine_.start(job_.seed);
   state_.emplace(engine_);
-  engine_.watch(job_.check_finite ? Watch::finite : Watch::loss);
+  result_.loss_scale = first_state(job_.loss_scale);
+  const Watch everything = job_.loss_scale.in_use() ? Watch::weights : Watch::finite;
+  engine_.watch(job_.check_finite ? everything : Watch::loss);
   if (!start_.checkpoint.empty()) {
-    load_checkpoint(*state_, start_.checkpoint);
+    load_checkpoint(*state_, start_.checkpoint, start_.manifest);
+    resume_loss_scale();
     saved_step_ = result_.step;
     const Json& recorded = start_.manifest.job;
     if (recorded.value("kernels", fingerprint_) != fingerprint_) {
@@ -202,7 +208,8 @@ void Trainer::prepare() {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
     writer_->reserve(*state_);
   } else if (saves()) {
-    take_snapshot(*state_, contribution_);
+    StateSnapshot nothing;
+    take_snapshot(*state_, nothing);
   }
   observer_.on_start({.model = job_.model,
                       .batch = job_.options.batch,
@@ -211,17 +218,34 @@ void Trainer::prepare() {
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.session().arena_bytes()});
+                      .arena_bytes = engine_.session().arena_bytes(),
+                      .arithmetic = describe(job_.precision)});
+}
+
+void Trainer::resume_loss_scale() {
+  const Json& saved = start_.manifest.loss_scale;
+  if (!job_.loss_scale.in_use() || saved.is_null()) return;
+  try {
+    LossScaleState state = loss_scale_state_from(saved);
+    if (!job_.loss_scale.dynamic) state.scale = job_.loss_scale.scale;
+    engine_.set_skipped_updates(saved.at("skipped_updates").get<std::vector<int64_t>>());
+    result_.loss_scale = state;
+  } catch (const Json::exception&) {
+    fail_input("'{}' has no valid field 'loss_scale'.",
+               (start_.checkpoint / kManifestFile).string());
+  }
 }
 
 // Steps that may run into each other: up to the next moment at which the whole job must stand
-// still, and not so many that an interruption would wait long.
+// still, and not so many that an interruption would wait long. They share a loss scale, so after
+// an overflow there are few of them until it has proved itself.
 int64_t Trainer::steps_at_once() const {
-  constexpr int64_t kMost = 32;
+  int64_t most = 32;
+  if (job_.loss_scale.dynamic) most = std::min(most, result_.loss_scale.good_steps + 1);
   if (!engine_.overlaps_steps()) return 1;
   const int64_t per_epoch = feed_->batches_per_epoch();
   int64_t count = 1;
-  while (count < kMost && result_.step + count < result_.total_steps) {
+  while (count < most && result_.step + count < result_.total_steps) {
     const int64_t step = result_.step + count;
     const bool epoch_ends = per_epoch > 0 && step % per_epoch == 0;
     if (epoch_ends || (saves() && job_.checkpoint_every.due(step, per_epoch)) ||
@@ -242,6 +266,10 @@ void Trainer::steps() {
   work.count = steps_at_once();
   work.learning_rate = [this](int64_t step) {
     return static_cast<float>(learning_rate_at(job_.learning_rate, step));
+  };
+  work.loss_scale = [this] {
+    used_scale_ = result_.loss_scale.scale;
+    return static_cast<float>(used_scale_);
   };
   work.next = [this]() -> const FeedBatch* {
     const auto start = Clock::now();
@@ -270,9 +298,10 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
   const double rate = learning_rate_at(job_.learning_rate, step);
   const double loss = outcome.loss;
   result_.step = step + 1;
-  if (!feed_->constant()) {
-    look_for_collapse(loss, {job_.seed, step, static_cast<float>(rate)});
-  }
+  StepState state = {job_.seed, step, static_cast<float>(rate)};
+  state.loss_scale = static_cast<float>(used_scale_);
+  if (!feed_->constant() && !outcome.skipped) look_for_collapse(loss, state);
+  move_loss_scale(state, outcome);
   const auto now = Clock::now();
   const double since_last = std::chrono::duration<double>(now - step_start_).count();
   const double seconds = outcome.seconds > 0 ? outcome.seconds : since_last;
@@ -296,8 +325,24 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
        .wait_seconds = waited,
        .checkpoint_seconds = writer_ ? writer_->seconds_writing_since(step_start_) : 0,
        .samples_per_second = samples / recent,
-       .seconds_left = recent * static_cast<double>(result_.total_steps - result_.step)});
+       .seconds_left = recent * static_cast<double>(result_.total_steps - result_.step),
+       .loss_scale = used_scale_,
+       .skipped = outcome.skipped,
+       .overflow = outcome.overflow});
   step_start_ = now;
+}
+
+void Trainer::move_loss_scale(const StepState& state, const StepOutcome& outcome) {
+  LossScaleState& scale = result_.loss_scale;
+  scale = after_step(job_.loss_scale, scale, used_scale_, outcome.skipped);
+  result_.skipped_steps += outcome.skipped ? 1 : 0;
+  if (!is_stuck(job_.loss_scale, scale)) return;
+  std::string first = engine_.explain(state, Watch::finite);
+  if (first.empty()) first = outcome.overflow;
+  fail_job(
+      "Gradients have overflowed in {} steps in a row, up to step {}, with the loss scale at its "
+      "least, {:g}: {}; lower --lr, use --clip-norm, or lower --loss-scale-min.",
+      scale.stuck, state.step + 1, used_scale_, first);
 }
 
 void Trainer::fail_step(const StepState& state, const std::string& found) {
@@ -356,7 +401,7 @@ void Trainer::save_checkpoint() {
   if (saved_step_ == result_.step) return;
   saved_step_ = result_.step;
   if (!writes()) {
-    take_snapshot(*state_, contribution_);
+    contribute(*state_);
     return;
   }
   const FeedPosition position = feed_->position();
@@ -370,6 +415,10 @@ void Trainer::save_checkpoint() {
   manifest.learning_rate = to_json(job_.learning_rate);
   manifest.job = describe_job(job_);
   manifest.job["kernels"] = fingerprint_;
+  if (job_.loss_scale.in_use()) {
+    manifest.loss_scale = to_json(result_.loss_scale);
+    manifest.loss_scale["skipped_updates"] = engine_.skipped_updates();
+  }
   if (evaluated_step_ == result_.step) manifest.accuracy = result_.evaluation->top1;
   writer_->save(*state_, std::move(manifest));
 }

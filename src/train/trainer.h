@@ -21,9 +21,11 @@ struct TrainResult {
   int64_t step = 0;        // finished steps in all
   int64_t total_steps = 0;
   bool interrupted = false;
-  std::vector<double> losses;   // of the steps of this run
-  std::vector<double> seconds;  // likewise
-  double wait_seconds = 0;      // for data, in all
+  std::vector<double> losses;      // of the steps of this run
+  std::vector<double> seconds;     // likewise
+  LossScaleState loss_scale = {};  // after the last step
+  int64_t skipped_steps = 0;       // of this run, which changed nothing
+  double wait_seconds = 0;         // for data, in all
   int64_t skipped_records = 0;
   std::optional<EvaluationReport> evaluation;  // the last
   std::optional<EvaluationReport> best;

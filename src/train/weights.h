@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -24,12 +25,15 @@ struct StateTensor {
 
 using StateSnapshot = std::vector<StateTensor>;
 
-// Copies the whole state; memory that `snapshot` has from an earlier call is used again. Called by
-// all processes; the first one has the values.
+// Copies the state but for what is in_rows; memory that `snapshot` has from an earlier call is used
+// again. Called by all processes; the first one has the values.
 void take_snapshot(const JobState& state, StateSnapshot& snapshot);
 
 // Whether a role belongs to the weights (parameters and buffers) rather than to the optimizer.
 bool is_weight(Role role);
+
+// A tensor as a file has it: class centres as they are stored, everything else in f32.
+SafetensorsTensor describe_tensor(const JobTensor& tensor);
 
 // Writes the tensors that `wanted` accepts; `path` appears complete or not at all.
 SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
@@ -40,15 +44,16 @@ SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
 // may be in it without being in the model.
 enum class HeadRule : uint8_t { needed, optional };
 
-// Checks that the file holds exactly these tensors, in f32 with the same shapes; torchvision's
-// `num_batches_tracked` counters are passed over. Throws InputError with one sentence that
-// names the first tensor at fault and how many there are.
+// Checks that the file holds exactly these tensors with the same shapes, in f32 (class centres also
+// in 16 bits); torchvision's `num_batches_tracked` counters are passed over. Throws InputError with
+// one sentence that names the first tensor at fault and how many there are.
 void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
                    const std::vector<JobTensor>& tensors, HeadRule head = HeadRule::needed);
 
 // Checks, then writes into the job; nothing is changed if the check fails. A head that the file
 // lacks keeps its values. Called by all processes; the first one reads the file.
-void load_tensors(JobState& state, const std::filesystem::path& path, bool (*wanted)(Role),
+void load_tensors(JobState& state, const std::filesystem::path& path,
+                  const std::function<bool(const JobTensor&)>& wanted,
                   HeadRule head = HeadRule::needed);
 
 // The file of weights that a job names: its load_weights, or that of its newest intact checkpoint.

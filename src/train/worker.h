@@ -22,6 +22,7 @@ struct Worker {
   std::optional<Program> training;
   std::optional<Program> evaluation;
   std::unique_ptr<DeviceCollectives> collectives;  // with several members
+  std::optional<Group> messages;  // to other stages, of all the workers on this one's device
   std::optional<Session> session;
 
   // The program that needs the larger arena.

@@ -167,6 +167,17 @@ TEST_F(CommandTest, PlanJsonHasTheContractsKeys) {
   EXPECT_TRUE(files().empty());
 }
 
+TEST_F(CommandTest, TrainTakesWhatPlanPrinted) {
+  const std::string job = "--model fashion_cnn --batch 4 --threads-per-device 1 --oversubscribe";
+  const Outcome planned =
+      run("plan " + job + " --placement 0:0.0:1 --schedule 1f1b-flush --microbatches 2 --json");
+  ASSERT_EQ(planned.status, 0) << planned.errors;
+  write_text(work() / "plan.json", planned.output);
+  const Outcome trained = run("train " + job + " --steps 1 --plan plan.json --summary s.json");
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_EQ(Json::parse(read_text(work() / "s.json"))["plan"], Json::parse(planned.output)["plan"]);
+}
+
 TEST_F(CommandTest, DumpPassesWritesGraphs) {
   ASSERT_EQ(run(kTrain + " --quiet --dump-passes passes").status, 0);
   EXPECT_TRUE(std::filesystem::exists(work() / "passes" / "00-input.txt"));

@@ -74,7 +74,7 @@ TEST_F(PlanClusterTest, SearchGivesTheBestAndWhyOthersLost) {
   const Json& best = plan["search"]["best"];
   ASSERT_GE(best.size(), 3u);
   for (size_t i = 1; i < best.size(); ++i) {
-    EXPECT_LE(best[i - 1]["predicted_seconds_per_step"], best[i]["predicted_seconds_per_step"]);
+    EXPECT_GE(best[i - 1]["predicted_samples_per_second"], best[i]["predicted_samples_per_second"]);
     EXPECT_THAT(best[i]["verdict"].get<std::string>(), HasSubstr("slower"));
   }
   EXPECT_DOUBLE_EQ(best[0]["predicted_seconds_per_step"].get<double>(),
@@ -95,6 +95,32 @@ TEST_F(PlanClusterTest, PlansOfTheSearchAreTakenBack) {
   EXPECT_EQ(again["plan"], found["plan"]);
   EXPECT_NEAR(again["predicted_seconds_per_step"].get<double>(),
               found["predicted_seconds_per_step"].get<double>(), 1e-9);
+}
+
+// Whatever the search prefers can be trained as it is.
+TEST_F(PlanClusterTest, PlansOfTheSearchAreTrained) {
+  write_text(work() / "pair.json", R"({"name": "pair", "machines": 1, "devices_per_machine": 2,
+      "host_cores": 2, "device": {"name": "core", "memory_bytes": 2e9, "fp32_operations": 1e11,
+      "fp16_operations": 1e11, "memory_bandwidth": 1e10},
+      "links": {"PHB": {"bandwidth": 5e9, "latency": 1e-6}}, "topology": ["X PHB", "PHB X"],
+      "network": {"bandwidth": 1e9, "latency": 1e-5}})");
+  const Json found =
+      planned("--auto --cluster pair.json --model fashion_cnn --batch 8 --output 0.json");
+  const Json& best = found["search"]["best"];
+  ASSERT_GE(best.size(), 2u);
+  EXPECT_EQ(Json::parse(read_text(work() / "0.json")), best[0]["plan"]);
+  for (size_t i = 0; i < best.size(); ++i) {
+    const std::string file = std::to_string(i) + ".json";
+    if (i > 0) write_text(work() / file, best[i]["plan"].dump());
+    const Outcome trained =
+        run(fmt::format("train --model fashion_cnn --batch {} --recompute {} --steps 2 --lr 0.01 "
+                        "--conv-algo direct "
+                        "--threads-per-device 1 --oversubscribe --quiet --summary s.json --plan {}",
+                        best[i]["flags"]["--batch"].get<double>(),
+                        best[i]["flags"]["--recompute"].get<std::string>(), file));
+    EXPECT_EQ(trained.status, 0) << best[i]["shape"] << trained.errors;
+    EXPECT_EQ(Json::parse(read_text(work() / "s.json"))["plan"], best[i]["plan"]);
+  }
 }
 
 TEST_F(PlanClusterTest, TextNamesStagesAndError) {
@@ -124,12 +150,29 @@ TEST_F(PlanClusterTest, MistakesAreOneSentence) {
 class BenchPublishedTest : public ProgramTest {};
 
 TEST_F(BenchPublishedTest, WritesTables) {
-  const Outcome outcome = run("bench published --markdown table.md --json table.json");
+  const Outcome outcome =
+      run("bench published --no-runs --no-exact --markdown table.md --json table.json");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(outcome.output, read_text(work() / "table.md"));
   const Json table = Json::parse(read_text(work() / "table.json"));
   EXPECT_EQ(table["rows"].size(), 60u);
   EXPECT_LE(table["errors"]["all"]["median"].get<double>(), 0.08);
+}
+
+TEST_F(BenchPublishedTest, CompilesAndRunsTheRowsThatAreChosen) {
+  const Outcome outcome = run("bench published --rows 24 --image 32 --steps 2 -o out");
+  ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("row 1 of 1"));
+  EXPECT_EQ(read_text(work() / "out" / "report.md"), outcome.output);
+  EXPECT_THAT(read_text(work() / "out" / "index.html"), HasSubstr("Millrace MiB, exact"));
+  const Json table = Json::parse(read_text(work() / "out" / "published.json"));
+  ASSERT_EQ(table["rows"].size(), 1u);
+  EXPECT_EQ(table["rows"][0]["row"], 24);
+  EXPECT_GT(table["rows"][0]["exact_memory_mib"][0], 1000);
+  EXPECT_GT(table["rows"][0]["run"]["samples_per_second"], 0) << table["rows"][0];
+  expect_refusal("bench published --rows nothing --no-runs --no-exact", "--rows 'nothing'");
+  expect_refusal("bench published --rows 3x-7 --no-runs --no-exact", "--rows");
+  expect_refusal("bench published --split odd", "--split goes with --fit");
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #!/bin/sh
 # ranks_test.sh WAY PROGRAM LAUNCHER...: training as two ranks.
 #   same   gives the losses of two devices in one process
+#   head   so with a margin head, also as three ranks, and a checkpoint of it serves any number
+#   wire   the same with 16 bits between them, in parallel and as stages, and half the bytes
+#   overflow  of one skips the same step as two devices do, and leaves the same weights
 #   seeds  is refused by both ranks if their seeds differ
 #   data   ends on both if one has no data
 #   stop   ends by itself, naming the rank, within ten seconds of the stop of one
@@ -24,16 +27,89 @@ both() {
   [ "$(grep -c "millrace: .*$1" "$work/output")" -eq 2 ] || fail "not both ranks say '$1'"
 }
 
+losses() {
+  timeout 60 "$@" --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?"
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss"])' "$work/summary"
+}
+
 case $way in
   same)
-    losses() {
-      timeout 60 "$@" --steps 5 --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?"
-      python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["loss"])' "$work/summary"
-    }
+    flags="$flags --steps 5"
     losses "$@" -n 2 "$program" $flags > "$work/ranks" || fail "$(cat "$work/ranks")"
     losses "$program" $flags --devices 2 > "$work/devices" || fail "$(cat "$work/devices")"
     [ -s "$work/ranks" ] && cmp -s "$work/ranks" "$work/devices" ||
       fail "$(cat "$work/ranks" "$work/devices")"
+    ;;
+  head)
+    flags="train --model mobilefacenet --image 16 --classes 100 --head arcface --lr 0.01
+      --threads-per-device 1 --oversubscribe --conv-algo direct --quiet"
+    for ranks in 2 3; do
+      for head in "mp" "pfc --sample-rate 0.3 --head-dtype bf16"; do
+        job="$flags --batch $((12 / ranks)) --head-parallel $head"
+        losses "$@" -n $ranks "$program" $job --steps 3 > "$work/ranks" || fail "$(cat "$work/ranks")"
+        losses "$program" $job --devices $ranks --steps 3 > "$work/devices" ||
+          fail "$(cat "$work/devices")"
+        [ -s "$work/ranks" ] && cmp -s "$work/ranks" "$work/devices" ||
+          fail "$(cat "$work/ranks" "$work/devices")"
+      done
+    done
+    # Two steps as three ranks, the third as one or two, and what the checkpoint has in between.
+    mp="$flags --head-parallel mp --checkpoint $work/run"
+    losses "$@" -n 3 "$program" $mp --batch 4 --steps 2 --save-weights "$work/three" > "$work/ranks" ||
+      fail "$(cat "$work/ranks")"
+    [ "$(ls "$work/run/step-00000002" | grep -c centres-)" -eq 3 ] || fail "not three shards"
+    losses "$program" $mp --batch 12 --steps 2 --resume --save-weights "$work/one" > "$work/ranks" ||
+      fail "$(cat "$work/ranks")"
+    losses "$@" -n 2 "$program" $mp --batch 6 --steps 2 --resume --save-weights "$work/two" \
+      > "$work/ranks" || fail "$(cat "$work/ranks")"
+    cmp "$work/three" "$work/one" && cmp "$work/three" "$work/two" || fail "other weights"
+    ;;
+  wire)
+    # outcome NAME COMMAND...: losses, and the bytes that travelled.
+    outcome() {
+      name=$1
+      shift
+      timeout 60 "$@" --steps 5 --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?"
+      python3 -c 'import json, sys
+summary = json.load(open(sys.argv[1]))
+print(summary["loss"], summary["communication"]["bytes"])' "$work/summary" > "$work/$name"
+    }
+    for dtype in fp16 bf16; do
+      narrow="--comm-dtype $dtype"
+      outcome ranks "$@" -n 2 "$program" $flags $narrow
+      outcome devices "$program" $flags --devices 2 $narrow
+      cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+      outcome full "$program" $flags --devices 2
+      cmp -s "$work/full" "$work/devices" && fail "$dtype changed nothing"
+      python3 - "$work/full" "$work/devices" << 'EOF' || fail "not half the bytes or other losses"
+import json, sys
+full, half = (open(name).read().rsplit(" ", 1) for name in sys.argv[1:])
+assert 0.45 < int(half[1]) / int(full[1]) < 0.55, (half[1], full[1])
+for a, b in zip(json.loads(full[0]), json.loads(half[0])):
+    assert abs(a - b) < 0.02 * a, (a, b)
+EOF
+      stages="--microbatches 4 --stage-weights 1:1"
+      outcome ranks "$@" -n 2 "$program" $flags $narrow --placement 0:0.1:0 $stages
+      outcome devices "$program" $flags $narrow --placement 0:0.0:1 $stages
+      cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+    done
+    ;;
+  overflow)
+    scaled="$flags --steps 4 --loss-scale dynamic --inject-overflow 3:1 --optimizer adamw"
+    skipped() {
+      timeout 60 "$@" --metrics "$work/metrics" > "$work/output" 2>&1 || fail "status $?"
+      grep -o '"loss_scale":[0-9.]*\|"skipped":[a-z]*' "$work/metrics"
+    }
+    for plan in "" "--placement 0:0.1:0" "--placement 0:0.1:0 --schedule 1f1b"; do
+      skipped "$@" -n 2 "$program" $scaled $plan --save-weights "$work/two" > "$work/ranks" ||
+        fail "$(cat "$work/ranks")"
+      [ "$(grep -c true "$work/ranks")" -eq 1 ] || fail "$(cat "$work/ranks")"
+      local=$(echo "${plan:---devices 2}" | sed 's/1:0/0:1/')
+      skipped "$program" $scaled $local --save-weights "$work/one" > "$work/devices" ||
+        fail "$(cat "$work/devices")"
+      cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
+      cmp "$work/one" "$work/two" || fail "other weights with '$plan'"
+    done
     ;;
   seeds)
     timeout 30 "$@" -n 1 "$program" $flags --steps 5 --seed 3 : -n 1 "$program" $flags --steps 5 \

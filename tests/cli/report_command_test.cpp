@@ -27,13 +27,16 @@ TEST_F(ReportCommandTest, TellsOfARunAndItsTrace) {
   EXPECT_THAT(told.output, HasSubstr("relative to the work (as (p-1)/m): 33.3 %"));
   EXPECT_EQ(read_text(work() / "out" / "report.md"), told.output);
   EXPECT_THAT(read_text(work() / "out" / "trace.svg"), HasSubstr("class=\"backward\""));
+  const std::string page = read_text(work() / "out" / "index.html");
+  EXPECT_THAT(page, HasSubstr("<td class=\"\">fashion_cnn</td>"));
+  EXPECT_THAT(page, HasSubstr("data-figure=\"trace/0\""));
 }
 
 TEST_F(ReportCommandTest, BadUsageIsOneSentence) {
   write_text(work() / "odd.json", "{\"a\": 1}");
   expect_refusal("report", "needs a file");
   expect_refusal("report odd.json", "-o is missing");
-  expect_refusal("report odd.json -o out", "neither a summary, a plan nor a trace");
+  expect_refusal("report odd.json -o out", "neither a summary, a plan, metrics nor a trace");
   expect_refusal("report absent.json -o out", "absent.json");
   expect_refusal("report odd.json -o out --steps 0", "--steps");
   expect_refusal("report odd.json -o odd.json", "odd.json");

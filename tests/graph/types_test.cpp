@@ -14,6 +14,8 @@ TEST(Types, SizesAndNames) {
   EXPECT_EQ(size_of(DataType::bf16), 2);
   EXPECT_EQ(size_of(DataType::u8), 1);
   EXPECT_EQ(name_of(DataType::bf16), "bf16");
+  EXPECT_EQ(data_type_of("f16"), DataType::f16);
+  EXPECT_THROW(data_type_of("fp16"), std::logic_error);
 }
 
 TEST(Types, Shapes) {

@@ -108,6 +108,66 @@ TEST(Dropout, MaskIsThatOfTheStreamAndTheSameBackwards) {
             forward.outputs[0]);
 }
 
+TEST(OverflowCheck, TellsTheFirstGradientThatIsNotFinite) {
+  const SingleOperator single(
+      "overflow_check",
+      {{"has_squares", false}, {"members", int64_t{1}}, {"parameters", std::string("a b c")}},
+      {floats({2}), floats({4}), floats({3, 2}), floats({5})});
+  const std::vector<Values> good = {{7, 7}, Values(4, 1), Values(6, -3e38), Values(5, 0)};
+  EXPECT_EQ(run_best(single, good).inputs[0], (Values{0, 0}));
+  EXPECT_EQ(run_reference(single, good).inputs[0], (Values{0, 0}));
+  for (size_t gradient = 1; gradient < good.size(); ++gradient) {
+    for (const double bad : {kInfinity, -kInfinity, kNan}) {
+      std::vector<Values> inputs = good;
+      inputs[gradient].back() = bad;
+      inputs[3][0] = kNan;
+      const Values expected = {1, static_cast<double>(gradient)};
+      EXPECT_EQ(run_best(single, inputs).inputs[0], expected);
+      EXPECT_EQ(run_reference(single, inputs).inputs[0], expected);
+    }
+  }
+}
+
+TEST(Updates, ChangeNothingWhenTheyAreToSkip) {
+  const std::vector<std::pair<std::string, size_t>> types = {
+      {"sgd_plain_update", 2}, {"sgd_update", 3}, {"adamw_update", 4}, {"lars_update", 3}};
+  for (const auto& [type, tensors] : types) {
+    const Attributes attributes = {{"momentum", 0.9}, {"weight_decay", 0.1}, {"nesterov", false},
+                                   {"beta1", 0.9},    {"beta2", 0.99},       {"epsilon", 1e-8},
+                                   {"trust", 0.1},    {"has_clip", true},    {"has_skip", true}};
+    std::vector<TensorType> inputs(tensors, floats({3}));
+    inputs.push_back(floats({1}));
+    inputs.push_back(floats({2}));
+    const SingleOperator single(type, attributes, inputs);
+    for (const double skip : {0.0, 1.0, 3.0}) {
+      std::vector<Values> values(tensors, Values{0.5, 1, 0.25});
+      values.push_back({0.5});
+      values.push_back({skip, 0});
+      if (skip != 0) values[tensors - 1] = {kInfinity, kNan, 1};
+      for (const KernelRun& run : {run_best(single, values), run_reference(single, values)}) {
+        EXPECT_EQ(run.inputs[0] == values[0], skip != 0) << type;
+        if (skip == 0) continue;
+        for (size_t i = 0; i + 3 < run.inputs.size(); ++i) {
+          EXPECT_EQ(run.inputs[i], values[i]) << type;
+        }
+      }
+    }
+  }
+}
+
+TEST(Updates, DivideByTheLossScale) {
+  StepState scaled = kStep;
+  scaled.loss_scale = 1024;
+  const Attributes attributes = {
+      {"momentum", 0.9}, {"weight_decay", 0.1}, {"nesterov", true}, {"has_clip", false}};
+  const SingleOperator single("sgd_update", attributes, {floats({3}), floats({3}), floats({3})});
+  const std::vector<Values> plain = {{1, 2, 3}, {0.5, 0, 1}, {0.125, -3, 0.75}};
+  std::vector<Values> times = plain;
+  for (double& value : times[2]) value *= 1024;
+  EXPECT_EQ(run_best(single, times, scaled).inputs[0], run_best(single, plain).inputs[0]);
+  EXPECT_EQ(run_best(single, times, scaled).inputs[1], run_best(single, plain).inputs[1]);
+}
+
 TEST(Lars, ZeroNormsLeaveTheLearningRate) {
   const Attributes attributes = {{"momentum", 0.9},
                                  {"weight_decay", 0.0},

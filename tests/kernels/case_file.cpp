@@ -1,5 +1,6 @@
 #include "case_file.h"
 
+#include <cctype>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -22,6 +23,7 @@ Attributes::Value attribute_value(const std::string& text) {
   if (text == "true") return true;
   if (text == "false") return false;
   if (text.front() == '[') return integers(text.substr(1, text.size() - 2), ',');
+  if (std::isalpha(static_cast<unsigned char>(text.front())) != 0) return text;
   if (text.find_first_of(".e") != std::string::npos) return std::stod(text);
   return int64_t{std::stoll(text)};
 }
@@ -34,6 +36,10 @@ void add_input(OperatorCase& entry, const std::string& token) {
     dtype = DataType::s32;
   } else if (kind == "u8") {
     dtype = DataType::u8;
+  } else if (kind == "f16") {
+    dtype = DataType::f16;
+  } else if (kind == "bf16") {
+    dtype = DataType::bf16;
   } else if (!kind.empty() && kind != "positive") {
     throw std::runtime_error("unknown kind of input '" + kind + "'");
   }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/half.h"
 #include "base/random.h"
 #include "graph/operator_definition.h"
 
@@ -35,6 +36,12 @@ void put(std::byte* data, DataType type, int64_t position, double value) {
     case DataType::u8:
       reinterpret_cast<uint8_t*>(data)[position] = static_cast<uint8_t>(value);
       break;
+    case DataType::f16:
+      reinterpret_cast<uint16_t*>(data)[position] = to_f16(static_cast<float>(value));
+      break;
+    case DataType::bf16:
+      reinterpret_cast<uint16_t*>(data)[position] = to_bf16(static_cast<float>(value));
+      break;
     default:
       reinterpret_cast<float*>(data)[position] = static_cast<float>(value);
   }
@@ -46,6 +53,10 @@ double get(const std::byte* data, DataType type, int64_t position) {
       return reinterpret_cast<const int32_t*>(data)[position];
     case DataType::u8:
       return reinterpret_cast<const uint8_t*>(data)[position];
+    case DataType::f16:
+      return static_cast<double>(from_f16(reinterpret_cast<const uint16_t*>(data)[position]));
+    case DataType::bf16:
+      return static_cast<double>(from_bf16(reinterpret_cast<const uint16_t*>(data)[position]));
     default:
       return static_cast<double>(reinterpret_cast<const float*>(data)[position]);
   }
@@ -115,7 +126,7 @@ Values unpack(const Storage& storage, const TensorSpec& spec) {
 
 Storage unwritten(const TensorSpec& spec) {
   Storage storage(static_cast<uint64_t>(spec.bytes()));
-  const bool is_float = spec.type.dtype == DataType::f32;
+  const bool is_float = spec.type.dtype != DataType::s32 && spec.type.dtype != DataType::u8;
   for (int64_t i = 0; i < spec.physical_elements(); ++i) {
     put(storage.data(), spec.type.dtype, i,
         is_float ? std::numeric_limits<double>::quiet_NaN() : 255);

@@ -53,6 +53,24 @@ TEST_F(TunerTest, AnotherProcessFindsTheChoices) {
   EXPECT_EQ(tuner.choose("a", fewer), 0u);
 }
 
+TEST_F(TunerTest, ChoicesOfAnotherProcessCountMore) {
+  ConvolutionTuner first({});
+  first.choose("a", ways(1.0, 0.5));
+  {
+    ConvolutionTuner second(directory_ / "choices.json");
+    second.choose("a", ways(0.5, 1.0));
+    second.choose("b", ways(1.0, 0.5));
+    second.save();
+    second.adopt(first.choices());
+    EXPECT_EQ(second.choose("a", ways(0.5, 1.0)), 1u);
+    EXPECT_EQ(second.choose("b", ways(0.5, 1.0)), 1u);
+    EXPECT_EQ(measurements_, 6);
+    second.save();
+  }
+  ConvolutionTuner later(directory_ / "choices.json");
+  EXPECT_EQ(later.choose("a", ways(0.5, 1.0)), 1u);
+}
+
 TEST_F(TunerTest, ADamagedOrUnwritableFileOnlyWarns) {
   std::filesystem::create_directories(directory_);
   write_text(directory_ / "choices.json", "{\"version\": 2, \"choices\": 7}");

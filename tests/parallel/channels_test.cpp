@@ -123,5 +123,28 @@ TEST(Routes, BuffersLieApart) {
   EXPECT_EQ(ends, 2 * routes.size());
 }
 
+// Rings of half the size, and room for one float32 row of the widest tensor that is converted.
+TEST(Routes, SixteenBitsTakeHalfTheRings) {
+  const RouteRequest full = request_of({4, 2, 3}, 64, false);
+  RouteRequest half = full;
+  half.wire = DataType::bf16;
+  half.edges.push_back({"labels", {{64, 9}, DataType::s32}, 0, 1, false});
+  const std::vector<Route> routes = routes_between(half);
+  for (const Route& route : routes) {
+    const bool labels = route.edge.name == "labels";
+    EXPECT_EQ(route.converts(), !labels);
+    const int64_t elements = elements_of(route.edge.type.shape) / 64;
+    EXPECT_EQ(route.bytes, (route.rows.end - route.rows.begin) * elements * (labels ? 4 : 2));
+  }
+  const auto total = [](const RouteRequest& request, int stage) {
+    return channel_bytes(ends_of(routes_between(request), stage, 0));
+  };
+  half.edges.pop_back();
+  const int64_t rings = ring_bytes(ends_of(routes_between(half), 2, 0));
+  EXPECT_EQ(total(half, 2), rings + 64);
+  EXPECT_EQ(ring_bytes(ends_of(routes_between(full), 2, 0)), total(full, 2));
+  EXPECT_LE(rings, total(full, 2) * 6 / 10);
+}
+
 }  // namespace
 }  // namespace millrace

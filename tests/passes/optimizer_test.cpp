@@ -126,5 +126,34 @@ TEST(Optimizer, ClippingMeasuresAllGradientsBeforeAnyUpdate) {
   }
 }
 
+TEST(Optimizer, UpdatesStandBehindTheCheckForOverflow) {
+  for (const double clip : {0.0, 1.0}) {
+    for (const bool accumulate : {false, true}) {
+      Graph graph = small_residual_network();
+      const auto gradients = differentiate(graph, graph.find_tensor("loss"));
+      UpdateOptions options;
+      options.check_overflow = true;
+      options.accumulate = accumulate;
+      add_updates(graph, gradients, {.clip_norm = clip}, options);
+      graph.validate();
+      const auto checks = all_of_type(graph, "overflow_check");
+      ASSERT_EQ(checks.size(), 1u);
+      const Operator& check = graph.op(checks[0]);
+      EXPECT_EQ(check.phase, Phase::update);
+      EXPECT_EQ(check.inputs.size(), gradients.size() + (clip > 0 ? 2 : 1));
+      const auto place = [&](OperatorId id) {
+        return std::find(graph.order().begin(), graph.order().end(), id) - graph.order().begin();
+      };
+      const auto updates = all_of_type(graph, "sgd_update");
+      EXPECT_EQ(updates.size(), gradients.size());
+      for (const OperatorId id : updates) {
+        EXPECT_GT(place(id), place(checks[0]));
+        EXPECT_EQ(graph.op(id).inputs.back(), graph.find_tensor(kOverflowFlag));
+        EXPECT_TRUE(graph.op(id).attributes.flag("has_skip"));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace millrace

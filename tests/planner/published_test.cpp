@@ -62,9 +62,7 @@ TEST(PublishedTest, WhatFitsIsSaidToFitAndTheRestNot) {
   const Json comparison = compare_published(published_tables(constants), constants);
   EXPECT_EQ(comparison["rows"].size(), 60u);
   EXPECT_EQ(comparison["fits"]["known"], comparison["fits"]["right"]);
-  const std::string text = to_markdown(comparison);
-  EXPECT_THAT(text, HasSubstr("| pipedream | vgg16 |"));
-  EXPECT_THAT(text, HasSubstr("| unseen | 15 |"));
+  EXPECT_EQ(comparison["errors"]["unseen"]["rows"], 15);
 }
 
 // The fit finds the same constants as those that are kept, up to rounding.

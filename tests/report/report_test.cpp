@@ -37,7 +37,7 @@ class ReportTest : public ::testing::Test {
 
   std::string message_of(const std::string& name) const {
     try {
-      read_run_files(directory_ / name);
+      read_runs(directory_ / name);
     } catch (const InputError& error) {
       return error.what();
     }
@@ -133,7 +133,7 @@ TEST_F(ReportTest, WritesTablesAndPicturesOfADirectory) {
   write_text(directory_ / "run.json", run.dump());
   write_text(directory_ / "other.json", "{\"something\": 1}");
   const std::string text =
-      write_report(read_run_files(directory_), {.directory = directory_ / "out" / "deep"});
+      write_report(read_runs(directory_), {.directory = directory_ / "out" / "deep"});
   EXPECT_THAT(text, HasSubstr("vgg\\|16"));
   EXPECT_THAT(text, HasSubstr("| 0:0 | 0 | 3.00 MiB | 1.00 MiB | – |"));
   EXPECT_THAT(text, HasSubstr("share of all time (as (p-1)/(m+p-1)): 27.3 %"));
@@ -146,13 +146,13 @@ TEST_F(ReportTest, WritesTablesAndPicturesOfADirectory) {
 
 TEST_F(ReportTest, AnyBytesGiveASentence) {
   EXPECT_THAT(message_of("missing.json"), HasSubstr("missing.json"));
-  EXPECT_THAT(message_of(""), HasSubstr("has no file of --summary or --trace"));
+  EXPECT_THAT(message_of(""), HasSubstr("has no file of --summary, --metrics or --trace"));
   const auto message = [&](const std::string& text) {
     write_text(directory_ / "x.json", text);
     return message_of("x.json");
   };
   EXPECT_THAT(message("not json"), HasSubstr("is not JSON"));
-  EXPECT_THAT(message("{}"), HasSubstr("neither a summary, a plan nor a trace"));
+  EXPECT_THAT(message("{}"), HasSubstr("neither a summary, a plan, metrics nor a trace"));
   EXPECT_THAT(message("{\"devices\": 3}"), HasSubstr("neither"));
   EXPECT_THAT(message("{\"traceEvents\": [7]}"), HasSubstr("event 0"));
   EXPECT_THAT(message(std::string(100'000, '[')), HasSubstr("is not JSON"));
@@ -161,7 +161,7 @@ TEST_F(ReportTest, AnyBytesGiveASentence) {
        {R"({"devices": [1, null, {"id": [1], "breakdown": 4, "peak_bytes": 1e99}], "loss": 5})",
         R"({"devices": [], "model": {"a": []}, "seconds_per_step": 3, "loss": []})"}) {
     EXPECT_EQ(message(text), "no error");
-    EXPECT_NO_THROW(describe_summary(read_run_files(directory_ / "x.json").at(0)));
+    EXPECT_NO_THROW(describe_summary(read_runs(directory_ / "x.json").runs.at(0).files.at(0)));
   }
 }
 

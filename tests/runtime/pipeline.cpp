@@ -56,7 +56,7 @@ TestPipeline::TestPipeline(const PipelineSpec& spec)
       graphs_(spec.network, plan_),
       schedule_(schedule_of(spec)),
       channels_(channels_between(schedule_, 2, skips_among(graphs_.edges()))),
-      request_{spec.devices, graphs_.edges(), spec.round_robin, channels_},
+      request_{spec.devices, graphs_.edges(), spec.round_robin, channels_, spec.wire},
       routes_(routes_between(request_)),
       groups_({device_count(spec)}) {
   EXPECT_EQ(check(schedule_, channels_), "");
@@ -80,6 +80,7 @@ void TestPipeline::compile(const PipelineSpec& spec) {
       options.layouts = layouts;
       options.updates.members = static_cast<int>(devices.size());
       options.updates.member = member;
+      options.updates.wire = spec.wire;
       const bool at_once = each_updates && (!spec.round_robin || devices.size() == 1);
       options.updates.accumulate = !at_once;
       options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;

@@ -37,6 +37,7 @@ struct PipelineSpec {
   bool static_scheduling = true;
   bool evaluation = false;
   OptimizerSettings optimizer = {};
+  DataType wire = DataType::f32;
 };
 
 PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,

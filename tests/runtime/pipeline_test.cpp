@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSteps = 3;
 
-void expect_as_alone(const PipelineSpec& spec, int segments = 1) {
+void expect_as_alone(const PipelineSpec& spec, int segments = 1, double tolerance = 1e-5) {
   std::string shape;
   for (const auto& stage : spec.devices) shape += std::to_string(stage.size()) + " ";
   SCOPED_TRACE(std::string(name_of(spec.schedule)) + " on " + shape);
@@ -22,10 +22,10 @@ void expect_as_alone(const PipelineSpec& spec, int segments = 1) {
   for (int64_t step = 0; step < segments * spec.steps; ++step) losses.push_back(alone.train(step));
   ASSERT_EQ(pipeline.losses().size(), losses.size());
   for (size_t i = 0; i < losses.size(); ++i) {
-    EXPECT_NEAR(pipeline.losses()[i], losses[i], 1e-5 * losses[i]) << "step " << i;
+    EXPECT_NEAR(pipeline.losses()[i], losses[i], tolerance * losses[i]) << "step " << i;
   }
   std::string where;
-  EXPECT_LT(distance(pipeline.weights(), alone.weights(), &where), 1e-5) << where;
+  EXPECT_LT(distance(pipeline.weights(), alone.weights(), &where), tolerance) << where;
 }
 
 constexpr ScheduleKind kSynchronous[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b_flush,
@@ -89,6 +89,23 @@ TEST(SynchronousPipeline, SegmentAfterSegment) {
   spec.steps = 2;
   spec.optimizer.kind = OptimizerSettings::Kind::adamw;
   expect_as_alone(spec, 3);
+}
+
+// Activations, their gradients and those of replicated weights, rounded to 11 or 8 bits. Biases,
+// which begin at zero, are nothing but gradients.
+TEST(SynchronousPipeline, SixteenBitsBetweenDevices) {
+  for (const DataType wire : {DataType::f16, DataType::bf16}) {
+    PipelineSpec spec =
+        spec_of(vgg_like(14), {{0, 1, 2}, {3}}, ScheduleKind::one_f_one_b_flush, 2, kSteps);
+    TestPipeline full(spec);
+    spec.wire = wire;
+    expect_as_alone(spec, 1, wire == DataType::f16 ? 2e-3 : 3e-2);
+    TestPipeline narrowed(spec);
+    TestPipeline again(spec);
+    for (TestPipeline* pipeline : {&narrowed, &again, &full}) pipeline->train();
+    EXPECT_EQ(narrowed.weights(), again.weights());
+    EXPECT_GT(distance(narrowed.weights(), full.weights()), 1e-7) << "nothing was rounded";
+  }
 }
 
 TEST(SynchronousPipeline, EvaluatesThroughItsStages) {

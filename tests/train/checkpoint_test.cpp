@@ -24,8 +24,13 @@ class CheckpointTest : public DirectoryTest {
     manifest.learning_rate = {{"base", 0.1}};
     manifest.job = {{"fixed", {{"batch", 8}}}};
     manifest.accuracy = accuracy;
-    write_checkpoint(directory_, manifest, small_snapshot(static_cast<float>(step)));
+    write_whole(manifest, small_snapshot(static_cast<float>(step)));
     return directory_ / checkpoint_name(step);
+  }
+
+  uint64_t write_whole(const Manifest& manifest, const StateSnapshot& snapshot) const {
+    PartialCheckpoint partial(directory_ / checkpoint_name(manifest.step));
+    return write_checkpoint(partial, manifest, snapshot);
   }
 
   std::vector<int64_t> steps() const {
@@ -67,7 +72,7 @@ TEST_F(CheckpointTest, ChecksumsTakenWhileWritingAreThoseOfTheFiles) {
   snapshot[0].shape = {kMany};
   snapshot[0].values.resize(kMany);
   for (size_t i = 0; i < kMany; ++i) snapshot[0].values[i] = static_cast<float>(i % 8191);
-  const uint64_t bytes = write_checkpoint(directory_, Manifest{}, snapshot);
+  const uint64_t bytes = write_whole(Manifest{}, snapshot);
   const Manifest manifest = read_manifest(directory_ / checkpoint_name(0));
   ASSERT_EQ(manifest.files.size(), 2u);
   uint64_t sum = 0;
@@ -188,7 +193,7 @@ TEST_F(CheckpointTest, WritingAStepAgainReplacesIt) {
 TEST_F(CheckpointTest, AFailureLeavesNoPartialDirectory) {
   StateSnapshot snapshot = small_snapshot();
   snapshot[0].values.pop_back();
-  EXPECT_THROW(write_checkpoint(directory_, Manifest{}, snapshot), InputError);
+  EXPECT_THROW(write_whole(Manifest{}, snapshot), InputError);
   EXPECT_TRUE(std::filesystem::is_empty(directory_));
 }
 

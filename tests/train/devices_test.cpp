@@ -144,6 +144,40 @@ TEST_F(DevicesTest, SamePlanSameBits) {
   }
 }
 
+// Gradients and activations between stages are rounded, close to float32 and the same every time;
+// sharing the optimizer's state changes nothing.
+TEST_F(DevicesTest, SixteenBitsBetweenDevices) {
+  const Outcome one = run(job("0:0"), "one");
+  for (const DataType wire : {DataType::f16, DataType::bf16}) {
+    const double tolerance = wire == DataType::f16 ? 2e-3 : 2e-2;
+    for (const char* placement : {"0:0-1", "0:0-2", "0:0-3", "0:0.0:1", "0:0-1.0:2"}) {
+      SCOPED_TRACE(placement);
+      TrainJob narrowed =
+          job(placement, std::string_view(placement).find('.') != std::string_view::npos ? 3 : 1);
+      const Outcome full = run(narrowed, "full");
+      narrowed.precision.communication = wire;
+      const Outcome first = run(narrowed, "first");
+      const Outcome second = run(narrowed, "second");
+      EXPECT_EQ(first.result.losses, second.result.losses);
+      EXPECT_EQ(distance(first.weights, second.weights), 0);
+      EXPECT_LT(distance(one.weights, first.weights), tolerance);
+      EXPECT_GT(distance(full.weights, first.weights), 1e-6) << "nothing was rounded";
+      narrowed.plan.share_optimizer = true;
+      const Outcome shared = run(narrowed, "shared");
+      EXPECT_EQ(distance(first.weights, shared.weights), 0);
+      const auto bytes = [](const Outcome& outcome) {
+        int64_t sum = 0;
+        for (const DeviceReport& device : outcome.result.devices) {
+          EXPECT_EQ(device.breakdown.total(), device.arena_bytes) << device.id;
+          sum += device.communication.total().bytes;
+        }
+        return static_cast<double>(sum);
+      };
+      EXPECT_NEAR(bytes(first) / bytes(full), 0.5, 0.02);
+    }
+  }
+}
+
 TEST_F(DevicesTest, GoesOnWithAnotherNumberOfDevices) {
   const Outcome one = run(job("0:0"), "one");
   TrainJob begin = job("0:0-2");
@@ -186,6 +220,11 @@ TEST_F(DevicesTest, SaysWhatDoesNotFit) {
   EXPECT_THAT(input_error_of([&] { run(uneven, "x"); }), HasSubstr("--microbatches is 5"));
   TrainJob elsewhere = job("0:0,1:0");
   EXPECT_THAT(input_error_of([&] { run(elsewhere, "x"); }), HasSubstr("mpirun -n 2"));
+  TrainJob shared = job("0:0.0:0", 2);
+  const auto stages = run(shared, "x").result.devices;
+  ASSERT_EQ(stages.size(), 2u);
+  shared.device_memory = std::max(stages[0].arena_bytes, stages[1].arena_bytes);
+  EXPECT_THAT(input_error_of([&] { run(shared, "x"); }), HasSubstr("The stages on device 0:0"));
   TrainJob crowded = job("0:0-11");
   crowded.threads = 64;
   crowded.oversubscribe = false;

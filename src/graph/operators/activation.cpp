@@ -26,7 +26,7 @@ OperatorDefinition forward(std::string_view type) {
 }
 
 OperatorDefinition backward(std::string_view type) {
-  return {.type = type, .infer = infer_backward, .in_place = {{0, 0}}};
+  return {.type = type, .infer = infer_backward, .in_place = {{0, 0}}, .stored_inputs = {1}};
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ std::vector<OperatorDefinition> add_operators() {
            .shardings = shard_linear_map},
           {.type = "add_relu_backward",
            .infer = infer_add_relu_backward,
-           .in_place = {{0, 0}, {0, 1}}}};
+           .in_place = {{0, 0}, {0, 1}},
+           .stored_inputs = {2}}};
 }
 
 }  // namespace millrace

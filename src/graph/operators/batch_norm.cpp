@@ -33,7 +33,8 @@ std::vector<TensorType> infer_apply(const Inference& inference) {
   expect_inputs(inference, inference.op.attributes.flag("residual") ? 6 : 5);
   expect_channels(inference, 1, 4, channels_of(inference.shape(kX)));
   expect_residual(inference);
-  return {inference.inputs[kX]};
+  const bool wide = inference.op.attributes.flag("wide");
+  return {{inference.shape(kX), wide ? DataType::f32 : inference.inputs[kX].dtype}};
 }
 
 std::vector<TensorType> infer_backward(const Inference& inference) {
@@ -110,10 +111,12 @@ std::vector<OperatorDefinition> batch_norm_operators() {
           {.type = "batch_norm_apply",
            .infer = infer_apply,
            .in_place = {{0, kResidual}},
+           .stored_inputs = {kX, kResidual},
            .arithmetic = count_apply},
           {.type = "batch_norm_backward",
            .infer = infer_backward,
            .in_place = {{0, 0}},
+           .stored_inputs = {1},
            .arithmetic = count_backward}};
 }
 

@@ -111,10 +111,12 @@ std::vector<OperatorDefinition> batch_norm_synchronised_operators() {
        .arithmetic = per_element<2>},
       {.type = "batch_norm_backward_sums",
        .infer = infer_backward_sums,
+       .stored_inputs = {1},
        .arithmetic = per_element<4>},
       {.type = "batch_norm_backward_apply",
        .infer = infer_backward_apply,
        .in_place = {{0, 0}},
+       .stored_inputs = {1},
        .arithmetic = per_element<5>}};
 }
 

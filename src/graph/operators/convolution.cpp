@@ -59,8 +59,8 @@ std::vector<TensorType> infer_backward_weights(const Inference& inference) {
   const auto kernel = pair_of(attributes, "kernel", 1);
   const Shape w = {out, x[1] / groups_of(attributes, x[1], out), kernel[0], kernel[1]};
   expect_shape(inference, 1, output_shape(attributes, x, w), "a gradient");
-  std::vector<TensorType> results = {{w, inference.inputs[0].dtype}};
-  if (attributes.flag("bias")) results.push_back({{out}, inference.inputs[0].dtype});
+  std::vector<TensorType> results = {{w, DataType::f32}};
+  if (attributes.flag("bias")) results.push_back({{out}, DataType::f32});
   return results;
 }
 

@@ -2,12 +2,12 @@
 //
 // A reduction is two operators: "_start" hands the gradients to the collectives and returns at
 // once, "_wait" is where the sums are needed. Both work in the memory of the gradients.
+#include "graph/exchange.h"
+
 #include "graph/operators/shapes.h"
 
 namespace millrace {
 namespace {
-
-constexpr int kMostTensors = 64;
 
 // Gradients, then the parameters whose layouts they take; staging for several at once.
 std::vector<TensorType> infer_start(const Inference& inference) {
@@ -53,7 +53,7 @@ double count_sum(const Inference& inference) {
 
 std::vector<OperatorDefinition::InPlace> each_in_place() {
   std::vector<OperatorDefinition::InPlace> pairs;
-  for (int i = 0; i < kMostTensors; ++i) pairs.push_back({i, i});
+  for (int i = 0; i < kMostExchangedTensors; ++i) pairs.push_back({i, i});
   return pairs;
 }
 

@@ -43,9 +43,13 @@ std::vector<OperatorDefinition> l2_normalize_operators() {
   return {{.type = "l2_normalize",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .exact = true,
            .shardings = shardings,
            .arithmetic = count_forward},
-          {.type = "l2_normalize_backward", .infer = infer_backward, .arithmetic = count_backward}};
+          {.type = "l2_normalize_backward",
+           .infer = infer_backward,
+           .exact = true,
+           .arithmetic = count_backward}};
 }
 
 }  // namespace millrace

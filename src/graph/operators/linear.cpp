@@ -11,6 +11,13 @@ void expect_features(int64_t features, int64_t wanted) {
   }
 }
 
+// That of its input, or what the attribute "to" says.
+DataType output_type(const Inference& inference) {
+  const Attributes& attributes = inference.op.attributes;
+  return attributes.has("to") ? static_cast<DataType>(attributes.integer("to"))
+                              : inference.inputs[0].dtype;
+}
+
 std::vector<TensorType> infer_forward(const Inference& inference) {
   expect_inputs(inference, 2, 3);
   expect_matrix(inference, 0);
@@ -19,7 +26,7 @@ std::vector<TensorType> infer_forward(const Inference& inference) {
   const Shape& w = inference.shape(1);
   expect_features(x[1], w[1]);
   if (inference.inputs.size() == 3) expect_shape(inference, 2, {w[0]}, "a bias");
-  return {{{x[0], w[0]}, inference.inputs[0].dtype}};
+  return {{{x[0], w[0]}, output_type(inference)}};
 }
 
 std::vector<TensorType> infer_backward_data(const Inference& inference) {
@@ -37,10 +44,8 @@ std::vector<TensorType> infer_backward_weights(const Inference& inference) {
   const Shape& x = inference.shape(0);
   const Shape& dy = inference.shape(1);
   expect_shape(inference, 1, {x[0], dy[1]}, "a gradient");
-  std::vector<TensorType> results = {{{dy[1], x[1]}, inference.inputs[0].dtype}};
-  if (inference.op.attributes.flag("bias")) {
-    results.push_back({{dy[1]}, inference.inputs[0].dtype});
-  }
+  std::vector<TensorType> results = {{{dy[1], x[1]}, DataType::f32}};
+  if (inference.op.attributes.flag("bias")) results.push_back({{dy[1]}, DataType::f32});
   return results;
 }
 
@@ -48,7 +53,11 @@ void differentiate(Differentiation& d) {
   const bool wants_bias = d.op().inputs.size() == 3 && d.needs_gradient(2);
   const bool wants_weights = d.needs_gradient(1);
   if (!wants_weights && !wants_bias && !d.needs_gradient(0)) return;
-  const TensorId gradient = gradient_before_relu(d);
+  TensorId gradient = gradient_before_relu(d);
+  const DataType type = d.graph().tensor(d.input(0)).type.dtype;
+  if (d.graph().tensor(gradient).type.dtype != type) {
+    gradient = d.result(d.apply("cast", {gradient}, {{"to", static_cast<int64_t>(type)}}));
+  }
   if (wants_weights || wants_bias) {
     const OperatorId added =
         d.apply("linear_backward_weights", {d.input(0), gradient}, {{"bias", wants_bias}});

@@ -125,6 +125,53 @@ std::vector<TensorType> infer_update(const Inference& inference, size_t states) 
   return {inference.inputs[2]};
 }
 
+// Rows of a batch, or of all micro-batches of a step.
+void expect_kept_rows(const Inference& inference, size_t first) {
+  const int64_t rows = inference.shape(first)[0];
+  expect_shape(inference, first, {rows, 3}, "the gradient of the statistics");
+  expect_shape(inference, first + 1, {rows, 3}, "statistics");
+  expect_matrix(inference, first + 2);
+  expect_shape(inference, first + 3, {sample_elements(rows)}, "a sample");
+}
+
+// What a step keeps of its micro-batches, then the same of one of them.
+std::vector<TensorType> infer_keep(const Inference& inference) {
+  expect_inputs(inference, 8);
+  expect_kept_rows(inference, 0);
+  expect_kept_rows(inference, 4);
+  if (inference.shape(0)[0] % inference.shape(4)[0] != 0) {
+    fail_input("needs room for whole micro-batches of {} samples but gets {}",
+               inference.shape(4)[0], inference.shape(0)[0]);
+  }
+  return {};
+}
+
+// Of the gradient of the centres.
+std::vector<TensorType> infer_squares(const Inference& inference) {
+  expect_inputs(inference, 5);
+  expect_kept_rows(inference, 0);
+  expect_rows(inference, 2, 3, 4);
+  return {{{1}, DataType::f32}};
+}
+
+// Gradient of the statistics, statistics, embeddings, sample, centres, states, then perhaps a clip
+// scale and what overflow_check wrote.
+template <size_t states>
+std::vector<TensorType> infer_step(const Inference& inference) {
+  const bool has_clip = inference.op.attributes.flag("has_clip");
+  const bool has_skip = inference.op.attributes.flag("has_skip");
+  const size_t count = 5 + states + (has_clip ? 1 : 0) + (has_skip ? 1 : 0);
+  expect_inputs(inference, count);
+  expect_kept_rows(inference, 0);
+  expect_rows(inference, 2, 3, 4);
+  for (size_t i = 0; i < states; ++i) {
+    expect_shape(inference, 5 + i, inference.shape(4), "states like the centres,");
+  }
+  if (has_clip) expect_shape(inference, 5 + states, {1}, "a clip scale");
+  if (has_skip) expect_shape(inference, count - 1, {2}, "whether to skip");
+  return {};
+}
+
 template <size_t states>
 std::vector<TensorType> infer_update_with(const Inference& inference) {
   return infer_update(inference, states);
@@ -197,33 +244,50 @@ double products(const Inference& inference, size_t embeddings) {
 
 double count_statistics(const Inference& inference) { return products(inference, 0); }
 double count_update(const Inference& inference) { return 2 * products(inference, 2); }
+double count_gradient(const Inference& inference) { return products(inference, 2); }
 
 }  // namespace
 
 std::vector<OperatorDefinition> margin_head_operators() {
-  return {{.type = "margin_head_sample", .infer = infer_sample},
-          {.type = "margin_head_statistics",
-           .infer = infer_statistics,
-           .differentiate = differentiate_statistics,
-           .shardings = statistics_shardings,
-           .arithmetic = count_statistics},
-          {.type = "margin_head_loss",
-           .infer = infer_loss,
-           .differentiate = differentiate_loss,
-           .shardings = loss_shardings},
-          {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
-          {.type = "margin_head_update",
-           .infer = infer_update_with<0>,
-           .mutated_inputs = {5},
-           .arithmetic = count_update},
-          {.type = "margin_head_update_momentum",
-           .infer = infer_update_with<1>,
-           .mutated_inputs = {5, 6},
-           .arithmetic = count_update},
-          {.type = "margin_head_update_adamw",
-           .infer = infer_update_with<2>,
-           .mutated_inputs = {5, 6, 7},
-           .arithmetic = count_update}};
+  return {
+      {.type = "margin_head_sample", .infer = infer_sample},
+      {.type = "margin_head_statistics",
+       .infer = infer_statistics,
+       .differentiate = differentiate_statistics,
+       .shardings = statistics_shardings,
+       .arithmetic = count_statistics},
+      {.type = "margin_head_loss",
+       .infer = infer_loss,
+       .differentiate = differentiate_loss,
+       .shardings = loss_shardings},
+      {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
+      {.type = "margin_head_update",
+       .infer = infer_update_with<0>,
+       .mutated_inputs = {5},
+       .arithmetic = count_update},
+      {.type = "margin_head_update_momentum",
+       .infer = infer_update_with<1>,
+       .mutated_inputs = {5, 6},
+       .arithmetic = count_update},
+      {.type = "margin_head_update_adamw",
+       .infer = infer_update_with<2>,
+       .mutated_inputs = {5, 6, 7},
+       .arithmetic = count_update},
+      {.type = "margin_head_gradient", .infer = infer_update_with<0>, .arithmetic = count_gradient},
+      {.type = "margin_head_squares", .infer = infer_squares, .arithmetic = count_update},
+      {.type = "margin_head_keep", .infer = infer_keep, .mutated_inputs = {0, 1, 2, 3}},
+      {.type = "margin_head_step",
+       .infer = infer_step<0>,
+       .mutated_inputs = {4},
+       .arithmetic = count_update},
+      {.type = "margin_head_step_momentum",
+       .infer = infer_step<1>,
+       .mutated_inputs = {4, 5},
+       .arithmetic = count_update},
+      {.type = "margin_head_step_adamw",
+       .infer = infer_step<2>,
+       .mutated_inputs = {4, 5, 6},
+       .arithmetic = count_update}};
 }
 
 }  // namespace millrace

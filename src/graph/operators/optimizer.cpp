@@ -4,15 +4,19 @@
 namespace millrace {
 namespace {
 
-// Tensors shaped like the weights (themselves, states, gradient), then perhaps the clip scale.
+// Tensors shaped like the weights (themselves, states, gradient), then perhaps the clip scale and
+// what overflow_check wrote.
 template <size_t like_weights>
 std::vector<TensorType> infer_update(const Inference& inference) {
   const bool has_clip = inference.op.attributes.flag("has_clip");
-  expect_inputs(inference, like_weights + (has_clip ? 1 : 0));
+  const bool has_skip = inference.op.attributes.flag("has_skip");
+  const size_t count = like_weights + (has_clip ? 1 : 0) + (has_skip ? 1 : 0);
+  expect_inputs(inference, count);
   for (size_t i = 1; i < like_weights; ++i) {
     expect_shape(inference, i, inference.shape(0), "states and a gradient like the weights,");
   }
   if (has_clip) expect_shape(inference, like_weights, {1}, "a clip scale");
+  if (has_skip) expect_shape(inference, count - 1, {2}, "whether to skip");
   return {};
 }
 

@@ -67,11 +67,13 @@ std::vector<OperatorDefinition> softmax_cross_entropy_operators() {
   return {{.type = "softmax_cross_entropy",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .exact = true,
            .shardings = shardings,
            .arithmetic = count_forward},
           {.type = "softmax_cross_entropy_backward",
            .infer = infer_backward,
            .in_place = {{0, 1}},
+           .exact = true,
            .arithmetic = count_backward}};
 }
 

@@ -87,14 +87,19 @@ double count(const Inference& inference) {
 
 std::vector<OperatorDefinition> split_softmax_operators() {
   return {
-      {.type = "softmax_statistics", .infer = infer_statistics, .arithmetic = count<0, 5>},
+      {.type = "softmax_statistics",
+       .infer = infer_statistics,
+       .exact = true,
+       .arithmetic = count<0, 5>},
       {.type = "split_softmax_loss",
        .infer = infer_loss,
        .differentiate = differentiate,
+       .exact = true,
        .arithmetic = count<2, 2>},
       {.type = "split_softmax_backward",
        .infer = infer_backward,
        .in_place = {{0, 1}},
+       .exact = true,
        .arithmetic = count<1, 4>},
       {.type = "split_rank", .infer = infer_rank, .arithmetic = count<0, 1>},
       {.type = "rank_hits", .infer = infer_hits, .arithmetic = count<0, 1>},

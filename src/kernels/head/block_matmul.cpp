@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "kernels/processor.h"
 #include "kernels/support/dnnl_support.h"
 
 namespace millrace {
@@ -94,11 +95,7 @@ void BlockMatmul::run(int part, const void* a, const void* b, float* c, std::byt
 }
 
 DataType operand_type(DataType storage) {
-  // Each set of instructions is a set of bits that contains those of the sets below it.
-  const auto bits = [](dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); };
-  const unsigned wanted = bits(dnnl::cpu_isa::avx512_core_bf16);
-  const bool multiplies_bf16 = (bits(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
-  return storage != DataType::f32 && multiplies_bf16 ? DataType::bf16 : DataType::f32;
+  return storage != DataType::f32 && has_native_bf16() ? DataType::bf16 : DataType::f32;
 }
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/half.h"
 #include "kernels/head/storage.h"
 
 namespace millrace {
@@ -46,7 +47,7 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
     } else {
       load_row(centres.storage, row, width, buffers.row);
       if (centres.storage != operand) {
-        to_bf16(buffers.row, width, reinterpret_cast<uint16_t*>(target));
+        floats_to_bf16(buffers.row, width, reinterpret_cast<uint16_t*>(target));
       }
     }
     buffers.norms[r] = norm_of(values, width);

@@ -14,6 +14,11 @@ std::unique_ptr<Kernel> make_head_statistics(const KernelRequest& request, std::
 
 // margin_head_update and its kinds: the products again (or as kept), their gradients, the
 // embeddings' gradient, and the step of each centre of the block.
+// margin_head_gradient does this without the step, margin_head_step the step alone, and
+// margin_head_squares measures the gradient that the step would take.
 std::unique_ptr<Kernel> make_head_update(const KernelRequest& request, std::string* refusal);
+
+// margin_head_keep: what the step of the centres needs of each micro-batch.
+std::unique_ptr<Kernel> make_head_keep(const KernelRequest& request, std::string* refusal);
 
 }  // namespace millrace

@@ -60,7 +60,7 @@ RowUpdate RowUpdate::at_step(const StepState& state) const {
   now.step = state.step;
   now.learning_rate = state.learning_rate;
   if (optimizer == RowOptimizer::adamw) {
-    const auto t = static_cast<double>(state.step + 1);
+    const auto t = static_cast<double>(state.updates() + 1);
     now.rate = static_cast<float>(state.learning_rate / (1 - std::pow(beta1, t)));
     now.deviation = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
   }

@@ -4,27 +4,16 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/half.h"
 #include "base/philox.h"
 #include "base/random.h"
+#include "kernels/support/conversion.h"
 #include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
 
 constexpr uint32_t kRoundingStream = 0x726F756E;
-
-MILLRACE_INLINE float from_bf16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-MILLRACE_INLINE float from_f16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7FFFu) << 13;
-  const float finite = std::bit_cast<float>(magnitude) * 0x1.0p112f;
-  const bool special = magnitude >= 0x0F800000u;
-  const uint32_t value = special ? magnitude | 0x7F800000u : std::bit_cast<uint32_t>(finite);
-  return std::bit_cast<float>(value | sign);
-}
 
 // A random word for each column from the two words of a row: a multiplicative mix of the column's
 // place in a sequence that the row starts and strides through.
@@ -47,18 +36,14 @@ RowRandom row_random(const RoundingKey& key) {
   return {words[0], words[1] | 1u};
 }
 
-// By masks: a choice that the compiler turns into a jump is not vectorised.
-MILLRACE_INLINE uint32_t choose(bool first, uint32_t a, uint32_t b) {
-  const uint32_t mask = 0u - static_cast<uint32_t>(first);
-  return (a & mask) | (b & ~mask);
-}
+using detail::pick;
 
 // Adds 16 random bits below the last bit that stays, and cuts off there.
 MILLRACE_INLINE uint32_t round_to_bf16(float value, uint32_t random) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & 0x7FFFFFFFu;
-  const uint32_t quiet = choose(magnitude > 0x7F800000u, 0x400000u, 0u);
-  return choose(magnitude >= 0x7F800000u, bits | quiet, bits + (random >> 16)) >> 16;
+  const uint32_t quiet = pick(magnitude > 0x7F800000u, 0x400000u, 0u);
+  return pick(magnitude >= 0x7F800000u, bits | quiet, bits + (random >> 16)) >> 16;
 }
 
 MILLRACE_INLINE uint32_t round_to_f16(float value, uint32_t random) {
@@ -68,13 +53,13 @@ MILLRACE_INLINE uint32_t round_to_f16(float value, uint32_t random) {
   // Normal numbers lose 13 bits; below 2^-14 the spacing is 2^-24.
   const uint32_t normal = (magnitude + (random >> 19) - 0x38000000u) >> 13;
   const bool is_small = magnitude < 0x38800000u;
-  const auto small = std::bit_cast<float>(choose(is_small, magnitude, 0u));
+  const auto small = std::bit_cast<float>(pick(is_small, magnitude, 0u));
   const float share = static_cast<float>(static_cast<int32_t>(random >> 8)) * 0x1.0p-24f;
   const auto subnormal = static_cast<uint32_t>(static_cast<int32_t>(small * 0x1.0p24f + share));
-  uint32_t result = choose(is_small, subnormal, normal);
-  result = choose(magnitude >= 0x477FE000u, 0x7BFFu, result);  // 65504, the largest
-  result = choose(magnitude >= 0x7F800000u, 0x7C00u, result);
-  result = choose(magnitude > 0x7F800000u, 0x7E00u, result);
+  uint32_t result = pick(is_small, subnormal, normal);
+  result = pick(magnitude >= 0x477FE000u, 0x7BFFu, result);  // 65504, the largest
+  result = pick(magnitude >= 0x7F800000u, 0x7C00u, result);
+  result = pick(magnitude > 0x7F800000u, 0x7E00u, result);
   return result | sign;
 }
 
@@ -103,23 +88,6 @@ MILLRACE_VECTORIZED void store_f16(const float* values, int64_t count, const Row
   store_rounded<round_to_f16>(values, count, random, out);
 }
 
-MILLRACE_VECTORIZED void load_bf16(const uint16_t* row, int64_t count, float* values) {
-  for (int64_t i = 0; i < count; ++i) values[i] = from_bf16(row[i]);
-}
-
-MILLRACE_VECTORIZED void load_f16(const uint16_t* row, int64_t count, float* values) {
-  for (int64_t i = 0; i < count; ++i) values[i] = from_f16(row[i]);
-}
-
-MILLRACE_VECTORIZED void nearest_bf16(const float* values, int64_t count, uint16_t* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    const auto bits = std::bit_cast<uint32_t>(values[i]);
-    const bool is_nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
-    const uint32_t rounded = bits + 0x7FFFu + (bits >> 16 & 1u);
-    out[i] = static_cast<uint16_t>((is_nan ? bits | 0x10000u : rounded) >> 16);
-  }
-}
-
 MILLRACE_VECTORIZED float squares(const float* values, int64_t count) {
   FloatLanes sums[4] = {};
   int64_t i = 0;
@@ -144,17 +112,7 @@ RoundingKey rounding_key(uint64_t seed, int64_t step, int64_t row, uint32_t tens
 }
 
 void load_row(DataType type, const std::byte* row, int64_t count, float* values) {
-  switch (type) {
-    case DataType::f32:
-      std::memcpy(values, row, static_cast<size_t>(count) * sizeof(float));
-      return;
-    case DataType::bf16:
-      return load_bf16(reinterpret_cast<const uint16_t*>(row), count, values);
-    case DataType::f16:
-      return load_f16(reinterpret_cast<const uint16_t*>(row), count, values);
-    default:
-      throw std::logic_error("a row of centres is f32, bf16 or f16");
-  }
+  widen_part(type, row, count, values);
 }
 
 void store_row(DataType type, const float* values, int64_t count, const RoundingKey& key,
@@ -170,10 +128,6 @@ void store_row(DataType type, const float* values, int64_t count, const Rounding
     default:
       throw std::logic_error("a row of centres is f32, bf16 or f16");
   }
-}
-
-void to_bf16(const float* values, int64_t count, uint16_t* out) {
-  nearest_bf16(values, count, out);
 }
 
 float sum_of_squares(const float* values, int64_t count) { return squares(values, count); }

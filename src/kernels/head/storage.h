@@ -25,9 +25,6 @@ void load_row(DataType type, const std::byte* row, int64_t count, float* values)
 void store_row(DataType type, const float* values, int64_t count, const RoundingKey& key,
                std::byte* row);
 
-// f32 to bf16, to the nearest.
-void to_bf16(const float* values, int64_t count, uint16_t* out);
-
 float sum_of_squares(const float* values, int64_t count);
 
 }  // namespace millrace

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "kernels/reference/reference.h"
+#include "kernels/support/conversion.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
@@ -25,11 +26,11 @@ Geometry geometry_of(const Shape& shape) {
   return {shape.at(0), shape.at(1), elements_of(shape) / (shape[0] * shape[1])};
 }
 
-void normalize(const Geometry& g, int64_t c, const float* x, double mean, double inverse,
-               double scale, double bias, const float* residual, bool relu, float* y) {
+void normalize(const Geometry& g, int64_t c, const StoredNumbers& x, double mean, double inverse,
+               double scale, double bias, const StoredNumbers& residual, bool relu, float* y) {
   g.each_of_channel(c, [&](int64_t i) {
     double value = (x[i] - mean) * inverse * scale + bias;
-    if (residual != nullptr) value += residual[i];
+    if (residual.data != nullptr) value += residual[i];
     y[i] = static_cast<float>(relu && value < 0 ? 0 : value);
   });
 }
@@ -67,8 +68,9 @@ std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::
       const double inverse = 1 / std::sqrt(variance + epsilon);
       a.output<float>(1)[c] = static_cast<float>(mean);
       a.output<float>(2)[c] = static_cast<float>(inverse);
-      normalize(g, c, x, mean, inverse, a.input<float>(1)[c], a.input<float>(2)[c],
-                residual ? a.input<float>(5) : nullptr, relu, a.output<float>(0));
+      normalize(g, c, {DataType::f32, a.inputs[0]}, mean, inverse, a.input<float>(1)[c],
+                a.input<float>(2)[c], {DataType::f32, residual ? a.inputs[5] : nullptr}, relu,
+                a.output<float>(0));
     }
   });
 }
@@ -79,11 +81,13 @@ std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
   const Geometry g = geometry_of(request.inputs[0].type.shape);
   const bool relu = request.op.attributes.flag("relu");
   const bool residual = request.op.attributes.flag("residual");
+  const DataType type = request.inputs[0].type.dtype;
+  const DataType residual_type = residual ? request.inputs[5].type.dtype : DataType::f32;
   return make_function_kernel([=](const KernelArguments& a) {
     for (int64_t c = 0; c < g.channels; ++c) {
-      normalize(g, c, a.input<float>(0), a.input<float>(3)[c], a.input<float>(4)[c],
-                a.input<float>(1)[c], a.input<float>(2)[c], residual ? a.input<float>(5) : nullptr,
-                relu, a.output<float>(0));
+      normalize(g, c, {type, a.inputs[0]}, a.input<float>(3)[c], a.input<float>(4)[c],
+                a.input<float>(1)[c], a.input<float>(2)[c],
+                {residual_type, residual ? a.inputs[5] : nullptr}, relu, a.output<float>(0));
     }
   });
 }
@@ -93,8 +97,9 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
   if (!is_plain(request, refusal)) return nullptr;
   const Geometry g = geometry_of(request.inputs[0].type.shape);
   const bool relu = request.op.attributes.flag("relu");
+  const DataType type = request.inputs[1].type.dtype;
   return make_function_kernel([=](const KernelArguments& a) {
-    const float* x = a.input<float>(1);
+    const StoredNumbers x = {type, a.inputs[1]};
     for (int64_t c = 0; c < g.channels; ++c) {
       const double scale = a.input<float>(2)[c];
       const double bias = a.input<float>(3)[c];

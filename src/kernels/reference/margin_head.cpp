@@ -102,8 +102,8 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
   }
   for (int64_t i = 0; i < problem.batch; ++i) {
     for (size_t d = 0; d < width; ++d) {
-      a.output<float>(0)[i * problem.dimension + static_cast<int64_t>(d)] =
-          static_cast<float>(of_embeddings[static_cast<size_t>(i)][d] * problem.embedding_share);
+      a.output<float>(0)[i * problem.dimension + static_cast<int64_t>(d)] = static_cast<float>(
+          of_embeddings[static_cast<size_t>(i)][d] * problem.embedding_share * a.step->loss_scale);
     }
   }
 }

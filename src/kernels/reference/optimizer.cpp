@@ -4,6 +4,7 @@
 #include "kernels/reference/reference.h"
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
+#include "kernels/support/update_inputs.h"
 
 namespace millrace {
 namespace {
@@ -11,11 +12,11 @@ namespace {
 struct Update {
   int64_t count;
   double momentum, weight_decay;
-  bool nesterov, has_clip;
+  bool nesterov;
+  UpdateInputs inputs;
 
-  double scale(const KernelArguments& a) const {
-    return has_clip ? static_cast<double>(*a.input<float>(a.inputs.size() - 1)) : 1.0;
-  }
+  bool skips(const KernelArguments& a) const { return inputs.skips(a); }
+  double scale(const KernelArguments& a) const { return inputs.scale(a); }
 };
 
 Update update_of(const KernelRequest& request) {
@@ -23,7 +24,7 @@ Update update_of(const KernelRequest& request) {
   return {request.inputs.at(0).elements(),
           attributes.has("momentum") ? attributes.number("momentum") : 0.0,
           attributes.number("weight_decay"), attributes.flag("nesterov"),
-          attributes.flag("has_clip")};
+          UpdateInputs::of(request)};
 }
 
 double squares(const float* values, int64_t count) {
@@ -37,6 +38,7 @@ double squares(const float* values, int64_t count) {
 std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
+    if (u.skips(a)) return;
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
       float& m = a.input<float>(1)[i];
@@ -52,6 +54,7 @@ std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request, std::string*
 std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
+    if (u.skips(a)) return;
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
       const double g = a.input<float>(1)[i] * u.scale(a) + u.weight_decay * w;
@@ -66,7 +69,8 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::strin
   const double beta2 = request.op.attributes.number("beta2");
   const double epsilon = request.op.attributes.number("epsilon");
   return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
-    const auto t = static_cast<double>(a.step->step + 1);
+    if (u.skips(a)) return;
+    const auto t = static_cast<double>(a.step->updates() + 1);
     const double rate = a.step->learning_rate;
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
@@ -91,6 +95,7 @@ std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string
   const double trust = request.op.attributes.number("trust");
   const double epsilon = request.op.attributes.number("epsilon");
   return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
+    if (u.skips(a)) return;
     const double scale = u.scale(a);
     const double weight_norm = std::sqrt(squares(a.input<float>(0), u.count));
     const double gradient_norm = std::sqrt(squares(a.input<float>(2), u.count)) * scale;
@@ -124,7 +129,8 @@ std::unique_ptr<Kernel> reference_clip_scale(const KernelRequest& request, std::
   if (!is_plain(request, refusal)) return nullptr;
   return make_function_kernel(
       [bound = request.op.attributes.number("max_norm")](const KernelArguments& a) {
-        const double scale = bound / (std::sqrt(double{a.input<float>(0)[0]}) + 1e-6);
+        const double norm = std::sqrt(double{a.input<float>(0)[0]}) / a.step->loss_scale;
+        const double scale = bound / (norm + 1e-6);
         a.output<float>(0)[0] = static_cast<float>(scale < 1 ? scale : 1);
       });
 }

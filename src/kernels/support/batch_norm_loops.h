@@ -6,19 +6,27 @@
 
 #include <cstdint>
 
+#include "kernels/support/elements.h"
+
 namespace millrace {
 
 // Mean over the pixels and sum of squared deviations from it, per channel.
 void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean,
                       float* deviations);
+void plane_statistics(const Bf16* x, int64_t pixels, int64_t block, float* mean, float* deviations);
 
 // y = relu?(x * factor + offset + residual); residual may be null and may be y itself.
 void plane_apply(const float* x, const float* residual, const float* factor, const float* offset,
                  bool relu, int64_t pixels, int64_t block, float* y);
+void plane_apply(const Bf16* x, const Bf16* residual, const float* factor, const float* offset,
+                 bool relu, int64_t pixels, int64_t block, Bf16* y);
 
 // Per channel: the sum of dy and of dy * (x - mean), where with `relu` only pixels with
 // x * factor + offset > 0 count.
 void plane_gradient_sums(const float* dy, const float* x, const float* mean, const float* factor,
+                         const float* offset, bool relu, int64_t pixels, int64_t block, float* sum,
+                         float* weighted_sum);
+void plane_gradient_sums(const Bf16* dy, const Bf16* x, const float* mean, const float* factor,
                          const float* offset, bool relu, int64_t pixels, int64_t block, float* sum,
                          float* weighted_sum);
 
@@ -26,5 +34,8 @@ void plane_gradient_sums(const float* dy, const float* x, const float* mean, con
 void plane_gradient(const float* dy, const float* x, const float* mean, const float* factor,
                     const float* offset, const float* slope, const float* shift, bool relu,
                     int64_t pixels, int64_t block, float* dx);
+void plane_gradient(const Bf16* dy, const Bf16* x, const float* mean, const float* factor,
+                    const float* offset, const float* slope, const float* shift, bool relu,
+                    int64_t pixels, int64_t block, Bf16* dx);
 
 }  // namespace millrace

@@ -1,8 +1,31 @@
 #include "kernels/support/batch_norm_planes.h"
 
 #include <cmath>
+#include <vector>
+
+#include "graph/operator_definition.h"
 
 namespace millrace {
+namespace {
+
+constexpr int64_t kMostLanes = 16;
+
+const Bf16* halves(const StoredNumbers& numbers) {
+  return reinterpret_cast<const Bf16*>(numbers.data);
+}
+Bf16* halves(const TargetNumbers& numbers) { return reinterpret_cast<Bf16*>(numbers.data); }
+
+bool is_bf16(const TensorSpec& spec) {
+  return spec.type.shape.size() == 1 || spec.type.dtype == DataType::bf16;
+}
+
+// Computed in bf16 throughout.
+bool is_all_bf16(const KernelRequest& request) {
+  return std::all_of(request.inputs.begin(), request.inputs.end(), is_bf16) &&
+         std::all_of(request.outputs.begin(), request.outputs.end(), is_bf16);
+}
+
+}  // namespace
 
 Planes::Planes(const TensorSpec& x)
     : images(x.type.shape[0]),
@@ -23,15 +46,23 @@ int64_t Planes::blocks_per_group(int64_t tensors) const {
 bool is_in_planes(const KernelRequest& request, size_t x, std::string* refusal) {
   const Layout& layout = request.inputs[x].layout;
   const int64_t block = layout.channel_block();
-  const auto fits = [&](const TensorSpec& spec) {
-    return spec.type.shape.size() == 1 || spec.layout == layout;
+  const std::vector<int>& stored = definition_of(request.op.type).stored_inputs;
+  const bool all_bf16 = is_all_bf16(request);
+  const auto fits = [&](const TensorSpec& spec, bool is_stored) {
+    const bool is_float = spec.type.dtype == DataType::f32 || all_bf16;
+    const bool is_half = spec.type.dtype == DataType::f16 || spec.type.dtype == DataType::bf16;
+    return (is_float || (is_stored && is_half)) &&
+           (spec.type.shape.size() == 1 || spec.layout == layout);
   };
-  if (std::all_of(request.inputs.begin(), request.inputs.end(), fits) && fits(request.outputs[0]) &&
-      (block == 1 || block == 8 || block == 16) && request.inputs[x].type.dtype == DataType::f32) {
-    return true;
+  bool all = fits(request.outputs[0], false) && (block == 1 || block == 8 || block == kMostLanes);
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const bool is_stored =
+        std::find(stored.begin(), stored.end(), static_cast<int>(i)) != stored.end();
+    all = all && fits(request.inputs[i], is_stored);
   }
-  *refusal = "needs f32 tensors, all plain or all with channels in blocks of 8 or 16";
-  return false;
+  if (!all)
+    *refusal = "needs f32 or bf16 tensors, all plain or all with channels in blocks of 8 or 16";
+  return all;
 }
 
 void fold_parameters(const Planes& planes, const float* scale, const float* bias, const float* mean,
@@ -49,24 +80,36 @@ void pad_channels(const Planes& planes, const float* values, float* padded) {
   }
 }
 
-void apply_group(const Planes& planes, int64_t first, int64_t last, const float* x,
-                 const float* residual, const float* factor, const float* offset, bool relu,
-                 float* y) {
+void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
+                 const StoredNumbers& residual, const float* factor, const float* offset, bool relu,
+                 const TargetNumbers& y) {
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
-    plane_apply(x + at, residual != nullptr ? residual + at : nullptr,
-                factor + index * planes.block, offset + index * planes.block, relu, planes.pixels,
-                planes.block, y + at);
+    const int64_t c = index * planes.block;
+    if (y.type == DataType::bf16) {
+      plane_apply(halves(x.from(at)), halves(residual.from(at)), factor + c, offset + c, relu,
+                  planes.pixels, planes.block, halves(y) + at);
+      return;
+    }
+    in_float_parts(x.from(at), residual.from(at), planes.plane_values(), planes.block,
+                   [&](int64_t begin, int64_t count, const float* values, const float* added) {
+                     plane_apply(values, added, factor + c, offset + c, relu, count / planes.block,
+                                 planes.block, y.floats() + at + begin);
+                   });
   });
 }
 
-void plane_moments(const Planes& planes, int64_t first, int64_t last, const float* x,
+void plane_moments(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
                    float* partial) {
   const int64_t padded = planes.padded_channels();
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     float* means = partial + image * padded * 2 + index * planes.block;
-    plane_statistics(x + planes.offset(image, index), planes.pixels, planes.block, means,
-                     means + padded);
+    const StoredNumbers plane = x.from(planes.offset(image, index));
+    if (x.type == DataType::bf16) {
+      plane_statistics(halves(plane), planes.pixels, planes.block, means, means + padded);
+    } else {
+      plane_statistics(plane.floats(), planes.pixels, planes.block, means, means + padded);
+    }
   });
 }
 
@@ -104,10 +147,25 @@ void sum_gradients(const Planes& planes, int64_t first, int64_t last, const Grad
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
-    float* sums = partial + image * padded * 2 + c;
-    plane_gradient_sums(inputs.dy + at, inputs.x + at, inputs.centre + c, inputs.factor + c,
-                        inputs.offset + c, inputs.relu, planes.pixels, planes.block, sums,
-                        sums + padded);
+    float* plain = partial + image * padded * 2 + c;
+    float* weighted = plain + padded;
+    if (inputs.dy.type == DataType::bf16) {
+      plane_gradient_sums(halves(inputs.dy.from(at)), halves(inputs.x.from(at)), inputs.centre + c,
+                          inputs.factor + c, inputs.offset + c, inputs.relu, planes.pixels,
+                          planes.block, plain, weighted);
+      return;
+    }
+    in_float_parts(inputs.x.from(at), {}, planes.plane_values(), planes.block,
+                   [&](int64_t begin, int64_t count, const float* values, const float*) {
+                     float sums[2][kMostLanes];
+                     plane_gradient_sums(inputs.dy.floats() + at + begin, values, inputs.centre + c,
+                                         inputs.factor + c, inputs.offset + c, inputs.relu,
+                                         count / planes.block, planes.block, sums[0], sums[1]);
+                     for (int64_t i = 0; i < planes.block; ++i) {
+                       plain[i] = begin == 0 ? sums[0][i] : plain[i] + sums[0][i];
+                       weighted[i] = begin == 0 ? sums[1][i] : weighted[i] + sums[1][i];
+                     }
+                   });
   });
 }
 
@@ -123,13 +181,23 @@ GradientSums merged_sums(const Planes& planes, const float* partial, int64_t cha
 
 void apply_gradients(const Planes& planes, int64_t first, int64_t last,
                      const GradientInputs& inputs, const float* slope, const float* shift,
-                     float* dx) {
+                     const TargetNumbers& dx) {
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
-    plane_gradient(inputs.dy + at, inputs.x + at, inputs.centre + c, inputs.factor + c,
-                   inputs.offset + c, slope + c, shift + c, inputs.relu, planes.pixels,
-                   planes.block, dx + at);
+    if (dx.type == DataType::bf16) {
+      plane_gradient(halves(inputs.dy.from(at)), halves(inputs.x.from(at)), inputs.centre + c,
+                     inputs.factor + c, inputs.offset + c, slope + c, shift + c, inputs.relu,
+                     planes.pixels, planes.block, halves(dx) + at);
+      return;
+    }
+    in_float_parts(inputs.x.from(at), {}, planes.plane_values(), planes.block,
+                   [&](int64_t begin, int64_t count, const float* values, const float*) {
+                     plane_gradient(inputs.dy.floats() + at + begin, values, inputs.centre + c,
+                                    inputs.factor + c, inputs.offset + c, slope + c, shift + c,
+                                    inputs.relu, count / planes.block, planes.block,
+                                    dx.floats() + at + begin);
+                   });
   });
 }
 

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "kernels/kernel.h"
 #include "kernels/support/batch_norm_loops.h"
+#include "kernels/support/conversion.h"
 
 namespace millrace {
 
@@ -43,7 +44,9 @@ struct Planes {
   int64_t blocks_per_group(int64_t tensors) const;
 };
 
-// All tensors of the rank of input `x` are f32 and lie as planes of 1, 8 or 16 channels.
+// All tensors of the rank of input `x` lie as planes of 1, 8 or 16 channels, and either all are
+// bf16 or all are f32 but for those inputs that the operator takes in 16 bits. The functions below
+// take the same: what they write is f32, or bf16 as is what they read.
 bool is_in_planes(const KernelRequest& request, size_t x, std::string* refusal);
 
 // factor = scale * inverse deviation, offset = bias - mean * factor, zero in the padding.
@@ -53,12 +56,12 @@ void fold_parameters(const Planes& planes, const float* scale, const float* bias
 // A value per channel, zero in the padding.
 void pad_channels(const Planes& planes, const float* values, float* padded);
 
-void apply_group(const Planes& planes, int64_t first, int64_t last, const float* x,
-                 const float* residual, const float* factor, const float* offset, bool relu,
-                 float* y);
+void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
+                 const StoredNumbers& residual, const float* factor, const float* offset, bool relu,
+                 const TargetNumbers& y);
 
 // Per image two rows of padded_channels() values: means and squared deviations of the planes.
-void plane_moments(const Planes& planes, int64_t first, int64_t last, const float* x,
+void plane_moments(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
                    float* partial);
 
 struct ChannelMoments {
@@ -75,8 +78,8 @@ void normalise_channel(const ChannelMoments& moments, int64_t count, double epsi
 
 // Of the backward pass; centre, factor and offset are padded.
 struct GradientInputs {
-  const float* dy;
-  const float* x;
+  StoredNumbers dy;
+  StoredNumbers x;
   const float* centre;
   const float* factor;
   const float* offset;
@@ -96,6 +99,6 @@ GradientSums merged_sums(const Planes& planes, const float* partial, int64_t cha
 // dx = dy * factor + (x - mean) * slope + shift.
 void apply_gradients(const Planes& planes, int64_t first, int64_t last,
                      const GradientInputs& inputs, const float* slope, const float* shift,
-                     float* dx);
+                     const TargetNumbers& dx);
 
 }  // namespace millrace

@@ -21,6 +21,11 @@ LayoutWish follow_input(const KernelRequest& request, size_t leader) {
   return all_like(request, input.type.shape.size(), input.layout);
 }
 
+LayoutWish follow_stored(const KernelRequest& request, size_t stored) {
+  const bool leads = size_of(request.inputs.at(stored).type.dtype) == 2;
+  return follow_input(request, leads ? stored : 0);
+}
+
 LayoutWish follow_channels(const KernelRequest& request, size_t leader) {
   const TensorSpec& input = request.inputs.at(leader);
   const bool accepted = input.layout.channel_block() > 0;

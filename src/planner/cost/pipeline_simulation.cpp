@@ -219,8 +219,20 @@ class StepBuilder {
   int emit_reduce(int stage, int index, double bytes, int lane) {
     const int id = add(fmt::format("sum of gradients {}.{}", stage, index), "collective", lane, 0);
     if (bytes <= 0) return id;
-    route_all_reduce(item(id), rings_[stage], replicas(stage), bytes,
+    // Replicas that share the update sum only their own part: half of an all-reduce.
+    const double share = costs_[stage].gather_bytes > 0 ? 0.5 : 1;
+    route_all_reduce(item(id), rings_[stage], replicas(stage), bytes * share,
                      inputs_.software.collective_efficiency);
+    return id;
+  }
+
+  // Replicas that share the update give each other their parts of the new weights.
+  int emit_weights(int stage, int step, int update) {
+    const int id = add(fmt::format("weights {}.{}", stage, step), "collective",
+                       compute_lane(job_.stages[stage].devices.front()), 0);
+    route_all_gather(item(id), rings_[stage], replicas(stage), costs_[stage].gather_bytes,
+                     inputs_.software.collective_efficiency);
+    follow(id, update);
     return id;
   }
 
@@ -247,7 +259,8 @@ class StepBuilder {
     if (!job_.round_robin) {
       const int id = add(fmt::format("U{}.{}", stage, step), "update",
                          compute_lane(job_.stages[stage].devices.front()), costs_[stage].update);
-      updates_[stage][step].push_back(id);
+      const bool shared = costs_[stage].gather_bytes > 0;
+      updates_[stage][step].push_back(shared ? emit_weights(stage, step, id) : id);
       const auto found = collectives_.find({stage, step});
       if (found != collectives_.end()) {
         follow(id, found->second.first);

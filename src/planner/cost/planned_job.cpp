@@ -93,13 +93,10 @@ Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_
     }
   }
   plan.round_robin = job.round_robin;
+  plan.share_optimizer = job.share_optimizer;
   plan.schedule = schedule_kind(job.order);
   plan.static_scheduling = job.fixed_order;
   plan.micro_batches = job.micro_batches;
-  if (job.head.parallel == PlannedHead::Parallel::model ||
-      job.head.parallel == PlannedHead::Parallel::sampled) {
-    plan.sharding.parallelism = Parallelism::hybrid;
-  }
   return plan;
 }
 

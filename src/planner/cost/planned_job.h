@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,17 +47,21 @@ struct PlannedHead {
 struct PlannedJob {
   double batch = 1;  // samples per device of the whole job
   DataType precision = DataType::f32;
+  std::optional<DataType> wire = {};  // what travels between devices; else as the system does it
   std::vector<PlannedStage> stages;
   PipelineOrder order = PipelineOrder::flush;
   int micro_batches = 1;
-  bool fixed_order = true;   // of `stale`
-  bool round_robin = false;  // replicas take whole mini-batches of `batch` samples in turn
-  bool recompute = false;    // keep only what enters a stage, compute the rest again
+  bool fixed_order = true;       // of `stale`
+  bool round_robin = false;      // replicas take whole mini-batches of `batch` samples in turn
+  bool share_optimizer = false;  // replicas of a stage keep a part of its state each
+  bool recompute = false;        // keep only what enters a stage, compute the rest again
   bool real_data = false;
   int optimizer_states = 1;  // per weight
   PlannedHead head;
 
   int devices() const;  // distinct ones
+  // Bytes of each number between stages.
+  double boundary_size() const { return static_cast<double>(size_of(wire.value_or(precision))); }
   double samples_per_step() const;
 };
 

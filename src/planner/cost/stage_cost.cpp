@@ -34,8 +34,8 @@ int devices_behind(const PlannedJob& job, int stage) {
   return count;
 }
 
-double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
-  return job.precision != DataType::f32 && software.half_gradients ? 2 : kFloat;
+bool shares_optimizer(const PlannedJob& job, int stage) {
+  return job.share_optimizer && !job.round_robin && job.stages.at(stage).devices.size() > 1;
 }
 
 double bytes_of_updates(double parameters, const SoftwareConstants& software) {
@@ -43,6 +43,11 @@ double bytes_of_updates(double parameters, const SoftwareConstants& software) {
 }
 
 }  // namespace
+
+double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
+  if (job.wire) return static_cast<double>(size_of(*job.wire));
+  return job.precision != DataType::f32 && software.half_gradients ? 2 : kFloat;
+}
 
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
                   DataType precision, const OperatorConstants& constants) {
@@ -102,9 +107,13 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
   }
   const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
   cost.update = bytes_of_updates(parameters, software) / memory_rate;
+  if (shares_optimizer(job, stage)) {
+    cost.update /= replicas;
+    cost.gather_bytes = parameters * kFloat;
+  }
   if (planned.end < static_cast<int>(network.layers.size())) {
-    cost.boundary_bytes = network.layers[planned.end - 1].cut.at(cost.samples) * replicas *
-                          static_cast<double>(size_of(job.precision));
+    cost.boundary_bytes =
+        network.layers[planned.end - 1].cut.at(cost.samples) * replicas * job.boundary_size();
   }
   return cost;
 }
@@ -192,6 +201,7 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   if (job.precision != DataType::f32) memory.weights += parameters / 2;
   memory.gradients = parameters;
   memory.optimizer = parameters * job.optimizer_states;
+  if (shares_optimizer(job, stage)) memory.optimizer /= replicas;
   memory.communication = parameters * std::max(0.0, software.parameter_copies - 3);
   Linear saved = saved_by(network, planned.begin, planned.end);
   Linear largest;

@@ -14,6 +14,9 @@ namespace millrace {
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
                   DataType precision, const OperatorConstants& constants);
 
+// Bytes of each gradient between devices.
+double gradient_size(const PlannedJob& job, const SoftwareConstants& software);
+
 // Part of the backward pass, and the bytes of gradients that are ready behind it.
 struct BackwardPart {
   double seconds = 0;
@@ -25,6 +28,7 @@ struct StageCost {
   double forward = 0;  // seconds of a micro-batch
   std::vector<BackwardPart> backward;
   double update = 0;          // seconds, per step
+  double gather_bytes = 0;    // of weights, after an update that replicas share
   double boundary_bytes = 0;  // that leave the stage forward, per micro-batch, from all its devices
 
   double backward_seconds() const;

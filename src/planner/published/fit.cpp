@@ -35,7 +35,8 @@ Vector solve(std::vector<Vector> a, Vector b) {
 
 class Fit {
  public:
-  explicit Fit(const CostConstants& start) : start_(start), free_(free_constants()) {
+  Fit(const CostConstants& start, FitSplit split)
+      : start_(start), split_(split), free_(free_constants()) {
     shift_.assign(free_.size(), 0);
   }
 
@@ -78,7 +79,7 @@ class Fit {
 
   Vector residuals_at(const Vector& shift) const {
     const CostConstants constants = shifted(shift);
-    const PublishedTables tables = published_tables(constants);
+    const PublishedTables tables = published_tables(constants, split_);
     Vector residuals;
     for (const RowError& error : errors_of(tables, constants, Rows::fitted)) {
       residuals.push_back(std::log(error.predicted_seconds / error.published_seconds) / kTolerance);
@@ -128,6 +129,7 @@ class Fit {
   }
 
   const CostConstants& start_;
+  const FitSplit split_;
   const std::vector<FreeConstant> free_;
   Vector shift_;  // of the logarithm of each free constant
 };
@@ -202,9 +204,9 @@ FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>
   return {median, sizes.back(), sizes.size()};
 }
 
-CostConstants fit_constants(const CostConstants& start) {
-  CostConstants constants = Fit(start).run();
-  const PublishedTables tables = published_tables(constants);
+CostConstants fit_constants(const CostConstants& start, FitSplit split) {
+  CostConstants constants = Fit(start, split).run();
+  const PublishedTables tables = published_tables(constants, split);
   const FitQuality unseen =
       quality_of(tables, errors_of(tables, constants, Rows::unseen), Rows::unseen);
   constants.median_error = unseen.median;

@@ -46,6 +46,6 @@ FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>
                       Rows which);
 
 // Least squares over the fitted rows, with each free constant held near its start. Deterministic.
-CostConstants fit_constants(const CostConstants& start);
+CostConstants fit_constants(const CostConstants& start, FitSplit split = FitSplit::kept);
 
 }  // namespace millrace

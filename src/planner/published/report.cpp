@@ -1,7 +1,5 @@
 #include "planner/published/report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -54,33 +52,6 @@ Json describe_quality(const FitQuality& quality) {
   return {{"rows", quality.rows}, {"median", quality.median}, {"worst", quality.worst}};
 }
 
-std::string whole(const Json& value) {
-  return value.is_null() ? "" : fmt::format("{:.0f}", value.get<double>());
-}
-
-std::string percent(const Json& value) {
-  return value.is_null() ? "" : fmt::format("{:+.1f} %", value.get<double>() * 100);
-}
-
-std::string sizes(const Json& list) {
-  std::string text;
-  for (const Json& value : list) {
-    if (!text.empty()) text += " / ";
-    text += fmt::format("{:.0f}", value.get<double>());
-  }
-  return text;
-}
-
-std::string verdict(const Json& row) {
-  const bool predicted = row["predicted_fits"].get<bool>();
-  const Json& published = row["published_fits"];
-  std::string text = predicted ? "yes" : "no";
-  if (!published.is_null() && published.get<bool>() != predicted) {
-    text += published.get<bool>() ? " (it does)" : " (it does not)";
-  }
-  return text;
-}
-
 }  // namespace
 
 OrderCheck check_order(const PublishedTables& tables, const std::vector<RowError>& errors,
@@ -121,42 +92,6 @@ Json compare_published(const PublishedTables& tables, const CostConstants& const
   json["order"] = {{"pairs", order.pairs}, {"reversed", order.reversed}};
   json["fits"] = {{"known", known}, {"right", right}};
   return json;
-}
-
-std::string to_markdown(const Json& comparison) {
-  std::string text =
-      "# Published measurements and predictions\n\n"
-      "Samples per second of the whole job, MiB per device (by stage). A star marks rows that the "
-      "cost constants were fitted to. Millrace's own columns rest on guesses that no "
-      "measurement has confirmed yet.\n\n"
-      "| system | model | configuration | published | predicted | error | published MiB | "
-      "predicted MiB | fits | Millrace predicted | Millrace MiB |\n"
-      "|---|---|---|---:|---:|---:|---:|---:|---|---:|---:|\n";
-  for (const Json& row : comparison["rows"]) {
-    text += fmt::format(
-        "| {} | {} | {}{} | {} | {:.0f} | {} | {} | {} | {} | {:.0f} | {} |\n",
-        row["system"].get<std::string>(), row["model"].get<std::string>(),
-        row["configuration"].get<std::string>(), row["fitted"].get<bool>() ? " *" : "",
-        whole(row["published_samples_per_second"]),
-        row["predicted_samples_per_second"].get<double>(), percent(row["error"]),
-        sizes(row["published_memory_mib"]), sizes(row["predicted_memory_mib"]), verdict(row),
-        row["millrace_samples_per_second"].get<double>(), sizes(row["millrace_memory_mib"]));
-  }
-  text +=
-      "\n| rows with a published time | count | median error | worst error "
-      "|\n|---|---:|---:|---:|\n";
-  for (const auto& [name, quality] : comparison["errors"].items()) {
-    text +=
-        fmt::format("| {} | {} | {:.1f} % | {:.1f} % |\n", name, quality["rows"].get<size_t>(),
-                    quality["median"].get<double>() * 100, quality["worst"].get<double>() * 100);
-  }
-  text += fmt::format(
-      "\nOrder within a family: {} of {} pairs that differ by more than 3 % come out as published. "
-      "Whether a job fits is right for {} of {} rows.\n",
-      comparison["order"]["pairs"].get<size_t>() - comparison["order"]["reversed"].get<size_t>(),
-      comparison["order"]["pairs"].get<size_t>(), comparison["fits"]["right"].get<size_t>(),
-      comparison["fits"]["known"].get<size_t>());
-  return text;
 }
 
 }  // namespace millrace

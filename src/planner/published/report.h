@@ -1,7 +1,5 @@
-// The published tables next to what the planner predicts: as JSON, and as Markdown for people.
+// The published tables next to what the planner predicts, as JSON.
 #pragma once
-
-#include <string>
 
 #include "planner/published/fit.h"
 
@@ -11,8 +9,6 @@ namespace millrace {
 // has its configuration, the published time and memory (null where none is), the predicted ones,
 // the relative error, whether the fit has seen it, and what Millrace itself would take.
 Json compare_published(const PublishedTables& tables, const CostConstants& constants);
-
-std::string to_markdown(const Json& comparison);
 
 // Pairs of rows of one family whose published times differ by more than `tie` and whose
 // predictions come in the other order; and how many pairs there are.

@@ -113,8 +113,8 @@ class Reader {
       row.job.order = PipelineOrder::one_by_one;
       row.job.round_robin = true;
       const Cluster cluster = find_cluster(row.cluster, "cluster");
-      ends =
-          cut_by_cost(work, row.job, cluster, constants_, constants_.system(row.system, "system"));
+      ends = cut_by_cost({work, cluster, constants_, constants_.system(row.system, "system")},
+                         row.job);
     } else {
       ends = cut_by_operators(work, parse_stage_weights(weights, "stage_weights"), "stage_weights");
     }
@@ -177,8 +177,17 @@ const NetworkWork& PublishedTables::network(const PublishedRow& row) const {
   return networks.at(row.model);
 }
 
-PublishedTables published_tables(const CostConstants& constants) {
-  return Reader(constants).read();
+PublishedTables published_tables(const CostConstants& constants, FitSplit split) {
+  PublishedTables tables = Reader(constants).read();
+  if (split == FitSplit::kept) return tables;
+  std::vector<PublishedRow*> timed;
+  for (PublishedRow& row : tables.rows) {
+    row.fitted = false;
+    if (row.seconds_per_step) timed.push_back(&row);
+  }
+  const size_t pairs = timed.size() / 2;
+  for (size_t i = 0; i < pairs; ++i) timed[2 * i + (split == FitSplit::odd ? 0 : 1)]->fitted = true;
+  return tables;
 }
 
 }  // namespace millrace

@@ -36,8 +36,13 @@ struct PublishedTables {
   const NetworkWork& network(const PublishedRow& row) const;
 };
 
+// Which rows with a time are fitted; the others are held out. Either those marked in the tables, or
+// every second one in the order of the tables: the first, third ... (but the last, so that it is
+// not more than half), or the second, fourth ...
+enum class FitSplit : uint8_t { kept, odd, even };
+
 // `constants` decide where a pipeline that its authors cut by a profile is cut.
-PublishedTables published_tables(const CostConstants& constants);
+PublishedTables published_tables(const CostConstants& constants, FitSplit split = FitSplit::kept);
 
 // Fields of a line of comma-separated values; quotes protect commas.
 std::vector<std::string> split_fields(std::string_view line);

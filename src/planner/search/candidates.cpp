@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMostStages = 64;
 constexpr int kMostMicroBatches = 64;
+constexpr int kMostInTurn = 64;    // devices whose turns are simulated one by one
 constexpr int kFinestShares = 16;  // uneven shares step by this part of the devices
 
 std::vector<PlannedStage> place(const std::vector<int>& shares) {
@@ -52,35 +53,49 @@ std::vector<int> micro_batches_for(const SearchRequest& request, const std::vect
   return counts;
 }
 
+// Who accepts sampled classes accepts all of them too.
 std::vector<PlannedHead::Parallel> heads_for(const SearchRequest& request, size_t stages) {
   using Parallel = PlannedHead::Parallel;
   if (request.head.parallel == Parallel::none) return {Parallel::none};
   if (stages > 1) return {};
-  if (request.head.parallel == Parallel::sampled) return {Parallel::sampled};
-  return {Parallel::data, Parallel::model};
+  if (request.head.parallel != Parallel::sampled) return {Parallel::data, Parallel::model};
+  return {Parallel::data, Parallel::model, Parallel::sampled};
+}
+
+bool has_replicas(const PlannedJob& job) {
+  return std::any_of(job.stages.begin(), job.stages.end(),
+                     [](const PlannedStage& stage) { return stage.devices.size() > 1; });
+}
+
+std::vector<bool> choices(const std::optional<bool>& wanted, bool possible) {
+  if (!possible) return {false};
+  return wanted ? std::vector<bool>{*wanted} : std::vector<bool>{false, true};
 }
 
 // Seconds per step: the slowest stage sets the pace, a flushed pipeline also fills and drains.
-double estimate(const NetworkWork& network, const PlannedJob& job, const StageTimes& times,
-                const Cluster& cluster, const Fabric& fabric, const SoftwareConstants& software) {
+double estimate(const CostContext& context, const PlannedJob& job, const StageTimes& times,
+                const Fabric& fabric) {
+  const SoftwareConstants& software = context.software;
   const int stages = static_cast<int>(job.stages.size());
   double slowest = 0, rest = 0;
   for (size_t i = 0; i < job.stages.size(); ++i) {
     const PlannedStage& stage = job.stages[i];
     const int replicas = static_cast<int>(stage.devices.size());
-    const double compute =
-        times.compute(stage.begin, stage.end, replicas) * (job.recompute ? 4.0 / 3 : 1.0);
+    const double again = job.recompute ? 4.0 / 3 : 1.0;
+    const double compute = times.compute(stage.begin, stage.end, replicas);
     const double rate = replicas > 1 ? fabric.ring(stage.devices).rate : 1.0;
     const double whole = times.seconds(stage.begin, stage.end, replicas, rate);
-    slowest = std::max(slowest, compute);
+    slowest = std::max(
+        slowest, job.round_robin ? whole + (again - 1) * compute / replicas : compute * again);
     if (i + 1 < job.stages.size()) {
-      const double bytes = network.layers[stage.end - 1].cut.at(job.samples_per_step()) /
-                           job.micro_batches * static_cast<double>(size_of(job.precision));
-      slowest = std::max(slowest, boundary_seconds(stage, job.stages[i + 1], bytes, cluster, fabric,
-                                                   software.transfer_efficiency));
+      const double bytes = context.network.layers[stage.end - 1].cut.at(job.samples_per_step()) /
+                           job.micro_batches * job.boundary_size();
+      slowest = std::max(slowest, boundary_seconds(stage, job.stages[i + 1], bytes, context.cluster,
+                                                   fabric, software.transfer_efficiency));
     }
-    rest = std::max(rest, whole - times.compute(stage.begin, stage.end, replicas));
+    rest = std::max(rest, whole - compute);
   }
+  if (job.round_robin) return slowest;
   const bool flushed = job.order == PipelineOrder::flush || job.order == PipelineOrder::gpipe;
   const int slots = job.micro_batches + (flushed ? stages - 1 : 0);
   const bool late = !flushed && software.stale_overlap > 0.9;
@@ -111,29 +126,23 @@ namespace {
 
 class Enumeration {
  public:
-  Enumeration(const NetworkWork& network, const SearchRequest& request, const Cluster& cluster,
-              const CostConstants& constants, const SoftwareConstants& software)
-      : network_(network),
-        request_(request),
-        cluster_(cluster),
-        constants_(constants),
-        software_(software),
-        fabric_(cluster) {}
+  Enumeration(const CostContext& context, const SearchRequest& request)
+      : context_(context), request_(request), fabric_(context.cluster) {}
 
   std::vector<Candidate> run() {
     PlannedJob job;
     job.batch = request_.global_batch / request_.devices;
     job.precision = request_.precision;
+    job.wire = request_.wire;
     job.real_data = request_.real_data;
     job.optimizer_states = request_.optimizer_states;
     job.head = request_.head;
-    const int layers = static_cast<int>(network_.layers.size());
+    const int layers = static_cast<int>(context_.network.layers.size());
     for (const std::vector<int>& shares : device_shares(request_.devices, layers)) {
       job.stages = place(shares);
       add_shape(job, false);
     }
-    job.stages =
-        pipedream_division(network_, job, request_.devices, cluster_, constants_, software_);
+    job.stages = pipedream_division(context_, job, request_.devices);
     if (job.stages.size() > 1) add_shape(job, true);
     return std::move(result_);
   }
@@ -149,42 +158,59 @@ class Enumeration {
       job.order = order;
       for (const int count : micro_batches_for(request_, shares, order)) {
         job.micro_batches = count;
-        job.recompute = false;
-        if (!divided) set_cuts(job, cut_by_cost(network_, job, cluster_, constants_, software_));
-        add_variants(job, divided);
+        add_cut(job, divided);
+      }
+    }
+    add_turns(job, *std::max_element(shares.begin(), shares.end()), divided);
+  }
+
+  // Replicas that take whole mini-batches in turn; a round of the widest stage is a global batch.
+  void add_turns(PlannedJob job, int most_replicas, bool divided) {
+    const bool allowed =
+        request_.order ? *request_.order == PipelineOrder::one_by_one : request_.asynchronous;
+    if (!allowed || job.stages.size() < 2 || !has_replicas(job)) return;
+    if (request_.devices > kMostInTurn) return;
+    job.batch = request_.global_batch / most_replicas;
+    if (job.batch < 1 || std::fmod(job.batch, request_.devices) != 0) return;
+    job.order = PipelineOrder::one_by_one;
+    job.round_robin = true;
+    job.micro_batches = 1;
+    add_cut(job, divided);
+  }
+
+  void add_cut(PlannedJob job, bool divided) {
+    if (!divided) set_cuts(job, cut_by_cost(context_, job));
+    for (const bool share :
+         choices(request_.share_optimizer, has_replicas(job) && !job.round_robin)) {
+      job.share_optimizer = share;
+      const StageTimes times(context_, job);
+      for (const PlannedHead::Parallel parallel : heads_for(request_, job.stages.size())) {
+        job.head.parallel = parallel;
+        for (const bool recompute : choices(request_.recompute, true)) {
+          job.recompute = recompute;
+          add(job, times, divided);
+        }
       }
     }
   }
 
-  void add_variants(PlannedJob job, bool divided) {
-    const StageTimes times(network_, job, cluster_, constants_, software_);
-    for (const PlannedHead::Parallel parallel : heads_for(request_, job.stages.size())) {
-      job.head.parallel = parallel;
-      for (const bool recompute : {false, true}) {
-        if (request_.recompute && *request_.recompute != recompute) continue;
-        job.recompute = recompute;
-        const double head = head_cost(job, cluster_, constants_, software_).compute;
-        const double seconds = estimate(network_, job, times, cluster_, fabric_, software_);
-        result_.push_back({job, seconds + head, divided});
-      }
-    }
+  void add(const PlannedJob& job, const StageTimes& times, bool divided) {
+    const double head =
+        head_cost(job, context_.cluster, context_.constants, context_.software).compute;
+    const double seconds = estimate(context_, job, times, fabric_) + head;
+    result_.push_back({job, seconds * request_.global_batch / job.samples_per_step(), divided});
   }
 
-  const NetworkWork& network_;
+  const CostContext& context_;
   const SearchRequest& request_;
-  const Cluster& cluster_;
-  const CostConstants& constants_;
-  const SoftwareConstants& software_;
   const Fabric fabric_;
   std::vector<Candidate> result_;
 };
 
 }  // namespace
 
-std::vector<Candidate> candidates(const NetworkWork& network, const SearchRequest& request,
-                                  const Cluster& cluster, const CostConstants& constants,
-                                  const SoftwareConstants& software) {
-  return Enumeration(network, request, cluster, constants, software).run();
+std::vector<Candidate> candidates(const CostContext& context, const SearchRequest& request) {
+  return Enumeration(context, request).run();
 }
 
 }  // namespace millrace

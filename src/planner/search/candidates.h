@@ -9,15 +9,13 @@ namespace millrace {
 
 struct Candidate {
   PlannedJob job;
-  double estimate = 0;     // seconds per step by formula, before simulation
+  double estimate = 0;     // seconds for the global batch by formula, before simulation
   bool pipedream = false;  // divided as PipeDream would
 };
 
 // Every shape with its best cuts. Stages get neighbouring devices, so that a stage stays within a
 // machine where it can.
-std::vector<Candidate> candidates(const NetworkWork& network, const SearchRequest& request,
-                                  const Cluster& cluster, const CostConstants& constants,
-                                  const SoftwareConstants& software);
+std::vector<Candidate> candidates(const CostContext& context, const SearchRequest& request);
 
 // How many devices each stage gets: equal shares for every number of stages that divides them, and
 // uneven ones for two and three stages.

@@ -24,9 +24,11 @@ double layer_seconds(const LayerWork& layer, double samples, const PlannedJob& j
 }  // namespace
 
 // Times of operators are close to straight lines in the batch; two points give the line.
-StageTimes::StageTimes(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
-                       const CostConstants& constants, const SoftwareConstants& software)
-    : round_robin_(job.round_robin), samples_(job.samples_per_step() / job.micro_batches) {
+StageTimes::StageTimes(const CostContext& context, const PlannedJob& job)
+    : round_robin_(job.round_robin),
+      share_optimizer_(job.share_optimizer),
+      samples_(job.samples_per_step() / job.micro_batches) {
+  const auto& [network, cluster, constants, software] = context;
   const double doublings = std::log2(static_cast<double>(job.devices()));
   const double slowness = software.slowness * (1 + software.straggling * doublings);
   const double low = std::max(1.0, samples_ / job.devices()), high = 2 * low;
@@ -41,7 +43,7 @@ StageTimes::StageTimes(const NetworkWork& network, const PlannedJob& job, const 
   }
   const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
   update_per_parameter_ = 4 * software.update_passes / memory_rate;
-  bytes_per_parameter_ = job.precision != DataType::f32 && software.half_gradients ? 2 : 4;
+  bytes_per_parameter_ = gradient_size(job, software);
   exposed_ = 1 - software.overlap;
   if (job.order == PipelineOrder::stale) exposed_ *= 1 - software.stale_overlap;
   collective_efficiency_ = software.collective_efficiency;
@@ -60,23 +62,26 @@ double StageTimes::seconds(int begin, int end, int replicas, double link_rate) c
     reduce = 2.0 * (replicas - 1) / replicas * parameters * bytes_per_parameter_ /
              (link_rate * collective_efficiency_);
   }
-  const double update = parameters * update_per_parameter_;
+  double update = parameters * update_per_parameter_;
   if (round_robin_) return (working + update + reduce) / replicas;
-  const double hidden = reduce * (1 - exposed_);
-  return std::max(working + update, hidden) + reduce * exposed_;
+  double exposed = exposed_;
+  if (share_optimizer_ && replicas > 1) {  // half of the traffic follows the update
+    update /= replicas;
+    exposed = (1 + exposed_) / 2;
+  }
+  return std::max(working + update, reduce * (1 - exposed)) + reduce * exposed;
 }
 
-std::vector<int> cut_by_cost(const NetworkWork& network, const PlannedJob& job,
-                             const Cluster& cluster, const CostConstants& constants,
-                             const SoftwareConstants& software) {
+std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job) {
+  const NetworkWork& network = context.network;
   const int layers = static_cast<int>(network.layers.size());
   const int stages = static_cast<int>(job.stages.size());
   if (stages > layers) {
     fail_input("There are {} stages for the {} operators of '{}'; use fewer.", stages, layers,
                network.model);
   }
-  const StageTimes times(network, job, cluster, constants, software);
-  const Fabric fabric(cluster);
+  const StageTimes times(context, job);
+  const Fabric fabric(context.cluster);
   constexpr double kNever = std::numeric_limits<double>::infinity();
   // best[e]: the slowest of the stages so far, which together end at layer e.
   std::vector<double> best(static_cast<size_t>(layers) + 1, kNever);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "planner/cost/cost_context.h"
 #include "planner/cost/stage_cost.h"
 
 namespace millrace {
@@ -13,8 +14,7 @@ namespace millrace {
 class StageTimes {
  public:
   // The devices of `job.stages` matter only for how many there are in all.
-  StageTimes(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
-             const CostConstants& constants, const SoftwareConstants& software);
+  StageTimes(const CostContext& context, const PlannedJob& job);
 
   // With `replicas` devices sharing the batch, or taking turns.
   double seconds(int begin, int end, int replicas, double link_rate) const;
@@ -25,7 +25,7 @@ class StageTimes {
     return prefix[end] - prefix[begin];
   }
 
-  bool round_robin_;
+  bool round_robin_, share_optimizer_;
   double samples_;
   std::vector<double> fixed_, per_sample_, parameters_;  // prefix sums over layers
   double update_per_parameter_, bytes_per_parameter_;
@@ -34,9 +34,7 @@ class StageTimes {
 
 // Cuts so that the slowest stage is as fast as possible on the devices that each stage has;
 // returns the end of each stage.
-std::vector<int> cut_by_cost(const NetworkWork& network, const PlannedJob& job,
-                             const Cluster& cluster, const CostConstants& constants,
-                             const SoftwareConstants& software);
+std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job);
 
 // Gives each stage of the job its layers.
 void set_cuts(PlannedJob& job, const std::vector<int>& ends);

@@ -10,9 +10,7 @@ namespace millrace {
 // Stages with their layers and neighbouring devices from 0 on, by PipeDream's optimizer over the
 // costs of this job's layers, on one level with the slowest link of the first `devices` devices.
 // Empty where that would take too long (many devices).
-std::vector<PlannedStage> pipedream_division(const NetworkWork& network, const PlannedJob& job,
-                                             int devices, const Cluster& cluster,
-                                             const CostConstants& constants,
-                                             const SoftwareConstants& software);
+std::vector<PlannedStage> pipedream_division(const CostContext& context, const PlannedJob& job,
+                                             int devices);
 
 }  // namespace millrace

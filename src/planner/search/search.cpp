@@ -24,12 +24,12 @@ struct Scored {
   int fullest = 0;
 };
 
-double fullest_device(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
-                      const CostConstants& constants, const SoftwareConstants& software,
-                      int& stage) {
+double fullest_device(const CostContext& context, const PlannedJob& job, int& stage) {
   double most = 0;
   for (int i = 0; i < static_cast<int>(job.stages.size()); ++i) {
-    const double total = stage_memory(network, job, i, cluster, constants, software).total();
+    const double total =
+        stage_memory(context.network, job, i, context.cluster, context.constants, context.software)
+            .total();
     if (total > most) {
       most = total;
       stage = i;
@@ -42,13 +42,14 @@ double fullest_device(const NetworkWork& network, const PlannedJob& job, const C
 std::string kind_of(const PlannedJob& job) {
   std::vector<size_t> replicas;
   for (const PlannedStage& stage : job.stages) replicas.push_back(stage.devices.size());
-  return fmt::format("{} {} {}", fmt::join(replicas, "-"),
+  return fmt::format("{} {} {} {} {}", fmt::join(replicas, "-"),
                      job.stages.size() > 1 ? name_of(job.order) : "",
-                     static_cast<int>(job.head.parallel));
+                     static_cast<int>(job.head.parallel), job.round_robin, job.share_optimizer);
 }
 
+// `best` in samples per second.
 std::string why_slower(const SearchResult& result, const Prediction& prediction, double best) {
-  std::string text = fmt::format("{:.1f} % slower", (result.seconds_per_step / best - 1) * 100);
+  std::string text = fmt::format("{:.1f} % slower", (best / result.samples_per_second - 1) * 100);
   if (result.bubble > 0.05)
     text += fmt::format("; devices idle {:.0f} % of the time", result.bubble * 100);
   double gradients = 0, updates = 0, largest = 0, smallest = 1e300;
@@ -67,26 +68,23 @@ std::string why_slower(const SearchResult& result, const Prediction& prediction,
     text += fmt::format("; {} of gradients to sum", format_bytes(static_cast<uint64_t>(gradients)));
   }
   if (result.job.recompute) text += "; computes activations twice";
+  if (result.job.share_optimizer) text += "; gathers weights after each update";
   return text + ".";
 }
 
 class Search {
  public:
-  Search(const NetworkWork& network, const SearchRequest& request, const Cluster& cluster,
-         const CostConstants& constants, const SoftwareConstants& software)
-      : network_(network),
+  Search(const CostContext& context, const SearchRequest& request)
+      : context_(context),
         request_(request),
-        cluster_(cluster),
-        constants_(constants),
-        software_(software),
-        limit_(request.memory_limit > 0 ? request.memory_limit : cluster.device.memory_bytes) {}
+        limit_(request.memory_limit > 0 ? request.memory_limit
+                                        : context.cluster.device.memory_bytes) {}
 
   SearchOutcome run() {
     std::vector<Scored> fitting, refused;
-    for (Candidate& candidate : candidates(network_, request_, cluster_, constants_, software_)) {
+    for (Candidate& candidate : candidates(context_, request_)) {
       Scored scored;
-      scored.memory =
-          fullest_device(network_, candidate.job, cluster_, constants_, software_, scored.fullest);
+      scored.memory = fullest_device(context_, candidate.job, scored.fullest);
       scored.estimate = candidate.estimate;
       scored.candidate = std::move(candidate);
       (scored.memory <= limit_ ? fitting : refused).push_back(std::move(scored));
@@ -103,23 +101,35 @@ class Search {
   }
 
  private:
+  using Simulated = std::pair<SearchResult, Prediction>;
+
   // The best by formula, and the best of every kind after them.
   void simulate_best(const std::vector<Scored>& fitting) {
     std::map<std::string, size_t> seen;
-    std::vector<std::pair<SearchResult, Prediction>> simulated;
+    std::vector<Simulated> simulated;
+    std::vector<const Scored*> skipped;  // the first of a kind
     for (size_t i = 0; i < fitting.size(); ++i) {
       const size_t before = seen[kind_of(fitting[i].candidate.job)]++;
       const bool promising =
           i < kSimulated || (before == 0 && simulated.size() < kSimulated + kShown);
-      if (!promising && !fitting[i].candidate.pipedream) continue;
-      simulated.push_back(simulated_result(fitting[i]));
+      if (promising || fitting[i].candidate.pipedream) {
+        simulated.push_back(simulated_result(fitting[i]));
+      } else if (before == 0) {
+        skipped.push_back(&fitting[i]);
+      }
     }
     std::stable_sort(simulated.begin(), simulated.end(), [](const auto& a, const auto& b) {
-      return a.first.seconds_per_step < b.first.seconds_per_step;
+      return a.first.samples_per_second > b.first.samples_per_second;
     });
+    keep(simulated);
+    for (const Scored* scored : skipped) explain_skipped(*scored, fitting.front().estimate);
+  }
+
+  void keep(std::vector<Simulated>& simulated) {
     for (size_t i = 0; i < simulated.size(); ++i) {
       auto& [result, prediction] = simulated[i];
-      const double best = simulated.front().first.seconds_per_step;
+      const double best =
+          i == 0 ? result.samples_per_second : outcome_.plans.front().samples_per_second;
       result.verdict = i == 0 ? "the fastest that fits" : why_slower(result, prediction, best);
       if (i < kMostPlans) {
         outcome_.plans.push_back(std::move(result));
@@ -129,33 +139,42 @@ class Search {
     }
   }
 
-  std::pair<SearchResult, Prediction> simulated_result(const Scored& scored) const {
-    Prediction prediction =
-        predict(network_, scored.candidate.job, cluster_, constants_, software_);
-    SearchResult result;
-    result.job = scored.candidate.job;
+  Simulated simulated_result(const Scored& scored) const {
+    Prediction prediction = predict(context_.network, scored.candidate.job, context_.cluster,
+                                    context_.constants, context_.software);
+    SearchResult result = basic_result(scored);
     result.seconds_per_step = prediction.seconds_per_step;
     result.samples_per_second = prediction.samples_per_second;
     result.bubble = prediction.bubble;
-    result.memory = scored.memory;
-    result.pipedream = scored.candidate.pipedream;
     prediction.simulation = {};
     prediction.result = {};
     return {std::move(result), std::move(prediction)};
   }
 
+  // With the formula's time.
+  SearchResult basic_result(const Scored& scored) const {
+    SearchResult result;
+    result.job = scored.candidate.job;
+    result.samples_per_second = request_.global_batch / scored.estimate;
+    result.seconds_per_step = result.job.samples_per_step() / result.samples_per_second;
+    result.memory = scored.memory;
+    result.pipedream = scored.candidate.pipedream;
+    return result;
+  }
+
+  void explain_skipped(const Scored& scored, double best) {
+    SearchResult result = basic_result(scored);
+    result.verdict = fmt::format("about {:.0f} % slower than the best by formula; not simulated.",
+                                 (scored.estimate / best - 1) * 100);
+    outcome_.others.push_back(std::move(result));
+  }
+
   void explain_refused(const std::vector<Scored>& refused) {
     std::map<std::string, size_t> seen;
-    size_t shown = 0;
     for (const Scored& scored : refused) {
-      if (seen[kind_of(scored.candidate.job)]++ > 0 || shown++ >= kShown) continue;
-      SearchResult result;
-      result.job = scored.candidate.job;
-      result.seconds_per_step = scored.estimate;
-      result.samples_per_second = request_.global_batch / scored.estimate;
-      result.memory = scored.memory;
+      if (seen[kind_of(scored.candidate.job)]++ > 0) continue;
+      SearchResult result = basic_result(scored);
       result.fits = false;
-      result.pipedream = scored.candidate.pipedream;
       result.verdict =
           fmt::format("does not fit: stage {} needs {}, a device has {}.", scored.fullest,
                       format_bytes(static_cast<uint64_t>(scored.memory)),
@@ -166,11 +185,8 @@ class Search {
 
   static constexpr size_t kMostPlans = 5;
 
-  const NetworkWork& network_;
+  const CostContext& context_;
   const SearchRequest& request_;
-  const Cluster& cluster_;
-  const CostConstants& constants_;
-  const SoftwareConstants& software_;
   const double limit_;
   SearchOutcome outcome_;
 };
@@ -192,18 +208,18 @@ std::string describe_shape(const PlannedJob& job) {
   if (job.head.parallel == Parallel::data) text += ", head dp";
   if (job.head.parallel == Parallel::model) text += ", head mp";
   if (job.head.parallel == Parallel::sampled) text += ", head pfc";
+  if (job.round_robin) text += ", replicas in turn";
+  if (job.share_optimizer) text += ", shared optimizer state";
   return job.recompute ? text + ", recompute" : text;
 }
 
-SearchOutcome search_plans(const NetworkWork& network, const SearchRequest& request,
-                           const Cluster& cluster, const CostConstants& constants,
-                           const SoftwareConstants& software) {
-  if (request.devices < 1 || request.devices > cluster.devices()) {
-    fail_input("--devices is {}, but cluster '{}' has {}.", request.devices, cluster.name,
-               cluster.devices());
+SearchOutcome search_plans(const CostContext& context, const SearchRequest& request) {
+  if (request.devices < 1 || request.devices > context.cluster.devices()) {
+    fail_input("--devices is {}, but cluster '{}' has {}.", request.devices, context.cluster.name,
+               context.cluster.devices());
   }
   if (!(request.global_batch >= 1)) fail_input("The global batch must be at least 1.");
-  return Search(network, request, cluster, constants, software).run();
+  return Search(context, request).run();
 }
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/cost/cost_context.h"
 #include "planner/cost/prediction.h"
 
 namespace millrace {
@@ -13,13 +14,15 @@ struct SearchRequest {
   double global_batch = 1;  // samples of one update
   int devices = 1;          // the first so many of the cluster
   DataType precision = DataType::f32;
+  std::optional<DataType> wire = {};  // see PlannedJob
   bool real_data = false;
   int optimizer_states = 1;
   double memory_limit = 0;  // bytes; 0: the device's
-  PlannedHead head;         // `parallel` is the first choice; data and model are both tried
+  PlannedHead head;         // any division is tried, `sampled` only if it is the one given
   // Restrictions; none: all are tried.
   std::optional<PipelineOrder> order;
   std::optional<bool> recompute;
+  std::optional<bool> share_optimizer;
   bool asynchronous = true;  // schedules that train on weights a few updates old
 };
 
@@ -38,17 +41,17 @@ struct SearchResult {
 
 struct SearchOutcome {
   std::vector<SearchResult> plans;   // those that fit, best first; empty: nothing fits
-  std::vector<SearchResult> others;  // the best of every kind that lost, or does not fit
+  std::vector<SearchResult> others;  // the best of every kind that lost, or does not fit; those
+                                     // that a formula ruled out have its estimate
   size_t tried = 0;
 };
 
-// Tries numbers of stages, uneven shares of devices, schedules, micro-batches, recomputation and
-// divisions of the head; cuts each by cost, ranks by formula, simulates the most promising, and
+// Tries numbers of stages, uneven shares of devices, schedules, micro-batches, replicas that share
+// batches or take turns, recomputation, shared optimizer state and divisions of the head; cuts each
+// by cost, ranks by formula, simulates the most promising, and
 // every schedule of PipeDream's division, so that the result is never worse than that. Throws
 // InputError if the request makes no sense (more devices than there are, an empty batch).
-SearchOutcome search_plans(const NetworkWork& network, const SearchRequest& request,
-                           const Cluster& cluster, const CostConstants& constants,
-                           const SoftwareConstants& software);
+SearchOutcome search_plans(const CostContext& context, const SearchRequest& request);
 
 // "4 stages on 2 devices each, 1f1b-flush, 8 micro-batches, recompute".
 std::string describe_shape(const PlannedJob& job);

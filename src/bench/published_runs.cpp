@@ -1,0 +1,145 @@
+#include "bench/published_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "train/plan.h"
+#include "train/trainer.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kOneMachine = 4096;  // devices are numbered through
+constexpr double kMebibyte = 1024.0 * 1024.0;
+constexpr double kOfFreeMemory = 0.6;
+
+std::optional<MarginHeadOptions> head_of(const PublishedRow& row) {
+  using Parallel = PlannedHead::Parallel;
+  const PlannedHead& head = row.job.head;
+  if (head.parallel == Parallel::none) return std::nullopt;
+  MarginHeadOptions options;
+  options.addend = 0.5;
+  options.parallel = head.parallel == Parallel::data    ? HeadParallel::dp
+                     : head.parallel == Parallel::model ? HeadParallel::mp
+                                                        : HeadParallel::pfc;
+  options.sample_rate = head.parallel == Parallel::sampled ? head.sample_rate : 1;
+  return options;
+}
+
+TrainJob job_of(const PublishedTables& tables, const PublishedRow& row) {
+  TrainJob job;
+  job.model = row.model;
+  job.options = row.options;
+  job.plan = plan_of(tables.network(row), row.job, kOneMachine);
+  job.options.head = head_of(row);
+  job.precision.type = row.job.precision;
+  job.steps = 1;
+  job.threads = 1;
+  job.oversubscribe = true;
+  job.convolution = ConvolutionAlgorithm::direct;
+  job.learning_rate.base = 1e-3;
+  job.optimizer.weight_decay = 1e-4;
+  return job;
+}
+
+void set_classes(TrainJob& job, double classes) {
+  if (!job.options.head) return;
+  job.options.classes = std::max<int64_t>(64, std::llround(classes));
+  job.options.head->classes = job.options.classes;
+}
+
+int64_t samples_of(const PublishedRow& row, int64_t batch) {
+  return row.job.round_robin ? batch : batch * row.job.devices();
+}
+
+int64_t total_memory(const Json& plan) {
+  int64_t sum = 0;
+  for (const Json& device : plan["devices"]) sum += device["peak_bytes"].get<int64_t>();
+  return sum;
+}
+
+double free_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name, unit;
+  double kibibytes = 0;
+  while (file >> name >> kibibytes) {
+    std::getline(file, unit);
+    if (name == "MemAvailable:") return kibibytes * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TrainJob full_job(const PublishedTables& tables, const PublishedRow& row) {
+  TrainJob job = job_of(tables, row);
+  job.options.batch = samples_of(row, std::llround(row.job.batch));
+  set_classes(job, row.job.head.classes);
+  return job;
+}
+
+TrainJob reduced_job(const PublishedTables& tables, const PublishedRow& row,
+                     const ReducedSize& size) {
+  TrainJob job = job_of(tables, row);
+  job.options.batch = samples_of(row, size.batch);
+  job.options.image = size.image;
+  set_classes(job, row.job.head.classes * size.classes);
+  job.steps = size.steps;
+  return job;
+}
+
+void add_exact_memory(const TrainJob& job, Json& described) {
+  try {
+    TrainingObserver silent;
+    const Json plan = describe_plan(job, silent);
+    std::map<std::string, double> devices;  // stages may share them
+    for (const Json& device : plan["devices"]) {
+      devices[device["id"].get<std::string>()] += device["peak_bytes"].get<double>();
+    }
+    std::vector<double> stages(static_cast<size_t>(job.plan.stage_count()), 0.0);
+    for (const Json& device : plan["devices"]) {
+      double& most = stages.at(device["stage"].get<size_t>());
+      most = std::max(most, std::round(devices[device["id"].get<std::string>()] / kMebibyte));
+    }
+    described["exact_memory_mib"] = stages;
+  } catch (const InputError& error) {
+    described["exact_note"] = error.what();
+  }
+}
+
+void add_run(const TrainJob& job, const ReducedSize& size, Json& described) {
+  try {
+    TrainingObserver silent;
+    const int64_t needed = total_memory(describe_plan(job, silent));
+    if (static_cast<double>(needed) > kOfFreeMemory * free_memory()) {
+      described["run_note"] = fmt::format("needs {}", format_bytes(static_cast<uint64_t>(needed)));
+      return;
+    }
+    const TrainResult result = run_training(job, silent);
+    std::vector<double> seconds(result.seconds.begin() + (result.seconds.size() > 1 ? 1 : 0),
+                                result.seconds.end());
+    std::sort(seconds.begin(), seconds.end());
+    const double median = seconds.empty() ? 0 : seconds[seconds.size() / 2];
+    described["run"] = {
+        {"image", job.options.image},
+        {"batch", size.batch},
+        {"devices", result.devices.size()},
+        {"steps", result.losses.size()},
+        {"samples_per_second", median > 0 ? static_cast<double>(job.options.batch) / median : 0},
+        {"first_loss", result.losses.empty() ? 0 : result.losses.front()},
+        {"last_loss", result.losses.empty() ? 0 : result.losses.back()},
+        {"peak_bytes", needed}};
+  } catch (const InputError& error) {
+    described["run_note"] = error.what();
+  } catch (const JobError& error) {
+    described["run_note"] = error.what();
+  }
+}
+
+}  // namespace millrace

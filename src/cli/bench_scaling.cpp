@@ -1,0 +1,67 @@
+#include "cli/bench_scaling.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "bench/scaling.h"
+#include "cli/job_flags.h"
+#include "runtime/cores.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kHelp =
+    "Training speed on more and more devices, in float32 and in 16 bits.\n"
+    "Every configuration runs --repeat times, each time in a process of its own and in turn with\n"
+    "the others. The table gives medians, the speed-up over the fewest devices and the speed in\n"
+    "16 bits over float32; devices that have to share cores are marked.";
+
+struct ScalingFlags {
+  ScalingOptions options;
+  std::string json;
+};
+
+int run(const ScalingFlags& flags) {
+  ScalingOptions options = flags.options;
+  choose("--model", options.model, model_names());
+  if (!flags.json.empty()) require_writable(flags.json, "--json");
+  options.cores = available_cores();
+  options.program = std::filesystem::read_symlink("/proc/self/exe");
+  const auto rows = run_scaling(options, [](const std::string& sentence) {
+    fmt::print(stderr, "{}\n", sentence);
+    std::fflush(stderr);
+  });
+  fmt::print("{}", to_table(rows, options));
+  if (!flags.json.empty()) write_text(flags.json, to_json(rows, options).dump(2) + "\n");
+  return kExitSuccess;
+}
+
+}  // namespace
+
+void add_scaling_suite(CLI::App& bench, Action& chosen) {
+  auto flags = std::make_shared<ScalingFlags>();
+  ScalingOptions& options = flags->options;
+  CLI::App* suite = bench.add_subcommand("scaling", kHelp);
+  suite->add_option("--model", options.model, "The network")->capture_default_str();
+  suite->add_option("--devices", options.devices, "Numbers of devices, comma-separated")
+      ->delimiter(',')
+      ->capture_default_str();
+  suite->add_option("--precisions", options.precisions, "Among fp32, fp16 and bf16")
+      ->delimiter(',')
+      ->capture_default_str();
+  suite->add_option("--batch", options.batch, "Samples per device")->capture_default_str();
+  suite->add_option("--image", options.image,
+                    "Height and width of the images [the model's usual size]");
+  suite->add_option("--repeat", options.repeat, "Runs of each configuration")
+      ->capture_default_str();
+  suite->add_option("--steps", options.steps, "Measured steps of each run")->capture_default_str();
+  suite->add_option("--threads-per-device", options.threads,
+                    "Threads of each device [as many as the most devices have cores for]");
+  suite->add_option("--json", flags->json, "Write the rows to this file as JSON");
+  suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
+}
+
+}  // namespace millrace

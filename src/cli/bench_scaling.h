@@ -1,0 +1,12 @@
+// millrace bench scaling: more devices, fewer bits.
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include "cli/command.h"
+
+namespace millrace {
+
+void add_scaling_suite(CLI::App& bench, Action& chosen);
+
+}  // namespace millrace

@@ -1,0 +1,33 @@
+#include "graph/operators/shapes.h"
+
+namespace millrace {
+namespace {
+
+// The tensor that it writes, perhaps the sum of all squares, then the gradients.
+std::vector<TensorType> infer_check(const Inference& inference) {
+  const size_t before = inference.op.attributes.flag("has_squares") ? 2 : 1;
+  expect_inputs(inference, before, inference.inputs.size());
+  expect_shape(inference, 0, {2}, "a flag and the number of a gradient,");
+  if (before == 2) expect_shape(inference, 1, {1}, "a sum of squares");
+  inference.op.attributes.text("parameters");
+  return {};
+}
+
+double count_looks(const Inference& inference) {
+  double count = 0;
+  for (const TensorType& gradient : inference.inputs) {
+    count += static_cast<double>(gradient.elements());
+  }
+  return inference.op.attributes.flag("has_squares") ? 0 : count;
+}
+
+}  // namespace
+
+std::vector<OperatorDefinition> overflow_operators() {
+  return {{.type = "overflow_check",
+           .infer = infer_check,
+           .mutated_inputs = {0},
+           .arithmetic = count_looks}};
+}
+
+}  // namespace millrace

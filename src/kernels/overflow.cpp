@@ -1,0 +1,71 @@
+#include <cmath>
+
+#include "kernels/support/finite.h"
+#include "kernels/support/function_kernel.h"
+
+namespace millrace {
+namespace {
+
+// Where the gradients are, and how the others are asked.
+struct Check {
+  size_t first;  // gradient among the inputs
+  std::vector<int64_t> counts;
+  bool with_others;
+
+  explicit Check(const KernelRequest& request)
+      : first(request.op.attributes.flag("has_squares") ? 2 : 1),
+        with_others(request.op.attributes.integer("members") > 1) {
+    for (size_t i = first; i < request.inputs.size(); ++i) {
+      counts.push_back(request.inputs[i].physical_elements());
+    }
+  }
+
+  // Writes whether any gradient of any device is not finite, and the number from 1 of this
+  // device's first, 0 if it has none.
+  template <typename IsFinite>
+  void run(const KernelArguments& a, bool look, const IsFinite& is_finite) const {
+    auto* out = a.input<float>(0);
+    size_t found = 0;
+    for (size_t i = 0; look && found == 0 && i < counts.size(); ++i) {
+      if (!is_finite(a.input<float>(first + i), counts[i])) found = i + 1;
+    }
+    const bool squares = first == 2 && !std::isfinite(a.input<float>(1)[0]);
+    out[0] = found > 0 || squares ? 1.0f : 0.0f;
+    out[1] = static_cast<float>(found);
+    if (with_others) a.collectives->all_reduce({out, 1});
+  }
+};
+
+// Where the norm is known, gradients need only be looked at when it is not finite.
+std::unique_ptr<Kernel> make_check(const KernelRequest& request, std::string*) {
+  return make_function_kernel([check = Check(request)](const KernelArguments& a) {
+    const bool look = check.first == 1 || !std::isfinite(a.input<float>(1)[0]);
+    check.run(a, look, all_finite);
+  });
+}
+
+std::unique_ptr<Kernel> reference_check(const KernelRequest& request, std::string*) {
+  return make_function_kernel([check = Check(request)](const KernelArguments& a) {
+    check.run(a, true, [](const float* values, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) {
+        if (!std::isfinite(values[i])) return false;
+      }
+      return true;
+    });
+  });
+}
+
+// Any layout will do: padding is finite.
+LayoutWish keep(const KernelRequest& request) {
+  LayoutWish wish;
+  for (const TensorSpec& input : request.inputs) wish.inputs.push_back(input.layout);
+  return wish;
+}
+
+}  // namespace
+
+std::vector<KernelFamily> overflow_kernels() {
+  return {{"overflow_check", {{"vector", make_check}, {"reference", reference_check}}, keep}};
+}
+
+}  // namespace millrace

@@ -1,0 +1,32 @@
+#include "passes/settings.h"
+
+#include <stdexcept>
+
+namespace millrace {
+
+std::string_view precision_name(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      return "fp32";
+    case DataType::f16:
+      return "fp16";
+    case DataType::bf16:
+      return "bf16";
+    default:
+      throw std::logic_error("a precision is f32, f16 or bf16");
+  }
+}
+
+std::string_view name_of(PrecisionSettings::Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case PrecisionSettings::Arithmetic::automatic:
+      return "auto";
+    case PrecisionSettings::Arithmetic::native:
+      return "native";
+    case PrecisionSettings::Arithmetic::storage:
+      return "storage";
+  }
+  return "?";
+}
+
+}  // namespace millrace

@@ -1,0 +1,165 @@
+#include "passes/storage.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/operator_definition.h"
+#include "passes/kept_layers.h"
+#include "passes/liveness.h"
+#include "passes/rewrite.h"
+
+namespace millrace {
+namespace {
+
+// Smaller tensors are not worth the two operators.
+constexpr int64_t kLeastElements = 4096;
+
+// A widened copy, or what a clone made, serves readers that are at most so many operators apart.
+constexpr size_t kNear = 2;
+
+class SixteenBitStorage {
+ public:
+  SixteenBitStorage(Graph& graph, const std::vector<bool>& stored, DataType type)
+      : graph_(graph), stored_(stored), type_(type), names_(graph) {}
+
+  StorageReport run() {
+    const std::vector<OperatorId> order = graph_.order();
+    for (OperatorId id : order) {
+      const Phase phase = graph_.op(id).phase;
+      if (phase == Phase::backward) read_narrow(id);
+      order_.push_back(id);
+      for (TensorId output : std::vector<TensorId>(graph_.op(id).outputs)) {
+        if (stored_[static_cast<size_t>(output)]) narrow(output, phase);
+      }
+    }
+    graph_.set_order(std::move(order_));
+    return report_;
+  }
+
+ private:
+  // What is kept of a tensor, and its newest copy in float32.
+  struct Kept {
+    TensorId narrow = kNone;
+    TensorId wide = kNone;
+    size_t last_read = 0;
+  };
+
+  void narrow(TensorId tensor, Phase phase) {
+    const OperatorId id =
+        graph_.add_operator("narrow", names_.take(graph_.tensor(tensor).name + "/narrow"), {tensor},
+                            {{"dtype", std::string(name_of(type_))}}, phase);
+    order_.push_back(id);
+    kept_[tensor] = {graph_.op(id).outputs[0], phase == Phase::backward ? tensor : kNone,
+                     order_.size()};
+    ++report_.narrowed;
+  }
+
+  void read_narrow(OperatorId id) {
+    const std::vector<int>& direct = definition_of(graph_.op(id).type).stored_inputs;
+    for (size_t i = 0; i < graph_.op(id).inputs.size(); ++i) {
+      const auto found = kept_.find(graph_.op(id).inputs[i]);
+      if (found == kept_.end()) continue;
+      const bool takes =
+          std::find(direct.begin(), direct.end(), static_cast<int>(i)) != direct.end();
+      if (takes) graph_.op(id).attributes.set("wide", true);
+      graph_.op(id).inputs[i] = takes && !is_at_hand(found->second)
+                                    ? found->second.narrow
+                                    : widened(found->first, found->second);
+    }
+  }
+
+  bool is_at_hand(const Kept& kept) const {
+    return kept.wide != kNone && order_.size() <= kept.last_read + kNear;
+  }
+
+  TensorId widened(TensorId tensor, Kept& kept) {
+    if (!is_at_hand(kept)) {
+      const OperatorId id =
+          graph_.add_operator("widen", names_.take(graph_.tensor(tensor).name + "/widen"),
+                              {kept.narrow}, {}, Phase::backward);
+      kept.wide = graph_.op(id).outputs[0];
+      order_.push_back(id);
+      ++report_.widened;
+    }
+    kept.last_read = order_.size();
+    return kept.wide;
+  }
+
+  Graph& graph_;
+  const std::vector<bool>& stored_;
+  const DataType type_;
+  UniqueNames names_;
+  std::map<TensorId, Kept> kept_;
+  std::vector<OperatorId> order_;
+  StorageReport report_;
+};
+
+// For each tensor whether the backward pass reads what the forward pass made, or reads what it made
+// itself more than kFarReader operators after the last time.
+std::vector<bool> read_from_afar(const Graph& graph) {
+  std::vector<bool> far(static_cast<size_t>(graph.tensor_count()), false);
+  std::vector<size_t> last_use(far.size(), 0);
+  const std::vector<OperatorId>& order = graph.order();
+  for (size_t i = 0; i < order.size(); ++i) {
+    const Operator& op = graph.op(order[i]);
+    for (TensorId output : op.outputs) last_use[static_cast<size_t>(output)] = i;
+    if (op.phase != Phase::backward) continue;
+    for (TensorId input : op.inputs) {
+      const auto t = static_cast<size_t>(input);
+      const OperatorId producer = graph.tensor(input).producer;
+      if (producer == kNone) continue;
+      const bool made_forward = graph.op(producer).phase == Phase::forward;
+      far[t] = far[t] || made_forward || i > last_use[t] + kFarReader;
+      last_use[t] = i;
+    }
+  }
+  return far;
+}
+
+bool is_clone(const Operator& op) {
+  return op.phase == Phase::backward && op.name.ends_with("/again");
+}
+
+}  // namespace
+
+std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& settings,
+                                   bool results_fetched) {
+  const KeptLayers kept(settings.keep);
+  const std::vector<TensorId> roots = storage_roots(graph);
+  std::vector<bool> storable(roots.size(), false);
+  for (OperatorId id : graph.order()) {
+    const Operator& op = graph.op(id);
+    if (op.phase != Phase::forward && !is_clone(op)) continue;
+    if (definition_of(op.type).exact || kept.contains(op.name)) continue;
+    for (TensorId output : op.outputs) {
+      const Tensor& tensor = graph.tensor(output);
+      const Role owner = graph.tensor(roots[static_cast<size_t>(output)]).role;
+      storable[static_cast<size_t>(output)] = tensor.type.dtype == DataType::f32 &&
+                                              tensor.type.elements() >= kLeastElements &&
+                                              owner == Role::activation;
+    }
+  }
+  for (OperatorId id : graph.order()) {
+    const Operator& op = graph.op(id);
+    const bool wants_floats =
+        op.phase == Phase::update || (op.phase == Phase::backward && definition_of(op.type).exact);
+    if (!wants_floats) continue;
+    for (TensorId input : op.inputs) storable[static_cast<size_t>(input)] = false;
+  }
+  if (!results_fetched) {
+    for (TensorId result : graph.results()) storable[static_cast<size_t>(result)] = false;
+  }
+  return storable;
+}
+
+StorageReport store_in_16_bits(Graph& graph, const PrecisionSettings& settings,
+                               bool results_fetched) {
+  std::vector<bool> stored = storable_tensors(graph, settings, results_fetched);
+  const std::vector<bool> far = read_from_afar(graph);
+  for (size_t i = 0; i < stored.size(); ++i) stored[i] = stored[i] && far[i];
+  return SixteenBitStorage(graph, stored, settings.type).run();
+}
+
+}  // namespace millrace

@@ -1,0 +1,18 @@
+// What every plan of one question has in common.
+#pragma once
+
+#include "planner/cluster/cluster.h"
+#include "planner/cost/constants.h"
+#include "planner/cost/network_work.h"
+
+namespace millrace {
+
+// Borrows all of it.
+struct CostContext {
+  const NetworkWork& network;
+  const Cluster& cluster;
+  const CostConstants& constants;
+  const SoftwareConstants& software;
+};
+
+}  // namespace millrace

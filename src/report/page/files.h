@@ -1,0 +1,12 @@
+// The style and the scripts of src/report/page, as part of the program.
+#pragma once
+
+#include <string_view>
+
+namespace millrace {
+
+// The text of a file by its name; lives as long as the program. Throws std::logic_error for a name
+// that was not embedded.
+std::string_view page_file(std::string_view name);
+
+}  // namespace millrace

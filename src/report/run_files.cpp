@@ -1,0 +1,135 @@
+#include "report/run_files.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "runtime/trace_file.h"
+
+namespace millrace {
+namespace {
+
+using Kind = RunFile::Kind;
+
+bool has_array(const Json& root, const char* key) {
+  return root.is_object() && root.contains(key) && root[key].is_array();
+}
+
+Json parse(const std::string& text, const std::string& source) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    fail_input("'{}' is not JSON: mistake at byte {}.", source, error.byte);
+  }
+}
+
+// Lines up to the first that is damaged, as the last of a killed run may be.
+void read_metrics(const std::string& text, RunFile& file, std::vector<std::string>& notes) {
+  size_t number = 0;
+  for (const std::string& line : split(text, '\n')) {
+    ++number;
+    if (line.empty()) continue;
+    Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object()) {
+      notes.push_back(fmt::format("'{}' is damaged from line {} on; what comes before is shown.",
+                                  file.path.string(), number));
+      return;
+    }
+    file.metrics.push_back(std::move(json));
+  }
+}
+
+// False if the file is something else.
+bool read_file(const std::filesystem::path& path, RunFile& file, std::vector<std::string>& notes) {
+  const std::string text = read_text(path);
+  file.path = path;
+  if (path.extension() == ".jsonl") {
+    file.kind = Kind::metrics;
+    read_metrics(text, file, notes);
+    return !file.metrics.empty();
+  }
+  Json root = parse(text, path.string());
+  if (root.is_array() || (root.is_object() && root.contains("traceEvents"))) {
+    file.kind = Kind::trace;
+    file.trace = parse_trace(text, path.string());
+    return true;
+  }
+  const bool compares = has_array(root, "rows") && root.contains("errors");
+  if (!compares && !has_array(root, "devices")) return false;
+  const bool planned = root.contains("predicted_seconds_per_step") && !root.contains("loss");
+  file.kind = compares ? Kind::published : planned ? Kind::plan : Kind::summary;
+  file.json = std::move(root);
+  return true;
+}
+
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> paths;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    paths.push_back(entry.path());
+  }
+  if (error) {
+    fail_input("The directory '{}' cannot be read: {}.", directory.string(), error.message());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string name_of_directory(const std::filesystem::path& directory) {
+  const std::filesystem::path path = std::filesystem::absolute(directory).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+void add_directory(const std::filesystem::path& directory, RunSet& set) {
+  Run run;
+  run.name = name_of_directory(directory);
+  for (const std::filesystem::path& path : entries_of(directory)) {
+    const std::string extension = path.extension().string();
+    if (extension != ".json" && extension != ".jsonl") continue;
+    if (!std::filesystem::is_regular_file(path)) continue;
+    try {
+      RunFile file;
+      if (read_file(path, file, set.notes)) run.files.push_back(std::move(file));
+    } catch (const InputError& error) {
+      set.notes.emplace_back(error.what());
+    }
+  }
+  if (!run.files.empty()) set.runs.push_back(std::move(run));
+}
+
+}  // namespace
+
+const RunFile* Run::find(RunFile::Kind kind) const {
+  for (const RunFile& file : files) {
+    if (file.kind == kind) return &file;
+  }
+  return nullptr;
+}
+
+RunSet read_runs(const std::filesystem::path& path) {
+  RunSet set;
+  if (!std::filesystem::is_directory(path)) {
+    RunFile file;
+    if (!read_file(path, file, set.notes)) {
+      fail_input(
+          "'{}' is neither a summary, a plan, metrics nor a trace; give a file of --summary, "
+          "--metrics or --trace.",
+          path.string());
+    }
+    Run run;
+    run.name = path.stem().string();
+    run.files.push_back(std::move(file));
+    set.runs.push_back(std::move(run));
+    return set;
+  }
+  add_directory(path, set);
+  for (const std::filesystem::path& entry : entries_of(path)) {
+    if (std::filesystem::is_directory(entry)) add_directory(entry, set);
+  }
+  if (!set.runs.empty()) return set;
+  if (!set.notes.empty()) fail_input("{}", set.notes.front());
+  fail_input("The directory '{}' has no file of --summary, --metrics or --trace.", path.string());
+}
+
+}  // namespace millrace

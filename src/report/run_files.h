@@ -1,0 +1,43 @@
+// Reads what jobs wrote.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "runtime/trace.h"
+
+namespace millrace {
+
+// A file that --summary, plan --json, --trace, --metrics or bench published wrote.
+struct RunFile {
+  enum class Kind : uint8_t { summary, plan, trace, metrics, published };
+  std::filesystem::path path;
+  Kind kind = Kind::summary;
+  Json json;       // of a summary or plan: an object with an array "devices"; of published: "rows"
+  TraceLog trace;  // of a trace
+  std::vector<Json> metrics;  // objects, one a line
+};
+
+// The files of one run, by name.
+struct Run {
+  std::string name;
+  std::vector<RunFile> files;
+
+  // The first of its kind; none: null.
+  const RunFile* find(RunFile::Kind kind) const;
+};
+
+// Runs, and a sentence for each file that could not be read, or not to its end.
+struct RunSet {
+  std::vector<Run> runs;
+  std::vector<std::string> notes;
+};
+
+// A file, a directory of a run's files ("*.json" and "*.jsonl"), or a directory of such
+// directories, a run each. Takes any bytes. A damaged file of a directory becomes a note; throws
+// InputError if a file that was named cannot be read, or nothing of a directory can.
+RunSet read_runs(const std::filesystem::path& path);
+
+}  // namespace millrace

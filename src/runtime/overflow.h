@@ -1,0 +1,30 @@
+// What the check of gradients found, and a fault to try it with.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/session.h"
+
+namespace millrace {
+
+// An update that changed nothing because a gradient had overflowed on some device.
+struct SkippedUpdate {
+  int64_t first_micro_batch = 0;  // of those it would have taken in, counted in the segment
+  int64_t last_micro_batch = 0;
+  std::string parameter;  // of this device's first such gradient; empty: it has none
+};
+
+// Whether the program checks its gradients; the others are for programs that do, after the check.
+bool checks_overflow(const Program& program);
+bool has_overflowed(const Session& session, const Program& program);
+void set_overflowed(Session& session, const Program& program, bool overflowed);
+// The parameter of the first gradient that is not finite on this device, or nothing.
+std::string overflowed_parameter(const Session& session, const Program& program);
+
+// Makes a gradient infinite in each of these steps, where the backward pass begins. Before `watch`;
+// the program must not be running.
+void inject_overflow(Program& program, const std::vector<int64_t>& steps);
+
+}  // namespace millrace

@@ -1,0 +1,79 @@
+#include "train/checkpoint_directory.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kPartial = ".partial";
+constexpr std::string_view kRemoving = ".removing";
+
+std::filesystem::path with_ending(std::filesystem::path path, std::string_view ending) {
+  path += ending;
+  return path;
+}
+
+// Renames first, so that a half-removed directory is never taken for a checkpoint.
+void remove_checkpoint(const std::filesystem::path& path) {
+  const std::filesystem::path doomed = with_ending(path, kRemoving);
+  std::filesystem::remove_all(doomed);
+  std::filesystem::rename(path, doomed);
+  std::filesystem::remove_all(doomed);
+}
+
+}  // namespace
+
+PartialCheckpoint::PartialCheckpoint(std::filesystem::path target)
+    : target_(std::move(target)), path_(with_ending(target_, kPartial)) {
+  std::filesystem::remove_all(path_);
+  std::filesystem::create_directory(path_);
+}
+
+PartialCheckpoint::~PartialCheckpoint() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void PartialCheckpoint::publish(const Manifest& manifest) {
+  write_text(path_ / kManifestFile, to_json(manifest).dump(2) + "\n");
+  sync_directory(path_);
+  if (std::filesystem::exists(target_)) remove_checkpoint(target_);
+  std::filesystem::rename(path_, target_);
+  sync_directory(target_.parent_path());
+}
+
+void remove_leftovers(const std::filesystem::path& directory) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && (name.ends_with(kPartial) || name.ends_with(kRemoving))) {
+      std::filesystem::remove_all(entry.path());
+    }
+  }
+}
+
+void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t newest) {
+  std::vector<CheckpointPlace> places = list_checkpoints(directory);
+  std::erase_if(places, [&](const CheckpointPlace& place) { return place.step > newest; });
+  if (places.size() <= static_cast<size_t>(keep)) return;
+  std::optional<double> best;
+  std::filesystem::path best_path;
+  for (const CheckpointPlace& place : places) {
+    try {
+      const Manifest manifest = read_manifest(place.path);
+      if (manifest.accuracy && (!best || *manifest.accuracy > *best)) {
+        best = manifest.accuracy;
+        best_path = place.path;
+      }
+    } catch (const InputError&) {
+      continue;
+    }
+  }
+  for (size_t i = 0; i + static_cast<size_t>(keep) < places.size(); ++i) {
+    if (places[i].path != best_path) remove_checkpoint(places[i].path);
+  }
+}
+
+}  // namespace millrace

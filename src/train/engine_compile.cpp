@@ -1,0 +1,158 @@
+// How an engine makes its devices' programs and joins them to groups.
+#include <algorithm>
+
+#include "base/error.h"
+#include "comm/texts.h"
+#include "train/device_report.h"
+#include "train/engine.h"
+#include "train/stage_options.h"
+
+namespace millrace {
+namespace {
+
+std::string layouts_as_text(const std::map<std::string, Layout>& layouts) {
+  Json json = Json::object();
+  for (const auto& [name, layout] : layouts) json[name] = layout.tag();
+  return json.dump();
+}
+
+std::map<std::string, Layout> layouts_from_text(const std::string& text) {
+  std::map<std::string, Layout> layouts;
+  const Json json = Json::parse(text);
+  for (const auto& [name, tag] : json.items()) {
+    layouts[name] = Layout(tag.get<std::string>());
+  }
+  return layouts;
+}
+
+}  // namespace
+
+void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer) {
+  tuner_.on_first_measurement([&] {
+    observer.on_message(Severity::note,
+                        fmt::format("Measuring convolution algorithms, once for each shape; the "
+                                    "choices are kept in '{}'.",
+                                    ConvolutionTuner::default_path().string()));
+  });
+  try {
+    compile_stages(job, purpose);
+    std::vector<DeviceReport> reports;
+    for (const auto& worker : workers_) reports.push_back(report_of(*worker));
+    const std::string crowded = crowded_device(reports, job.device_memory);
+    if (!crowded.empty()) fail_input("{}", crowded);
+  } catch (const std::exception& error) {
+    fail(error.what());
+    throw;
+  }
+  tuner_.on_first_measurement({});  // it borrows the observer
+  tuner_.save();
+  if (!tuner_.warning().empty()) observer.on_message(Severity::warning, tuner_.warning());
+  join_workers();
+  inject_faults(job);
+}
+
+void Engine::make_workers() {
+  const auto devices = devices_by_rank(plan_, ranks())[static_cast<size_t>(rank())];
+  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    for (int member = 0; member < placement.size(); ++member) {
+      const DeviceId id = placement.devices[static_cast<size_t>(member)];
+      if (id.node != rank()) continue;
+      auto worker = std::make_unique<Worker>();
+      worker->id = id;
+      worker->stage = stage;
+      worker->member = member;
+      worker->members = placement.size();
+      const auto place = std::find(devices.begin(), devices.end(), id) - devices.begin();
+      worker->device = devices_[static_cast<size_t>(place)].get();
+      workers_.push_back(std::move(worker));
+    }
+  }
+}
+
+// All devices of a stage hold the parameters in the layouts that its first device prefers, so that
+// their gradients can be added as they lie in memory.
+void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
+  share_choices(0);
+  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    const int leader = placement.devices[0].node;
+    std::map<std::string, Layout> layouts;
+    bool know_layouts = false;
+    for (const auto& worker : workers_) {
+      if (worker->stage != stage || worker->member != 0) continue;
+      compile_worker(*worker, options_of(*worker, job), purpose);
+      layouts = layouts_of_parameters(worker->largest());
+      know_layouts = true;
+    }
+    share_choices(leader);
+    if (rank_group_) {
+      const std::string own = know_layouts ? layouts_as_text(layouts) : "";
+      layouts = layouts_from_text(broadcast_text(*rank_group_, own, leader));
+    }
+    for (const auto& worker : workers_) {
+      if (worker->stage != stage || worker->member == 0) continue;
+      CompileOptions options = options_of(*worker, job);
+      options.layouts = layouts;
+      options.dump_directory.clear();
+      compile_worker(*worker, options, purpose);
+    }
+  }
+}
+
+// Devices that do the same work do it in the same way, whichever process they are in.
+void Engine::share_choices(int root) {
+  if (!rank_group_) return;
+  const std::string own = root == rank() ? Json(tuner_.choices()).dump() : "";
+  const Json choices = Json::parse(broadcast_text(*rank_group_, own, root));
+  if (root != rank()) tuner_.adopt(choices.get<std::map<std::string, std::string>>());
+}
+
+StageGraph Engine::local_graph(const Worker& worker) const {
+  return graphs_.local(worker.stage, plan_.round_robin ? 0 : worker.member);
+}
+
+CompileOptions Engine::options_of(const Worker& worker, const TrainJob& job) {
+  CompileOptions options =
+      stage_options(job, worker.stage, worker.member, worker.device->threads(), &tuner_);
+  if (layout_) options.shape.channel_bytes = layout_->channel_bytes(worker.stage, worker.member);
+  return options;
+}
+
+void Engine::compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose) {
+  const StageGraph graph = local_graph(worker);
+  worker.device->run([&] {
+    if (purpose == Purpose::evaluation) {
+      worker.evaluation = compile_evaluation(graph.graph, options);
+      return;
+    }
+    worker.training = compile_stage(graph, options);
+    if (purpose == Purpose::training_and_evaluation) {
+      worker.evaluation = compile_evaluation(graph.graph, options, *worker.training);
+    }
+  });
+}
+
+void Engine::join_workers() {
+  const auto devices = devices_by_rank(plan_, ranks());
+  for (int stage = 0; stage < plan_.stage_count(); ++stage) {
+    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    if (placement.size() == 1) continue;
+    std::vector<Member> members;
+    for (const DeviceId& id : placement.devices) {
+      const auto& list = devices[static_cast<size_t>(id.node)];
+      const auto place = std::find(list.begin(), list.end(), id) - list.begin();
+      members.push_back({id.node, static_cast<int>(place)});
+    }
+    std::vector<Group> direct = groups_.make(members, 2 * stage + 1);
+    std::vector<Group> background = groups_.make(members, 2 * stage + 2);
+    size_t next = 0;
+    for (const auto& worker : workers_) {
+      if (worker->stage != stage) continue;
+      worker->collectives = std::make_unique<DeviceCollectives>(direct[next], background[next]);
+      ++next;
+    }
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,94 @@
+// Which steps changed nothing because a gradient overflowed, agreed on by all processes.
+#include <algorithm>
+#include <span>
+
+#include "base/error.h"
+#include "comm/texts.h"
+#include "train/engine.h"
+
+namespace millrace {
+namespace {
+
+// Where devices share parameters, what is looked at is the sum of their gradients.
+std::string describe(const Worker& worker, const std::string& parameter) {
+  if (worker.members > 1) {
+    return fmt::format("the gradient of '{}', the sum over {} devices (stage {})", parameter,
+                       worker.members, worker.stage);
+  }
+  return fmt::format("the gradient of '{}' on device {} (stage {})", parameter,
+                     to_string(worker.id), worker.stage);
+}
+
+}  // namespace
+
+void Engine::inject_faults(const TrainJob& job) {
+  const auto numbers = plan_.device_numbers();
+  for (const auto& worker : workers_) {
+    const int number =
+        numbers[static_cast<size_t>(worker->stage)][static_cast<size_t>(worker->member)];
+    std::vector<int64_t> steps;
+    for (const InjectedOverflow& fault : job.inject_overflow) {
+      if (fault.device == number) steps.push_back(fault.step - 1);
+    }
+    if (!steps.empty() && worker->training) inject_overflow(*worker->training, steps);
+  }
+}
+
+void Engine::set_skipped_updates(std::vector<int64_t> by_stage) {
+  const auto stages = static_cast<size_t>(plan_.stage_count());
+  // Another division of the network: the stage that skipped most speaks for all.
+  if (by_stage.size() != stages) {
+    const int64_t most = by_stage.empty() ? 0 : *std::max_element(by_stage.begin(), by_stage.end());
+    by_stage.assign(stages, most);
+  }
+  skipped_updates_ = std::move(by_stage);
+}
+
+std::string Engine::agree_on_source(std::string own) {
+  if (!rank_group_) return own;
+  for (std::string& text : gather_texts(*rank_group_, own)) {
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
+void Engine::note_overflow(StepOutcome& outcome) {
+  const Worker& first = *workers_.front();
+  if (!checks_overflow(*first.training) || !has_overflowed(*first.session, *first.training)) return;
+  outcome.skipped = true;
+  ++skipped_updates_[0];
+  std::string own;
+  for (const auto& worker : workers_) {
+    const std::string parameter = overflowed_parameter(*worker->session, *worker->training);
+    if (own.empty() && !parameter.empty()) own = describe(*worker, parameter);
+  }
+  outcome.overflow = agree_on_source(std::move(own));
+}
+
+void Engine::note_overflows(std::vector<StepOutcome>& outcomes) {
+  const auto count = outcomes.size();
+  const int64_t per_step = plan_.micro_batches;
+  std::vector<double> found(count + skipped_updates_.size(), 0);
+  std::string own;
+  pipeline_->each_skip([&](const Worker& worker, const SkippedUpdate& skip) {
+    for (int64_t s = skip.first_micro_batch / per_step; s <= skip.last_micro_batch / per_step;
+         ++s) {
+      found[static_cast<size_t>(s)] = 1;
+    }
+    if (worker.member == 0) found[count + static_cast<size_t>(worker.stage)] += 1;
+    if (own.empty() && !skip.parameter.empty()) own = describe(worker, skip.parameter);
+  });
+  if (rank_group_) rank_group_->all_reduce(std::span(found));
+  if (std::all_of(found.begin(), found.end(), [](double value) { return value == 0; })) return;
+  const std::string source = agree_on_source(std::move(own));
+  for (size_t i = 0; i < count; ++i) {
+    if (found[i] == 0) continue;
+    outcomes[i].skipped = true;
+    outcomes[i].overflow = source;
+  }
+  for (size_t s = 0; s < skipped_updates_.size(); ++s) {
+    skipped_updates_[s] += static_cast<int64_t>(found[count + s]);
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,156 @@
+// Operators on bf16 against their float32 references on the same, rounded, numbers: for the shapes
+// in shapes/, in the layouts that the kernels wish for, in place where that is allowed.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/half.h"
+#include "base/parallel.h"
+#include "case_file.h"
+#include "graph/operator_definition.h"
+#include "kernels/processor.h"
+
+namespace millrace::testing {
+namespace {
+
+// A bf16 has eight bits, so a result is off by 2^-9 of it; where several are added to one in
+// place, each time.
+constexpr double kTolerance = 0.007;
+
+bool is_weight(const OperatorCase& entry, size_t input) {
+  const bool has_weights = entry.type == "convolution" || entry.type == "linear" ||
+                           entry.type.ends_with("_backward_data");
+  return input == 1 && has_weights;
+}
+
+// Images and rows in bf16; weights, parameters of channels and whatever is no number as they are.
+OperatorCase in_halves(OperatorCase entry) {
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    TensorType& type = entry.inputs[i];
+    if (type.dtype != DataType::f32 || type.shape.size() < 2 || is_weight(entry, i)) continue;
+    type.dtype = DataType::bf16;
+  }
+  return entry;
+}
+
+// Such a case is about float32 arithmetic.
+bool has_stored_input(const OperatorCase& entry) {
+  return std::any_of(entry.inputs.begin(), entry.inputs.end(), [](const TensorType& type) {
+    return type.dtype == DataType::f16 || type.dtype == DataType::bf16;
+  });
+}
+
+std::vector<Values> rounded(std::vector<Values> inputs, const OperatorCase& entry) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (entry.inputs[i].dtype != DataType::bf16 && !is_weight(entry, i)) continue;
+    for (double& value : inputs[i]) {
+      value = static_cast<double>(from_bf16(to_bf16(static_cast<float>(value))));
+    }
+  }
+  return inputs;
+}
+
+class Halves : public ::testing::TestWithParam<std::string> {
+ protected:
+  void TearDown() override { set_team_size(team_); }
+
+  void compare(const KernelRun& actual, const KernelRun& expected) {
+    for (size_t i = 0; i < expected.outputs.size(); ++i) {
+      EXPECT_EQ(difference(actual.outputs[i], expected.outputs[i], kTolerance), "")
+          << "output " << i;
+    }
+    EXPECT_TRUE(actual.padding_is_zero);
+  }
+
+ private:
+  int team_ = team_size();
+};
+
+TEST_P(Halves, AgreeWithTheFloatReference) {
+  ASSERT_TRUE(can_compute_bf16());
+  for (const OperatorCase& floats : read_cases(GetParam())) {
+    if (has_stored_input(floats)) continue;
+    const OperatorCase entry = in_halves(floats);
+    const std::vector<Values> inputs = rounded(floats.values(), entry);
+    const KernelRun expected =
+        run_reference(SingleOperator(floats.type, floats.attributes, floats.inputs), inputs);
+    const SingleOperator single(entry.type, entry.attributes, entry.inputs);
+    for (const char* tag : {"", "aBcd16b", "aBcd8b"}) {
+      KernelOptions options;
+      options.threads = std::string_view(tag) == "aBcd16b" ? 3 : 1;
+      set_team_size(options.threads);
+      const KernelRequest request = wished(single, options, Layout(tag));
+      std::string chosen;
+      const auto kernel = make_kernel(request, &chosen);
+      SCOPED_TRACE(entry.line + "\n  " + chosen + ", images as '" + tag + "'");
+      compare(run_kernel(*kernel, request, inputs), expected);
+      for (const auto& pair : definition_of(entry.type).in_place) {
+        const auto input = static_cast<size_t>(pair.input);
+        if (input >= request.inputs.size()) continue;
+        const TensorSpec& from = request.inputs[input];
+        const TensorSpec& to = request.outputs[static_cast<size_t>(pair.output)];
+        if (!(from.type == to.type) || !(from.layout == to.layout)) continue;
+        compare(run_kernel(*kernel, request, inputs, {pair.output, pair.input}), expected);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Halves,
+                         ::testing::Values("activation", "add", "average_pool", "batch_norm",
+                                           "concat", "convolution", "dropout", "flatten", "linear",
+                                           "max_pool", "prelu"),
+                         [](const auto& parameter) { return parameter.param; });
+
+// What a network in bf16 spends its time in must not go through float32 copies.
+TEST(NativeHalves, LargeTensorsAreNotCopied) {
+  ASSERT_TRUE(can_compute_bf16());
+  const TensorType image = {{2, 32, 9, 9}, DataType::bf16};
+  const TensorType channels = {{32}, DataType::f32};
+  const TensorType weights = {{32, 32, 3, 3}, DataType::f32};
+  const TensorType positions = {{2, 32, 4, 4}, DataType::u8};
+  const TensorType pooled = {{2, 32, 4, 4}, DataType::bf16};
+  using Integers = Attributes::Integers;
+  const Attributes window = {{"stride", Integers{1, 1}},   {"padding", Integers{1, 1}},
+                             {"dilation", Integers{1, 1}}, {"groups", int64_t{1}},
+                             {"kernel", Integers{3, 3}},   {"input_shape", Integers{2, 32, 9, 9}}};
+  const Attributes pool = {{"kernel", Integers{2, 2}},
+                           {"stride", Integers{2, 2}},
+                           {"padding", Integers{0, 0}},
+                           {"input_shape", Integers{2, 32, 9, 9}}};
+  const Attributes norm = {{"epsilon", 1e-5}, {"momentum", 0.1}, {"residual", true}};
+  const std::vector<SingleOperator> operators = {
+      {"convolution", window, {image, weights}},
+      {"convolution_backward_data", window, {image, weights}},
+      {"convolution_backward_weights", window, {image, image}},
+      {"batch_norm", norm, {image, channels, channels, channels, channels, image}},
+      {"batch_norm_apply", norm, {image, channels, channels, channels, channels, image}},
+      {"batch_norm_backward",
+       {{"relu", true}},
+       {image, image, channels, channels, channels, channels}},
+      {"relu", {}, {image}},
+      {"relu_backward", {}, {image, image}},
+      {"add", {}, {image, image}},
+      {"add_relu_backward", {}, {image, image, image}},
+      {"max_pool", pool, {image}},
+      {"max_pool_backward", pool, {pooled, positions}},
+      {"global_average_pool", {}, {image}}};
+  for (const SingleOperator& single : operators) {
+    const KernelOptions options;
+    const KernelRequest request = wished(single, options, Layout("aBcd16b"));
+    std::string chosen;
+    make_kernel(request, &chosen);
+    EXPECT_FALSE(chosen.ends_with("in f32")) << single.op.type << " by " << chosen;
+    for (const TensorSpec& output : request.outputs) {
+      const bool is_image =
+          output.type.shape.size() == 4 && single.op.type.find("weights") == std::string::npos;
+      if (is_image && output.type.dtype != DataType::u8) {
+        EXPECT_EQ(output.type.dtype, DataType::bf16) << single.op.type;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::testing

@@ -1,0 +1,180 @@
+#include "passes/storage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "graph/operator_definition.h"
+#include "graph_facts.h"
+#include "passes/autodiff.h"
+#include "passes/fusion.h"
+#include "passes/gradient_fusion.h"
+#include "passes/in_place.h"
+#include "passes/kept_layers.h"
+#include "passes/liveness.h"
+#include "passes/optimizer.h"
+#include "passes/recompute.h"
+#include "storage_check.h"
+
+namespace millrace {
+namespace {
+
+Graph training_graph(RecomputePolicy policy, const PrecisionSettings* precision = nullptr) {
+  Graph graph = small_residual_network();
+  fuse(graph);
+  const auto gradients = differentiate(graph, graph.find_tensor("loss"));
+  fuse_gradients(graph);
+  add_updates(graph, gradients, {});
+  std::vector<bool> storable;
+  if (precision != nullptr) storable = storable_tensors(graph, *precision, false);
+  recompute(graph, policy, 0, storable);
+  return graph;
+}
+
+PrecisionSettings half(DataType type = DataType::f16) { return {.type = type}; }
+
+bool takes_16_bits(const Operator& op, size_t input) {
+  const std::vector<int>& stored = definition_of(op.type).stored_inputs;
+  return op.type == "widen" ||
+         std::find(stored.begin(), stored.end(), static_cast<int>(input)) != stored.end();
+}
+
+// Everything that a backward operator reads and that a forward operator made is in 16 bits, unless
+// it is small; only those who can read 16 bits do.
+void expect_stored(const Graph& graph, DataType type) {
+  for (OperatorId id : graph.order()) {
+    const Operator& op = graph.op(id);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const Tensor& input = graph.tensor(op.inputs[i]);
+      if (input.type.dtype == type) {
+        EXPECT_TRUE(takes_16_bits(op, i)) << op.name << " reads " << input.name;
+        continue;
+      }
+      const bool saved = op.phase == Phase::backward && input.producer != kNone &&
+                         graph.op(input.producer).phase == Phase::forward &&
+                         input.type.dtype == DataType::f32;
+      if (saved) {
+        EXPECT_LT(input.type.elements(), 4096) << op.name << " reads " << input.name;
+      }
+    }
+  }
+}
+
+TEST(Storage, WhatTheBackwardPassReadsIsIn16Bits) {
+  for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::all}) {
+    for (const DataType type : {DataType::f16, DataType::bf16}) {
+      Graph graph = training_graph(policy);
+      const StorageReport report = store_in_16_bits(graph, half(type));
+      graph.validate();
+      expect_stored(graph, type);
+      EXPECT_GT(report.narrowed, 0);
+      EXPECT_EQ(count_types(graph)["narrow"], report.narrowed);
+      EXPECT_EQ(count_types(graph)["widen"], report.widened);
+    }
+  }
+}
+
+// The order of all other operators, and what they compute from what, stays as it was.
+TEST(Storage, NothingElseChanges) {
+  Graph before = training_graph(RecomputePolicy::all);
+  Graph after = before;
+  store_in_16_bits(after, half());
+  std::vector<std::string> names;
+  for (OperatorId id : after.order()) {
+    const Operator& op = after.op(id);
+    if (op.type == "narrow" || op.type == "widen") continue;
+    names.push_back(op.name);
+    const Operator& original = before.op(operator_named(before, op.name));
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      TensorId input = op.inputs[i];
+      for (OperatorId made = after.tensor(input).producer;
+           made != kNone && (after.op(made).type == "narrow" || after.op(made).type == "widen");
+           made = after.tensor(input).producer) {
+        input = after.op(made).inputs[0];
+      }
+      EXPECT_EQ(after.tensor(input).name, before.tensor(original.inputs[i]).name) << op.name;
+    }
+  }
+  std::vector<std::string> expected;
+  for (OperatorId id : before.order()) expected.push_back(before.op(id).name);
+  EXPECT_EQ(names, expected);
+}
+
+TEST(Storage, NarrowStandsBehindTheProducerAndWidenBeforeTheReader) {
+  Graph graph = training_graph(RecomputePolicy::none);
+  store_in_16_bits(graph, half());
+  const auto readers = graph.consumers();
+  for (OperatorId id : graph.order()) {
+    const Operator& op = graph.op(id);
+    if (op.type == "narrow") {
+      const OperatorId producer = graph.tensor(op.inputs[0]).producer;
+      EXPECT_LE(position_of(graph, id) - position_of(graph, producer), 2) << op.name;
+      EXPECT_EQ(op.phase, graph.op(producer).phase);
+    } else if (op.type == "widen") {
+      const auto& used = readers[static_cast<size_t>(op.outputs[0])];
+      ASSERT_FALSE(used.empty());
+      EXPECT_LE(position_of(graph, used[0]) - position_of(graph, id), 2) << op.name;
+      EXPECT_EQ(op.phase, Phase::backward);
+    }
+  }
+}
+
+TEST(Storage, SharedMemoryStaysSound) {
+  for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::all}) {
+    Graph graph = training_graph(policy);
+    store_in_16_bits(graph, half());
+    assign_in_place(graph);
+    EXPECT_EQ(storage_fault(graph), "");
+  }
+}
+
+TEST(Storage, TakesLessMemory) {
+  const auto peak_of = [](bool stored) {
+    const PrecisionSettings settings = half();
+    Graph graph = training_graph(RecomputePolicy::automatic, stored ? &settings : nullptr);
+    if (stored) store_in_16_bits(graph, settings);
+    assign_in_place(graph);
+    return peak_bytes(lifetimes(graph));
+  };
+  EXPECT_LT(static_cast<double>(peak_of(true)), 0.8 * static_cast<double>(peak_of(false)));
+}
+
+TEST(Storage, KeptLayersStayFloat32) {
+  PrecisionSettings settings = half();
+  Graph all = training_graph(RecomputePolicy::none);
+  const int narrowed = store_in_16_bits(all, settings).narrowed;
+  settings.keep = {"block2.a", "stem"};
+  Graph some = training_graph(RecomputePolicy::none);
+  EXPECT_EQ(store_in_16_bits(some, settings).narrowed, narrowed - 2);
+  for (OperatorId id : all_of_type(some, "narrow")) {
+    const Tensor& narrow = some.tensor(some.op(id).inputs[0]);
+    EXPECT_NE(some.op(narrow.producer).name, "stem");
+    EXPECT_NE(some.op(narrow.producer).name, "block2.a");
+  }
+}
+
+TEST(KeptLayers, NamesStandForLayersAndWhatTheyContain) {
+  const KeptLayers kept({"block1", "head"});
+  EXPECT_TRUE(kept.contains("block1.a"));
+  EXPECT_TRUE(kept.contains("block1"));
+  EXPECT_TRUE(kept.contains("head/again"));
+  EXPECT_FALSE(kept.contains("block10.a"));
+  EXPECT_FALSE(kept.contains("block2.a"));
+  kept.require_in(small_residual_network());
+}
+
+TEST(KeptLayers, UnknownNamesAreRefusedWithTheNearest) {
+  try {
+    KeptLayers({"stem", "block1.c_norm"}).require_in(small_residual_network());
+    FAIL() << "was taken";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("'block1.c_norm'"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("did you mean 'block1."));
+  }
+  EXPECT_THROW(KeptLayers({""}).require_in(small_residual_network()), InputError);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,186 @@
+#include "report/page.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "report/page_trace.h"
+#include "report/published_section.h"
+#include "report/tables.h"
+#include "runtime/trace_file.h"
+#include "simulated_trace.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class PageTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::path(::testing::TempDir()) / "page-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories((directory_ / name).parent_path());
+    write_text(directory_ / name, text);
+  }
+
+  std::string page() const { return report_page(read_runs(directory_), {}); }
+
+  // The data that the page carries.
+  static Json data_of(const std::string& page) {
+    const std::string start = "<script type=\"application/json\" id=\"data\">";
+    const size_t begin = page.find(start) + start.size();
+    return Json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+  }
+
+  std::filesystem::path directory_;
+};
+
+Json summary(const std::string& model, int devices, double rate) {
+  Json json = {{"model", model}, {"samples_per_second", rate}, {"steps", 3}, {"loss", {3, 2, 1}}};
+  json["seconds_per_step"]["median"] = 8 / rate;
+  json["devices"] = Json::array();
+  for (int i = 0; i < devices; ++i) {
+    json["devices"].push_back({{"id", "0:" + std::to_string(i)},
+                               {"stage", i},
+                               {"peak_bytes", 1000},
+                               {"breakdown", {{"weights", 600}, {"activations", 400}}}});
+  }
+  return json;
+}
+
+TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
+  write("summary.json", summary("</script><b>m</b>", 2, 16).dump());
+  write("metrics.jsonl",
+        "{\"kind\":\"step\",\"step\":1,\"loss\":3,\"samples_per_second\":10,\"loss_scale\":8,"
+        "\"skipped\":true}\n"
+        "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"samples_per_second\":20}\n"
+        "{\"kind\":\"evaluation\",\"step\":2,\"loss\":2.5,\"top1\":0.5}\n{\"kind\":");
+  write_trace(directory_ / "trace.json",
+              simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3}));
+  Json plan = summary("m", 2, 16);
+  plan.erase("loss");
+  plan["predicted_seconds_per_step"] = 0.4;
+  plan["predicted_samples_per_second"] = 20;
+  write("plan.json", plan.dump());
+  const std::string text = page();
+  EXPECT_THAT(text, Not(HasSubstr("<b>m</b>")));
+  EXPECT_THAT(text, HasSubstr("&lt;b&gt;m"));
+  EXPECT_THAT(text, HasSubstr("metrics.jsonl' is damaged from line 4 on"));
+  EXPECT_THAT(text, HasSubstr("+25.0 %"));  // 20 predicted, 16 measured
+  for (const char* outside : {"http://", "https://", "src=", "@import", "url("}) {
+    std::string rest = text;
+    const size_t space = rest.find("http://www.w3.org/2000/svg");
+    rest.erase(space, 26);
+    EXPECT_THAT(rest, Not(HasSubstr(outside)));
+  }
+  const Json data = data_of(text);
+  const Json& run = data["runs"][0];
+  EXPECT_EQ(run["metrics"]["steps"], Json({1, 2}));
+  EXPECT_EQ(run["metrics"]["loss"], Json({3.0, nullptr}));
+  EXPECT_EQ(run["evaluations"][0]["loss"], 2.5);
+  EXPECT_THAT(text, HasSubstr("data-figure=\"loss_scale/0\""));
+  EXPECT_THAT(text, HasSubstr("<dt>steps skipped</dt><dd>1</dd>"));
+  EXPECT_EQ(run["memory"]["rows"][1]["parts"][3], 400);
+  EXPECT_EQ(data["traces"][0]["devices"].size(), 2u);
+  EXPECT_EQ(data["traces"][0]["events"].size(),
+            simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3}).events.size());
+}
+
+TEST_F(PageTest, ASuiteComparesItsRuns) {
+  write("suite/a/s.json", summary("m", 1, 10).dump());
+  write("suite/b/s.json", summary("m", 4, 25).dump());
+  write("suite/c/s.json", summary("other", 2, 7).dump());
+  write("suite/c/broken.json", "{");
+  write("suite/d/unrelated.json", "{}");
+  const RunSet set = read_runs(directory_ / "suite");
+  ASSERT_EQ(set.runs.size(), 3u);
+  ASSERT_EQ(set.notes.size(), 1u);
+  EXPECT_THAT(set.notes[0], HasSubstr("broken.json"));
+  std::vector<RunFacts> facts;
+  for (const millrace::Run& run : set.runs) facts.push_back(facts_of(run));
+  const Table table = run_table(facts);
+  EXPECT_EQ(table.rows[0].back(), "1.00");
+  EXPECT_EQ(table.rows[1].back(), "2.50");
+  EXPECT_EQ(table.rows[2].back(), "1.00");
+  EXPECT_THAT(table.bar_shares, ElementsAre(0.4, 1.0, 0.28));
+  EXPECT_THAT(report_page(set, {}), HasSubstr("--share:40.0%"));
+}
+
+TEST_F(PageTest, WhatIsLeftOfARunIsShown) {
+  write("metrics.jsonl", "{\"kind\":\"step\",\"step\":7,\"loss\":3,\"seconds\":2}\n");
+  EXPECT_THAT(page(), HasSubstr("A run: 1 step, loss from 3 to 3; it did not run to its end."));
+  write("summary.json",
+        "{\"devices\": [1, {}, {\"stage\": 1e9, \"peak_bytes\": 5}], \"loss\": [\"a\"]}");
+  write("trace.json", "[]");
+  EXPECT_THAT(page(), HasSubstr("data-figure=\"trace/0\""));
+  for (const char* name : {"metrics.jsonl", "summary.json", "trace.json"}) write(name, "\xff{");
+  EXPECT_THROW(read_runs(directory_), InputError);
+}
+
+TEST(PageTrace, MemoryFollowsTheMicroBatchesUnderWay) {
+  TraceLog log;
+  log.devices = {{0, 0, 0}};
+  log.events = {{0, TraceCategory::forward, "f", 0, 0, 10},
+                {0, TraceCategory::forward, "f", 1, 10, 20},
+                {0, TraceCategory::backward, "b", 0, 20, 40},
+                {0, TraceCategory::backward, "b", 1, 40, 60}};
+  const Json curves = memory_over_time(log, {0, 60, 1}, summary("m", 1, 1));
+  ASSERT_EQ(curves.size(), 1u);
+  std::vector<double> sizes;
+  for (const Json& point : curves[0]["points"]) sizes.push_back(point[1].get<double>());
+  EXPECT_THAT(sizes, ElementsAre(600, 800, 1000, 800, 600, 600));
+  EXPECT_TRUE(memory_over_time(log, {0, 60, 1}, Json()).is_null());
+}
+
+TEST(PageTrace, LargeTracesAreCut) {
+  TraceLog log;
+  for (int i = 0; i < 300; ++i) log.devices.push_back({0, i, 0});
+  for (int i = 0; i < 200000; ++i) {
+    log.events.push_back({i % 300, TraceCategory::forward, "f", 0, i, i + 1});
+  }
+  int64_t left_out = 0;
+  const Json trace = page_trace(log, {}, left_out);
+  EXPECT_EQ(trace["devices"].size(), kMostPageDevices);
+  EXPECT_EQ(trace["events"].size(), kMostPageEvents);
+  EXPECT_EQ(left_out, 50000);
+}
+
+TEST(Markup, TablesEscapeTheirTextAndAlignNumbers) {
+  Table table;
+  table.caption = "a < b";
+  table.head = {"name", "size", "text"};
+  table.rows = {{"x|y", "1.5 GiB", "0:0.0:1"}, {"<i>", "–", "8 × 28"}};
+  const std::string html = to_html(table);
+  EXPECT_THAT(html, HasSubstr("<td class=\"n\">1.5 GiB</td><td class=\"\">0:0.0:1</td>"));
+  EXPECT_THAT(html, HasSubstr("&lt;i&gt;"));
+  EXPECT_THAT(html, HasSubstr("<caption>a &lt; b</caption>"));
+  EXPECT_THAT(to_markdown(table), HasSubstr("|---|---:|---|"));
+  EXPECT_THAT(to_markdown(table), HasSubstr("| x\\|y | 1.5 GiB |"));
+}
+
+TEST(Published, AnyJsonBecomesATable) {
+  const Json comparison = Json::parse(R"({"rows": [
+      {"system": "oneflow", "model": "vgg16", "configuration": "8 × 28", "fitted": true,
+       "published_samples_per_second": 692, "predicted_samples_per_second": 727, "error": -0.048,
+       "published_memory_mib": [7885, 4499], "predicted_fits": false, "published_fits": true,
+       "exact_memory_mib": [3480, 2808], "run_note": "needs 9 GiB"}, 7, null, {"error": "x"}],
+      "errors": {"unseen": {"rows": 15, "median": 0.028, "worst": 0.09}, "odd": 3}})");
+  const std::string text = published_markdown(comparison);
+  EXPECT_THAT(text, HasSubstr("| oneflow | vgg16 | 8 × 28 * | 692 | 727 | -4.8 % | 7885 / 4499 |"));
+  EXPECT_THAT(text, HasSubstr("no (it does)"));
+  EXPECT_THAT(text, HasSubstr("| 3480 / 2808 | needs 9 GiB |"));
+  EXPECT_THAT(text, HasSubstr("| held out | 15 | 2.8 % | 9.0 % |"));
+  EXPECT_EQ(published_points(comparison).size(), 1u);
+}
+
+}  // namespace
+}  // namespace millrace
