@@ -25,6 +25,8 @@ class Nobody : public Collectives {
   int member() const override { return member_; }
   void all_reduce(std::span<float>) override {}
   void reduce_scatter(std::span<const float>, std::span<float>, int64_t) override {}
+  void all_reduce(std::span<float>, DataType) override {}
+  void reduce_scatter(std::span<const float>, std::span<float>, int64_t, DataType) override {}
   void all_gather(std::span<const std::byte>, std::span<std::byte>, int64_t) override {}
   void post(int, BackgroundWork&) override {}
   void wait(int) override {}
@@ -110,14 +112,17 @@ double seconds_to_copy(Worker& worker, const RouteEnd& end, bool round_robin, in
   const int64_t first =
       round_robin ? 0 : part_begin(end.route.edge.type.shape[0], worker.member, worker.members);
   RowCopy copy(slot, {end.route.rows.begin - first, end.route.rows.end - first},
-               end.sends ? RowCopy::Direction::out_of_slot : RowCopy::Direction::into_slot);
+               end.sends ? RowCopy::Direction::out_of_slot : RowCopy::Direction::into_slot,
+               end.route.wire);
   std::byte* plain = worker.session->channels() + end.offset;
   std::byte* address = worker.session->address(program, slot);
+  std::vector<float> row(static_cast<size_t>(slot.type.elements() / slot.type.shape.at(0)));
+  auto* scratch = reinterpret_cast<std::byte*>(row.data());
   std::vector<double> seconds;
   worker.device->run([&] {
     for (int i = 0; i < rounds; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      copy.run(address, plain);
+      copy.run(address, plain, scratch);
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       seconds.push_back(elapsed.count());
     }
