@@ -289,11 +289,17 @@ class Assembler {
       }
       buffers.push_back(buffer);
     }
+    // Readers of a view read what it is a view of.
+    std::vector<std::vector<OperatorId>> readers(roots.size());
     const auto consumers = graph_.consumers();
+    for (size_t id = 0; id < roots.size(); ++id) {
+      std::vector<OperatorId>& all = readers[static_cast<size_t>(roots[id])];
+      all.insert(all.end(), consumers[id].begin(), consumers[id].end());
+    }
     for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
-      const auto& readers = consumers[static_cast<size_t>(id)];
-      if (graph_.tensor(id).role != Role::input || readers.empty()) continue;
-      buffers.push_back({life_of_input(id, readers, end), id, 0, Role::input,
+      const std::vector<OperatorId>& own = readers[static_cast<size_t>(id)];
+      if (graph_.tensor(id).role != Role::input || own.empty()) continue;
+      buffers.push_back({life_of_input(id, own, end), id, 0, Role::input,
                          whole ? ArenaRegion::scratch : ArenaRegion::saved});
     }
     for (size_t i = 0; i < program_.instructions.size(); ++i) {

@@ -193,11 +193,11 @@ LayoutWish follow_parameter(const KernelRequest& request) { return follow_input(
 }  // namespace
 
 std::vector<KernelFamily> exchange_kernels() {
-  return {{"gradient_reduce_start", {{"background", make_start}}, follow_parameters},
-          {"gradient_reduce_wait", {{"background", make_wait}}, keep},
-          {"parameter_gather_start", {{"background", make_gather}}, keep},
-          {"exchange_wait", {{"background", make_plain_wait}}},
-          {"accumulate", {{"vector", make_accumulate}}, follow_parameter}};
+  return {{"gradient_reduce_start", {{"background", make_start, true}}, follow_parameters},
+          {"gradient_reduce_wait", {{"background", make_wait, true}}, keep},
+          {"parameter_gather_start", {{"background", make_gather, true}}, keep},
+          {"exchange_wait", {{"background", make_plain_wait, true}}},
+          {"accumulate", {{"vector", make_accumulate, true}}, follow_parameter}};
 }
 
 }  // namespace millrace

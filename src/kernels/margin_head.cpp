@@ -92,27 +92,30 @@ std::unique_ptr<Kernel> if_plain(const KernelRequest& request, std::string* refu
 }
 
 KernelFamily update_family(std::string_view type) {
-  return {type, {{"blocks", if_plain<make_head_update>}, {"reference", reference_head_update}}};
+  return {
+      type,
+      {{"blocks", if_plain<make_head_update>, true}, {"reference", reference_head_update, true}}};
 }
 
 }  // namespace
 
 std::vector<KernelFamily> margin_head_kernels() {
   return {
-      {"margin_head_sample", {{"permutation", if_plain<make_sample>}}},
+      {"margin_head_sample", {{"permutation", if_plain<make_sample>, true}}},
       {"margin_head_statistics",
-       {{"blocks", if_plain<make_head_statistics>}, {"reference", reference_head_statistics}}},
-      {"margin_head_loss", {{"rows", if_plain<make_loss>}}},
-      {"margin_head_loss_backward", {{"rows", if_plain<make_loss_backward>}}},
+       {{"blocks", if_plain<make_head_statistics>, true},
+        {"reference", reference_head_statistics, true}}},
+      {"margin_head_loss", {{"rows", if_plain<make_loss>, true}}},
+      {"margin_head_loss_backward", {{"rows", if_plain<make_loss_backward>, true}}},
       update_family("margin_head_update"),
       update_family("margin_head_update_momentum"),
       update_family("margin_head_update_adamw"),
-      {"margin_head_gradient", {{"blocks", if_plain<make_head_update>}}},
-      {"margin_head_squares", {{"blocks", if_plain<make_head_update>}}},
-      {"margin_head_keep", {{"rows", if_plain<make_head_keep>}}},
-      {"margin_head_step", {{"blocks", if_plain<make_head_update>}}},
-      {"margin_head_step_momentum", {{"blocks", if_plain<make_head_update>}}},
-      {"margin_head_step_adamw", {{"blocks", if_plain<make_head_update>}}},
+      {"margin_head_gradient", {{"blocks", if_plain<make_head_update>, true}}},
+      {"margin_head_squares", {{"blocks", if_plain<make_head_update>, true}}},
+      {"margin_head_keep", {{"rows", if_plain<make_head_keep>, true}}},
+      {"margin_head_step", {{"blocks", if_plain<make_head_update>, true}}},
+      {"margin_head_step_momentum", {{"blocks", if_plain<make_head_update>, true}}},
+      {"margin_head_step_adamw", {{"blocks", if_plain<make_head_update>, true}}},
   };
 }
 

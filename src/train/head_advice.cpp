@@ -56,12 +56,12 @@ std::string advise_head(const HeadQuestion& question, const std::vector<HeadChoi
     const HeadChoice& other = sorted[i];
     others += i == 1 ? "; " : ", ";
     others += other.fits
-                  ? fmt::format("{} makes {:.0f} samples/s with {}", name_of(other),
+                  ? fmt::format("{} makes {:.3g} samples/s with {}", name_of(other),
                                 other.samples_per_second, bytes_of(other.bytes))
                   : fmt::format("{} does not fit with {}", name_of(other), bytes_of(other.bytes));
   }
   return fmt::format(
-      "--head-parallel {} is the fastest that fits{}, {:.0f} samples/s with {} on each device, "
+      "--head-parallel {} is the fastest that fits{}, {:.3g} samples/s with {} on each device, "
       "because {}{}.",
       name_of(best), limit, best.samples_per_second, bytes_of(best.bytes),
       reason_for(question, best.parallel), others);

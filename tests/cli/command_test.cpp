@@ -49,7 +49,7 @@ TEST_F(CommandTest, BadUsageIsOneSentence) {
   expect_refusal("train --model resnet50 --steps 1 --device-memory lots", "--device-memory");
   expect_refusal("train --model alexnet --steps 1 --image 8", "image");
   expect_refusal("train --model resnet50 --steps 1 --placement 0:3-1", "--placement");
-  expect_refusal("train --model resnet50 --steps 1 --precision fp16", "--precision");
+  expect_refusal("train --model resnet50 --steps 1 --precision fp8", "--precision");
   expect_refusal("train --model resnet50 --steps 1 --data folder:absent", "absent");
   expect_refusal("train --model resnet50 --steps 1 --data nonsense", "nonsense");
   expect_refusal("train --model resnet50 --epochs 1", "--steps");

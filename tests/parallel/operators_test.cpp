@@ -48,6 +48,7 @@ std::vector<Case> cases() {
       {"batch_norm", norm, {x, c, c, c, c}},
       {"batch_norm", residual, {x, c, c, c, c, x}},
       {"batch_norm", norm, {{9, 5}, {5}, {5}, {5}, {5}}},
+      {"cast", {{"to", static_cast<int64_t>(DataType::f32)}}, {x}},
       {"concat", {{"axis", int64_t{1}}}, {{7, 4, 3}, {7, 5, 3}}},
       {"concat", {{"axis", int64_t{0}}}, {{7, 4, 3}, {8, 4, 3}}},
       {"slice", {{"axis", int64_t{1}}, {"begin", int64_t{1}}, {"end", int64_t{4}}}, {x}},

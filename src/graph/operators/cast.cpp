@@ -1,4 +1,5 @@
-// cast: the same values as another type of number, attribute "to" (a DataType as an integer).
+// cast: the same values as another type of number, from float32 or to it; attribute "to" (a
+// DataType as an integer).
 #include <stdexcept>
 
 #include "graph/operators/shapes.h"
@@ -14,8 +15,10 @@ bool is_real(DataType type) {
 std::vector<TensorType> infer(const Inference& inference) {
   expect_inputs(inference, 1);
   const auto to = static_cast<DataType>(inference.op.attributes.integer("to"));
-  if (!is_real(to) || !is_real(inference.inputs[0].dtype)) {
-    throw std::logic_error("a cast is between types of real numbers");
+  const DataType from = inference.inputs[0].dtype;
+  const bool has_float = to == DataType::f32 || from == DataType::f32;
+  if (!is_real(to) || !is_real(from) || !has_float) {
+    throw std::logic_error("a cast is between float32 and a type of real numbers");
   }
   return {{inference.shape(0), to}};
 }

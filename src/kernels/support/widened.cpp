@@ -1,7 +1,10 @@
 #include "kernels/support/widened.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "graph/operator_definition.h"
 #include "kernels/support/conversion.h"
 
 namespace millrace {
@@ -98,6 +101,12 @@ KernelRequest widened_request(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> make_widened(const KernelImplementation& implementation,
                                      const KernelRequest& request, std::string* refusal) {
+  for (const int mutated : definition_of(request.op.type).mutated_inputs) {
+    const auto i = static_cast<size_t>(mutated);
+    if (i >= request.inputs.size() || !is_half(request.inputs[i])) continue;
+    *refusal = fmt::format("input {} is written and has 16 bits", i);
+    return nullptr;
+  }
   auto kernel = implementation.create(widened_request(request), refusal);
   if (kernel == nullptr) return nullptr;
   return std::make_unique<Widened>(std::move(kernel), request);
