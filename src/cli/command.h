@@ -17,7 +17,8 @@ inline constexpr int kExitBadInput = 2;
 
 // `session` joins this process with the other ranks of its job; null if it is alone.
 void add_train_command(CLI::App& program, Action& chosen, MpiSession* session);
-void add_plan_command(CLI::App& program, Action& chosen);
+void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session);
+void add_profile_command(CLI::App& program, Action& chosen, MpiSession* session);
 void add_eval_command(CLI::App& program, Action& chosen);
 void add_data_command(CLI::App& program, Action& chosen);
 void add_ckpt_command(CLI::App& program, Action& chosen);

@@ -88,7 +88,8 @@ int run(int count, char** arguments, MpiSession* session) {
   program.set_version_flag("--version", fmt::format("millrace {}", kVersion));
   Action chosen;
   add_train_command(program, chosen, session);
-  add_plan_command(program, chosen);
+  add_plan_command(program, chosen, session);
+  add_profile_command(program, chosen, session);
   add_eval_command(program, chosen);
   add_data_command(program, chosen);
   add_ckpt_command(program, chosen);

@@ -7,7 +7,9 @@
 #include "base/text.h"
 #include "cli/cluster_report.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 #include "planner/search/cuts.h"
+#include "profile/machine.h"
 #include "runtime/device.h"
 #include "train/head_advice.h"
 #include "train/plan.h"
@@ -72,9 +74,14 @@ class ClusterPlanner {
                             ? builtin_constants()
                             : parse_constants(read_text(flags.constants), flags.constants);
     inputs_.software = inputs_.constants.system(flags.system, "--as");
-    inputs_.cluster =
-        find_cluster(flags.cluster.empty() ? "this-machine" : flags.cluster, "--cluster");
-    measure(inputs_.cluster);
+    if (flags.cluster == "here") {
+      ProgressPrinter messages(true);
+      inputs_.cluster = cluster_here(messages);
+    } else {
+      inputs_.cluster =
+          find_cluster(flags.cluster.empty() ? "this-machine" : flags.cluster, "--cluster");
+      measure(inputs_.cluster);
+    }
     if (job_.device_memory > 0) {
       inputs_.cluster.device.memory_bytes = static_cast<double>(job_.device_memory);
     }
@@ -231,7 +238,9 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   std::string names;
   for (const std::string& name : builtin_cluster_names()) names += name + ", ";
   add("--cluster", flags.cluster,
-      fmt::format("The machines: {}or a file that describes them", names));
+      fmt::format("The machines: {}here (measured, see millrace profile --machine) or a file that "
+                  "describes them",
+                  names));
   add("--as", flags.system,
       "Whose costs: millrace, oneflow, pipedream or insightface (fitted to published results)")
       ->capture_default_str();

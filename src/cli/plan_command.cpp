@@ -6,9 +6,11 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/plan_check.h"
 #include "cli/plan_cluster.h"
 #include "cli/plan_pipedream.h"
 #include "cli/progress.h"
+#include "comm/mpi_group.h"
 #include "train/plan.h"
 
 namespace millrace {
@@ -24,6 +26,8 @@ constexpr const char* kExamples = R"(Examples:
       --placement 0:0-6.0:7 --stage-weights 11:7
   Which plan is the fastest on sixteen of them?
     millrace plan --auto --cluster titanv-8x2 --model vgg16 --batch 32
+  How long will a step take here, by a profile of its programs, and how long does it take?
+    millrace plan --check --model resnet50 --batch 8 --placement 0:0.0:1 --steps 5
   Divide a profiled network into stages on 2 servers of 4 devices, by PipeDream's optimizer:
     millrace plan --strategy pipedream --profile vgg16.txt --workers 4,2 --bandwidth 1e10,1e9
 
@@ -36,6 +40,7 @@ struct PlanCommandFlags {
   JobFlags job;
   PipedreamFlags pipedream;
   ClusterFlags cluster;
+  CheckFlags check;
   std::string workers = "2";
   bool json = false;
 };
@@ -75,6 +80,18 @@ void print_plan(const Json& plan) {
   if (plan.contains("advice")) fmt::print("{}\n", plan["advice"].get<std::string>());
 }
 
+// Predictions from programs measured here, and checks of them, take the devices of this job alone.
+int run_check_of(const PlanCommandFlags& flags, MpiSession* session) {
+  constexpr int64_t kSteps = 5;
+  JobFlags job_flags = flags.job;
+  job_flags.workers = parse_count(flags.workers, "--workers");
+  TrainJob job = to_job(job_flags, session == nullptr ? 1 : session->size());
+  job.processes = session;
+  if (job.steps == 0 && job.epochs == 0) job.steps = kSteps;
+  check(job);
+  return run_check(flags.check, std::move(job), flags.cluster.trace, flags.json);
+}
+
 int run_plan(const PlanCommandFlags& flags) {
   JobFlags job_flags = flags.job;
   job_flags.workers = parse_count(flags.workers, "--workers");
@@ -99,7 +116,7 @@ int run_plan(const PlanCommandFlags& flags) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& program, Action& chosen) {
+void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   auto flags = std::make_shared<PlanCommandFlags>();
   CLI::App* command = program.add_subcommand(
       "plan", "Say what a job will cost in time and memory, without running it");
@@ -116,10 +133,12 @@ void add_plan_command(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   add_pipedream_flags(*command, flags->pipedream);
   add_cluster_flags(*command, flags->cluster);
+  add_check_flags(*command, flags->check);
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
   command->footer(kExamples);
-  command->callback([flags, command, &chosen] {
-    chosen = [flags, command] {
+  command->callback([flags, command, session, &chosen] {
+    chosen = [flags, command, session] {
+      if (uses_check(flags->check)) return run_check_of(*flags, session);
       if (uses_pipedream(*command, flags->pipedream)) {
         return run_pipedream(flags->pipedream, flags->workers, flags->json);
       }

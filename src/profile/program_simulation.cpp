@@ -87,13 +87,22 @@ class ProgramSimulationBuilder {
 
   int machine_of(int device) const { return device / job_.cluster->devices_per_machine; }
 
-  // The cores and the memory of each machine.
+  // For each machine its cores together, its memory, and each core that devices share.
   void add_shared_links() {
-    cores_begin_ = static_cast<int>(made_.input.links.size());
+    std::vector<SimulationLink>& links = made_.input.links;
+    cores_begin_ = static_cast<int>(links.size());
     for (int machine = 0; machine < job_.cluster->machines; ++machine) {
-      made_.input.links.push_back(
-          {fmt::format("machine {} cores", machine), static_cast<double>(job_.host.cores)});
-      made_.input.links.push_back({fmt::format("machine {} memory", machine), 1});
+      links.push_back({fmt::format("machine {} cores", machine), 1.0 * job_.host.cores});
+      links.push_back({fmt::format("machine {} memory", machine), 1});
+    }
+    for (int machine = 0; machine < job_.cluster->machines; ++machine) {
+      for (const std::vector<int>& team : job_.host.teams) {
+        for (const int core : team) {
+          const auto [entry, added] =
+              core_links_.insert({{machine, core}, static_cast<int>(links.size())});
+          if (added) links.push_back({fmt::format("machine {} cores {}", machine, core), 1});
+        }
+      }
     }
   }
 
@@ -161,6 +170,14 @@ class ProgramSimulationBuilder {
     item(id).rate = 1;
     item(id).links = {cores};
     item(id).weights = {static_cast<double>(job_.host.threads_per_device)};
+    if (!job_.host.teams.empty()) {
+      const int device = worker_device_[worker];
+      const auto place = static_cast<size_t>(device % job_.cluster->devices_per_machine);
+      for (const int core : job_.host.teams.at(place)) {
+        item(id).links.push_back(core_links_.at({machine_of(device), core}));
+        item(id).weights.push_back(1);
+      }
+    }
     if (job_.host.busy_devices > 1) {
       item(id).links.push_back(cores + 1);
       item(id).weights.push_back(std::max(busy, seconds) / seconds / job_.host.busy_devices);
@@ -402,7 +419,8 @@ class ProgramSimulationBuilder {
   const SimulatedJob& job_;
   const Fabric fabric_;
   int cores_begin_ = 0;
-  int64_t segment_ = 0;  // the first step of what is being written
+  std::map<std::pair<int, int>, int> core_links_;  // by machine and core
+  int64_t segment_ = 0;                            // the first step of what is being written
   std::vector<int> worker_device_, worker_stage_, first_worker_;
   std::map<int, int> lanes_;               // of each device: computing; one more: background
   std::map<int, std::vector<int>> waits_;  // what the next item of a device has to follow

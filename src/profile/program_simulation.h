@@ -23,6 +23,9 @@ struct SharedHost {
   // Cores of each machine, which devices, messages and sums share; 0: devices do not need them.
   int cores = 0;
   int threads_per_device = 1;
+  // The cores of each device of a machine; needed only where devices share some, as threads keep
+  // to their cores while messages and sums run on any.
+  std::vector<std::vector<int>> teams = {};
   // Devices of a machine that were at work together when busy_seconds were measured; 1: they are
   // not looked at.
   int busy_devices = 1;

@@ -64,6 +64,9 @@ class Engine {
   // A group of all processes; null for one alone.
   Group* rank_group() { return rank_group_ ? &*rank_group_ : nullptr; }
 
+  // The channels between stages; null where every step is one program.
+  const PipelineLayout* layout() const { return layout_ ? &*layout_ : nullptr; }
+
   // Rows of each batch that this process feeds its devices with.
   const std::vector<RowRange>& rows() const { return rows_.ranges(); }
 

@@ -15,6 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
 import checkpoint_slowdown
+import plan_choice
+import prediction
 import real_data
 
 
@@ -40,6 +42,28 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(result["waited_share"], 0.05)
         slow = [[step(2, 2.1)], [step(2, 2.1)]]
         self.assertFalse(real_data.compare(synthetic, slow)["met"])
+
+    def test_predictions_are_judged_by_median_worst_and_memory(self):
+        def rows(*errors, **more):
+            return [{"error": error, "arena_exact": True, "rss_error": 0.05, **more}
+                    for error in errors]
+        self.assertTrue(prediction.judge(rows(0.02, -0.08, 0.15))["met"])
+        self.assertFalse(prediction.judge(rows(0.09, -0.09, 0.01))["met"])
+        self.assertFalse(prediction.judge(rows(0.01, 0.01, -0.16))["met"])
+        self.assertFalse(prediction.judge(rows(0.01, arena_exact=False))["met"])
+        self.assertFalse(prediction.judge(rows(0.01, rss_error=-0.2))["met"])
+        self.assertEqual(prediction.parse_report('note\n{"a": {"b": 1}}\nend'), {"a": {"b": 1}})
+        self.assertRaises(ValueError, prediction.parse_report, "nothing")
+
+    def test_choice_is_held_against_the_best_measured(self):
+        rows = [{"name": "a", "predicted": 1.0, "measured": 1.02},
+                {"name": "b", "predicted": 1.1, "measured": 1.0}]
+        result = plan_choice.judge(rows)
+        self.assertEqual((result["chosen"], result["best"]), ("a", "b"))
+        self.assertAlmostEqual(result["loss"], 0.02)
+        self.assertTrue(result["met"])
+        rows[0]["measured"] = 1.03
+        self.assertFalse(plan_choice.judge(rows)["met"])
 
     @staticmethod
     def checkpoint_run(beside, pause):

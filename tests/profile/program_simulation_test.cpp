@@ -195,6 +195,19 @@ TEST(ProgramSimulationTest, DevicesShareCores) {
   }
 }
 
+// The first and the third device share a core, the second has one to itself.
+TEST(ProgramSimulationTest, ThreadsKeepToTheirCores) {
+  DataParallelCase shared(3, 1, 0);
+  shared.program.forward = {compute(3)};
+  shared.job.host.cores = 3;  // so that only the teams matter
+  shared.job.host.teams = {{0}, {1}, {0}};
+  const ProgramSimulation simulation = build_simulation(shared.job);
+  const SimulationResult result = simulate(simulation.input);
+  EXPECT_NEAR(steps_of(simulation, result).median, 6, 1e-9);
+  EXPECT_NEAR(result.lane_busy[static_cast<size_t>(simulation.compute_lanes[1])], 6, 1e-9);
+  EXPECT_NEAR(result.lane_busy[static_cast<size_t>(simulation.compute_lanes[2])], 12, 1e-9);
+}
+
 TEST(ProgramSimulationTest, DevicesAtWorkTogetherTakeTheTimeMeasuredSo) {
   DataParallelCase shared(2, 1, 0);
   shared.job.host.cores = 2;

@@ -1,0 +1,110 @@
+#include "cli/plan_check.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/subprocess.h"
+#include "comm/mpi_group.h"
+#include "profile/check.h"
+#include "profile/prediction_here.h"
+#include "runtime/trace_file.h"
+
+namespace millrace {
+namespace {
+
+constexpr const char* kGroup = "On this machine";
+constexpr int kMostRounds = 1000;
+
+std::string bytes_of(const Json& number) { return format_bytes(number.get<uint64_t>()); }
+
+void print_report(const Json& report) {
+  const double predicted = report["predicted_step_seconds"].get<double>();
+  fmt::print(
+      "Predicted {:.4g} s per step, {:.4g} samples/s, give or take {:.1f} %; devices idle "
+      "{:.1f} % of the time.\n",
+      predicted, report["predicted_samples_per_second"].get<double>(),
+      100 * report["error_estimate"].get<double>(), 100 * report["bubble"].get<double>());
+  for (const Json& device : report["devices"]) {
+    fmt::print("  device {}, stage {}: {}{}\n", device["id"].get<std::string>(),
+               device["stage"].get<int>(), bytes_of(device["peak_bytes"]),
+               device.contains("measured_peak_bytes")
+                   ? ", measured " + bytes_of(device["measured_peak_bytes"])
+                   : "");
+  }
+  if (!report.contains("measured_step_seconds")) return;
+  fmt::print(
+      "Measured  {:.4g} s per step (from {:.4g} to {:.4g}): the prediction is {:+.1f} % "
+      "off.\n",
+      report["measured_step_seconds"].get<double>(), report["measured_min_seconds"].get<double>(),
+      report["measured_max_seconds"].get<double>(), 100 * report["error"].get<double>());
+  if (!report.contains("measured_rss_bytes")) return;
+  fmt::print("Memory of the process: predicted {}, measured {} ({:+.1f} %).\n",
+             bytes_of(report["process_rss_bytes"]), bytes_of(report["measured_rss_bytes"]),
+             100 * report["rss_error"].get<double>());
+}
+
+Json predict(const TrainJob& job, const MeasureOptions& options, const std::string& trace,
+             bool speaks) {
+  ProgressPrinter messages(true);
+  const HerePrediction prediction = predict_here(job, options, messages);
+  if (!trace.empty() && speaks) {
+    write_trace(trace, trace_log(prediction.simulation, prediction.result));
+  }
+  return to_json(prediction);
+}
+
+}  // namespace
+
+void add_check_flags(CLI::App& command, CheckFlags& flags) {
+  command
+      .add_flag("--predict,--profile-here", flags.predict,
+                "Measure the job's programs on the devices here and simulate its steps from that")
+      ->group(kGroup);
+  command
+      .add_flag("--check", flags.check,
+                "Predict, then run the job for --steps steps [5] and tell how near that came")
+      ->group(kGroup);
+  command.add_option("--rounds", flags.rounds, "How often each program is measured")
+      ->group(kGroup)
+      ->capture_default_str();
+}
+
+int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json) {
+  if (flags.rounds < 1 || flags.rounds > kMostRounds) {
+    fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
+  }
+  const bool alone = job.processes == nullptr;
+  const bool speaks = alone || job.processes->rank() == 0;
+  if (!trace.empty() && speaks) require_writable(trace, "--trace");
+  const MeasureOptions options = {.rounds = flags.rounds};
+  Json report;
+  if (alone) {
+    report = Json::parse(in_child([&] { return predict(job, options, trace, speaks).dump(); }));
+  } else {
+    report = predict(job, options, trace, speaks);
+  }
+  report["model"] = job.model;
+  report["global_batch"] = job.options.batch;
+  report["plan"] = to_json(job.plan);
+  if (flags.check) {
+    job.stop = &stop_on_signals();
+    ProgressPrinter messages(true);
+    TrainingObserver silent;
+    const TrainResult result = run_training(job, speaks ? messages : silent);
+    report = compare(job, std::move(report), result, alone);
+  }
+  if (!speaks) return kExitSuccess;
+  if (json) {
+    fmt::print("{}\n", report.dump(2));
+  } else {
+    print_report(report);
+  }
+  return kExitSuccess;
+}
+
+}  // namespace millrace

@@ -1,0 +1,25 @@
+// `millrace plan --predict` and `--check`: a job's time from its programs measured here, and how
+// near that comes to a run.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "train/job.h"
+
+namespace millrace {
+
+struct CheckFlags {
+  bool predict = false;
+  bool check = false;
+  int rounds = 5;
+};
+
+void add_check_flags(CLI::App& command, CheckFlags& flags);
+
+inline bool uses_check(const CheckFlags& flags) { return flags.predict || flags.check; }
+
+// Prints; returns the exit status. `trace` is a file for the simulated timeline, or empty.
+int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json);
+
+}  // namespace millrace

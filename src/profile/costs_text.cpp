@@ -1,0 +1,70 @@
+#include "profile/costs_text.h"
+
+#include "base/json.h"
+
+namespace millrace {
+namespace {
+
+Json to_json(const CostedSteps& steps) {
+  Json list = Json::array();
+  for (const CostedStep& step : steps) {
+    list.push_back({static_cast<int>(step.kind), static_cast<int>(step.phase), step.seconds,
+                    step.busy_seconds, step.bytes, step.ticket});
+  }
+  return list;
+}
+
+CostedSteps steps_from(const Json& list) {
+  CostedSteps steps;
+  for (const Json& entry : list) {
+    steps.push_back({static_cast<CostedStep::Kind>(entry[0].get<int>()),
+                     static_cast<Phase>(entry[1].get<int>()), entry[2].get<double>(),
+                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<int64_t>()});
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::string costs_to_text(const std::vector<CostsOfMember>& costs) {
+  Json list = Json::array();
+  for (const CostsOfMember& one : costs) {
+    const CostedProgram& program = one.program;
+    list.push_back({{"stage", one.stage},
+                    {"member", one.member},
+                    {"spread", one.spread},
+                    {"copies", one.copies},
+                    {"forward", to_json(program.forward)},
+                    {"backward", to_json(program.backward)},
+                    {"backward_weights", to_json(program.backward_weights)},
+                    {"update", to_json(program.update)},
+                    {"persistent", program.persistent_bytes},
+                    {"saved", program.saved_bytes},
+                    {"scratch", program.scratch_bytes},
+                    {"updates_in_backward", program.updates_in_backward}});
+  }
+  return list.dump();
+}
+
+std::vector<CostsOfMember> costs_from_text(std::string_view text) {
+  std::vector<CostsOfMember> costs;
+  for (const Json& entry : Json::parse(text)) {
+    CostsOfMember one;
+    one.stage = entry["stage"].get<int>();
+    one.member = entry["member"].get<int>();
+    one.spread = entry["spread"].get<double>();
+    one.copies = entry["copies"].get<std::map<std::string, double>>();
+    one.program.forward = steps_from(entry["forward"]);
+    one.program.backward = steps_from(entry["backward"]);
+    one.program.backward_weights = steps_from(entry["backward_weights"]);
+    one.program.update = steps_from(entry["update"]);
+    one.program.persistent_bytes = entry["persistent"].get<double>();
+    one.program.saved_bytes = entry["saved"].get<double>();
+    one.program.scratch_bytes = entry["scratch"].get<double>();
+    one.program.updates_in_backward = entry["updates_in_backward"].get<bool>();
+    costs.push_back(std::move(one));
+  }
+  return costs;
+}
+
+}  // namespace millrace

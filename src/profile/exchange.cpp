@@ -1,0 +1,84 @@
+#include "profile/exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/parallel.h"
+#include "comm/local_group.h"
+#include "profile/measure.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kElements = size_t{1} << 21;  // 8 MiB
+constexpr int kRepeats = 7;
+constexpr int kTag = 1;
+
+template <typename Work>
+double median_seconds(int repeats, Work&& work) {
+  std::vector<double> seconds;
+  for (int i = 0; i < repeats; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    seconds.push_back(elapsed.count());
+  }
+  return median_of(seconds);
+}
+
+// Sends there and gets one byte back.
+double message_seconds(Group& group, std::span<std::byte> data, int repeats) {
+  std::byte answer{};
+  const std::span<std::byte> small(&answer, 1);
+  return median_seconds(repeats, [&] {
+    if (group.rank() == 0) {
+      group.send(1, std::span<const std::byte>(data), kTag);
+      group.receive(1, small, kTag);
+    } else if (group.rank() == 1) {
+      group.receive(0, data, kTag);
+      group.send(0, std::span<const std::byte>(small), kTag);
+    }
+  });
+}
+
+ExchangeSpeed measure_member(Group& group) {
+  std::vector<float> values(kElements, 1.0f);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
+  const auto n = static_cast<double>(group.size());
+  ExchangeSpeed speed;
+  group.all_reduce(std::span(values));
+  std::fill(values.begin(), values.end(), 0.0f);
+  const double small = message_seconds(group, bytes.first(4), 20);
+  const double large = message_seconds(group, bytes, kRepeats);
+  speed.message.latency = small / 2;
+  speed.message.bandwidth = static_cast<double>(bytes.size()) / std::max(1e-9, large - small);
+  const double little = median_seconds(20, [&] { group.all_reduce(std::span(values).first(1)); });
+  const double sum = median_seconds(kRepeats, [&] { group.all_reduce(std::span(values)); });
+  speed.collective_latency = little;
+  speed.collective_rate =
+      2 * (n - 1) / n * static_cast<double>(bytes.size()) / std::max(1e-9, sum - little);
+  return speed;
+}
+
+}  // namespace
+
+ExchangeSpeed measure_local_exchange(int members) {
+  std::vector<Group> groups = make_local_groups(std::max(2, members), {});
+  std::vector<ExchangeSpeed> speeds(groups.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    threads.emplace_back([&, i] {
+      set_team_size(1);
+      speeds[i] = measure_member(groups[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return speeds[0];
+}
+
+ExchangeSpeed measure_exchange(Group& group) { return measure_member(group); }
+
+}  // namespace millrace

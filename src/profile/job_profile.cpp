@@ -1,0 +1,158 @@
+#include "profile/job_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace millrace {
+namespace {
+
+double bytes_of(const TensorType& type) {
+  return static_cast<double>(type.elements() * size_of(type.dtype));
+}
+
+std::vector<LayerCost> layers_of(const Graph& network) {
+  std::vector<LayerCost> layers;
+  std::map<OperatorId, int> place;
+  for (const OperatorId id : network.order()) {
+    const Operator& op = network.op(id);
+    LayerCost layer = {.name = op.name, .type = op.type};
+    for (const TensorId input : op.inputs) {
+      const Tensor& tensor = network.tensor(input);
+      if (tensor.role == Role::parameter) layer.parameter_bytes += bytes_of(tensor.type);
+      const auto producer = place.find(tensor.producer);
+      if (tensor.producer == kNone || producer == place.end()) continue;
+      if (std::find(layer.inputs.begin(), layer.inputs.end(), producer->second) ==
+          layer.inputs.end()) {
+        layer.inputs.push_back(producer->second);
+      }
+    }
+    for (const TensorId output : op.outputs) {
+      layer.activation_bytes += bytes_of(network.tensor(output).type);
+    }
+    place[id] = static_cast<int>(layers.size());
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+// The layer whose name an instruction's begins with: "features.6.weight/reorder" is "features.6".
+const int* owner_of(const std::map<std::string, int, std::less<>>& layers, std::string_view name) {
+  while (true) {
+    const auto found = layers.find(name);
+    if (found != layers.end()) return &found->second;
+    const size_t end = name.find_last_of("/.");
+    if (end == std::string_view::npos) return nullptr;
+    name = name.substr(0, end);
+  }
+}
+
+ProgramProfile describe(const MeasuredProgram& measured) {
+  ProgramProfile profile = {measured.stage, measured.member, {}};
+  for (size_t i = 0; i < measured.costs.size(); ++i) {
+    const Instruction& instruction = measured.program->instructions[i];
+    profile.operators.push_back({instruction.name, instruction.type, instruction.implementation,
+                                 std::string(name_of(instruction.phase)),
+                                 measured.costs[i].busy_seconds, measured.costs[i].seconds,
+                                 measured.spread[i], instruction.arithmetic,
+                                 static_cast<double>(instruction.bytes_touched)});
+  }
+  return profile;
+}
+
+// Members of a stage do the same at the same time: the first stands for all.
+void add_up(JobProfile& profile) {
+  std::map<std::string, int, std::less<>> places;
+  for (size_t i = 0; i < profile.layers.size(); ++i) {
+    places[profile.layers[i].name] = static_cast<int>(i);
+  }
+  for (const ProgramProfile& program : profile.programs) {
+    if (program.member != 0) continue;
+    for (const OperatorCost& cost : program.operators) {
+      const int* owner = owner_of(places, cost.name);
+      if (owner == nullptr) {
+        profile.other_seconds += cost.seconds;
+        continue;
+      }
+      LayerCost& layer = profile.layers[static_cast<size_t>(*owner)];
+      double& sum = cost.phase == "forward"    ? layer.forward_seconds
+                    : cost.phase == "backward" ? layer.backward_seconds
+                                               : layer.update_seconds;
+      sum += cost.seconds;
+    }
+  }
+}
+
+}  // namespace
+
+JobProfile profile_job(const TrainJob& job, const MeasureOptions& options,
+                       TrainingObserver& observer) {
+  const Graph network = build_model(job.model, job.options);
+  Engine engine(job, network, observer);
+  engine.compile(job, Purpose::training, observer);
+  engine.start(job.seed);
+  JobProfile profile;
+  profile.model = job.model;
+  profile.batch = job.options.batch;
+  profile.micro_batch = engine.graphs().micro_batch();
+  profile.image = job.options.image;
+  profile.threads = engine.device().threads();
+  profile.devices = static_cast<int>(job.plan.devices().size());
+  profile.rounds = options.rounds;
+  ModelOptions sizes = job.options;
+  sizes.batch = std::max<int64_t>(1, profile.micro_batch / engine.graphs().members(0));
+  profile.layers = layers_of(build_model(job.model, sizes));
+  for (const MeasuredProgram& measured : measure_programs(engine, options)) {
+    profile.programs.push_back(describe(measured));
+    profile.step_spread = std::max(profile.step_spread, measured.round_spread());
+  }
+  add_up(profile);
+  return profile;
+}
+
+Profile to_pipedream(const JobProfile& profile) {
+  constexpr double kMilliseconds = 1e3;
+  Profile made;
+  for (size_t i = 0; i < profile.layers.size(); ++i) {
+    const LayerCost& layer = profile.layers[i];
+    made.nodes.push_back(
+        {.id = fmt::format("node{}", i + 1),
+         .description = fmt::format("{}({})", layer.type, layer.name),
+         .forward_milliseconds = kMilliseconds * layer.forward_seconds,
+         .backward_milliseconds = kMilliseconds * (layer.backward_seconds + layer.update_seconds),
+         .activation_bytes = layer.activation_bytes,
+         .parameter_bytes = layer.parameter_bytes});
+    for (const int input : layer.inputs) made.edges.emplace_back(input, static_cast<int>(i));
+  }
+  return made;
+}
+
+std::string layer_table(const JobProfile& profile, size_t most) {
+  std::vector<const LayerCost*> order;
+  double total = profile.other_seconds;
+  for (const LayerCost& layer : profile.layers) {
+    order.push_back(&layer);
+    total += layer.seconds();
+  }
+  std::stable_sort(order.begin(), order.end(), [](const LayerCost* a, const LayerCost* b) {
+    return a->seconds() > b->seconds();
+  });
+  std::string text = fmt::format("{:<32}{:<24}{:>10}{:>10}{:>10}{:>10}{:>8}\n", "layer", "operator",
+                                 "forward", "backward", "update", "ms", "share");
+  for (size_t i = 0; i < std::min(most, order.size()); ++i) {
+    const LayerCost& layer = *order[i];
+    text += fmt::format("{:<32}{:<24}{:>10.3f}{:>10.3f}{:>10.3f}{:>10.3f}{:>6.1f} %\n", layer.name,
+                        layer.type, 1e3 * layer.forward_seconds, 1e3 * layer.backward_seconds,
+                        1e3 * layer.update_seconds, 1e3 * layer.seconds(),
+                        total > 0 ? 100 * layer.seconds() / total : 0.0);
+  }
+  text += fmt::format("all {} layers, and what belongs to none: {:.3f} ms\n", order.size(),
+                      1e3 * total);
+  return text;
+}
+
+}  // namespace millrace

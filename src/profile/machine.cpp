@@ -1,0 +1,141 @@
+#include "profile/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <thread>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "comm/job_groups.h"
+#include "comm/mpi_group.h"
+#include "kernels/convolution_tuner.h"
+#include "planner/cluster/this_machine.h"
+#include "profile/exchange.h"
+#include "profile/measure.h"
+#include "runtime/cores.h"
+#include "runtime/device.h"
+#include "train/plan.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kRounds = 5;
+
+// Operations per second of a product of matrices in bfloat16; 0 where the processor has none.
+double measure_bf16() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx512bf16")) return 0;
+#endif
+  constexpr int64_t kSize = 1024;
+  try {
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    dnnl::stream stream(engine);
+    const dnnl::memory::desc shape({kSize, kSize}, dnnl::memory::data_type::bf16,
+                                   dnnl::memory::format_tag::ab);
+    const dnnl::matmul product(
+        dnnl::matmul::primitive_desc(dnnl::matmul::desc(shape, shape, shape), engine));
+    const std::unordered_map<int, dnnl::memory> arguments = {
+        {DNNL_ARG_SRC, dnnl::memory(shape, engine)},
+        {DNNL_ARG_WEIGHTS, dnnl::memory(shape, engine)},
+        {DNNL_ARG_DST, dnnl::memory(shape, engine)}};
+    std::vector<double> seconds;
+    for (int i = 0; i <= kRounds; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      product.execute(stream, arguments);
+      stream.wait();
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (i > 0) seconds.push_back(elapsed.count());
+    }
+    return 2.0 * kSize * kSize * kSize / median_of(seconds);
+  } catch (const dnnl::error&) {
+    return 0;
+  }
+}
+
+struct DeviceSpeed {
+  MachineSpeed speed;
+  double bf16 = 0;
+};
+
+// The slowest device, with all at work at once.
+DeviceSpeed measure_devices(const std::vector<std::vector<int>>& teams) {
+  std::vector<DeviceSpeed> speeds(teams.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < teams.size(); ++i) {
+    threads.emplace_back([&, i] {
+      Device device({.threads = static_cast<int>(teams[i].size()), .cores = teams[i]});
+      speeds[i].speed = measure_speed(device);
+      device.run([&] { speeds[i].bf16 = measure_bf16(); });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  DeviceSpeed slowest = speeds[0];
+  for (const DeviceSpeed& one : speeds) {
+    MachineSpeed& speed = slowest.speed;
+    speed.operations_per_second =
+        std::min(speed.operations_per_second, one.speed.operations_per_second);
+    speed.bytes_per_second = std::min(speed.bytes_per_second, one.speed.bytes_per_second);
+    slowest.bf16 = std::min(slowest.bf16, one.bf16);
+  }
+  return slowest;
+}
+
+}  // namespace
+
+Cluster measure_machine(const MachineRequest& request) {
+  Cluster cluster = this_machine();
+  const double memory = cluster.device.memory_bytes * cluster.devices_per_machine;
+  const DeviceCores cores = cores_of_devices(launch_place(), request.devices, request.threads);
+  const DeviceSpeed speed = measure_devices(cores.teams);
+  const ExchangeSpeed local = measure_local_exchange(2);
+  cluster.name = "this-machine-measured";
+  cluster.source = "measured by millrace profile --machine";
+  cluster.devices_per_machine = request.devices;
+  cluster.host_cores = available_cores();
+  cluster.device.memory_bytes = memory / request.devices;
+  cluster.device.fp32_operations = speed.speed.operations_per_second;
+  cluster.device.fp16_operations = speed.speed.operations_per_second;
+  cluster.device.bf16_operations = speed.bf16;
+  cluster.device.memory_bandwidth = speed.speed.bytes_per_second;
+  cluster.classes = {{"NODE", local.message}};
+  cluster.links.clear();
+  const auto count = static_cast<size_t>(request.devices);
+  for (size_t i = 0; i < count; ++i) {
+    cluster.links.emplace_back(count, "NODE");
+    cluster.links.back()[i] = std::string("X");
+  }
+  if (request.processes != nullptr && request.processes->size() > 1) {
+    JobGroups groups(std::vector<int>(static_cast<size_t>(request.processes->size()), 1),
+                     request.processes);
+    Group group = groups.make(groups.all()).front();
+    cluster.network = measure_exchange(group).message;
+    cluster.machines = group.size();
+  }
+  return cluster;
+}
+
+std::filesystem::path machine_path() {
+  const std::filesystem::path choices = ConvolutionTuner::default_path();
+  return choices.empty() ? choices : choices.parent_path() / "machine.json";
+}
+
+Cluster cluster_here(TrainingObserver& observer) {
+  const std::filesystem::path path = machine_path();
+  if (!path.empty() && std::filesystem::exists(path)) return parse_cluster(read_text(path), path);
+  const Cluster cluster = measure_machine({.devices = this_machine().devices_per_machine});
+  if (path.empty()) return cluster;
+  try {
+    std::filesystem::create_directories(path.parent_path());
+    write_text(path, describe(cluster).dump(2) + "\n");
+    observer.on_message(Severity::note,
+                        fmt::format("Measured this machine; kept in '{}'.", path.string()));
+  } catch (const std::exception& error) {
+    observer.on_message(Severity::warning,
+                        fmt::format("The measured machine was not kept: {}", error.what()));
+  }
+  return cluster;
+}
+
+}  // namespace millrace

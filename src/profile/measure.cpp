@@ -1,0 +1,223 @@
+#include "profile/measure.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/parts.h"
+#include "base/random.h"
+#include "runtime/row_copy.h"
+
+namespace millrace {
+namespace {
+
+constexpr float kLearningRate = 1e-6f;
+constexpr float kGradientScale = 1e-3f;
+
+// Stands in for the other devices: nothing is summed and nobody waits.
+class Nobody : public Collectives {
+ public:
+  Nobody(int members, int member) : members_(members), member_(member) {}
+  int members() const override { return members_; }
+  int member() const override { return member_; }
+  void all_reduce(std::span<float>) override {}
+  void reduce_scatter(std::span<const float>, std::span<float>, int64_t) override {}
+  void all_reduce(std::span<float>, DataType) override {}
+  void reduce_scatter(std::span<const float>, std::span<float>, int64_t, DataType) override {}
+  void all_gather(std::span<const std::byte>, std::span<std::byte>, int64_t) override {}
+  void post(int, BackgroundWork&) override {}
+  void wait(int) override {}
+
+ private:
+  int members_, member_;
+};
+
+void write_inputs(Worker& worker) {
+  const Random random(1, 2);
+  for (const Slot& slot : worker.training->inputs) {
+    const auto count = static_cast<size_t>(slot.type.elements());
+    if (slot.type.dtype == DataType::s32) {
+      worker.session->write_input(*worker.training, slot.name, std::vector<int32_t>(count, 0));
+      continue;
+    }
+    const bool gradient = slot.name.find(".grad_from_") != std::string::npos;
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) {
+      values[i] = random.normal(i) * (gradient ? kGradientScale : 1.0f);
+    }
+    worker.session->write_input(*worker.training, slot.name, values);
+  }
+}
+
+// Times of each instruction in each round, for one worker.
+struct Rounds {
+  std::vector<std::vector<double>> instructions;  // [instruction][round]
+  std::vector<double> totals;
+
+  void add(const std::vector<InstructionTime>& times) {
+    instructions.resize(times.size());
+    double total = 0;
+    for (size_t i = 0; i < times.size(); ++i) {
+      instructions[i].push_back(times[i].seconds);
+      total += times[i].seconds;
+    }
+    totals.push_back(total);
+  }
+};
+
+void run_once(Worker& worker, int round, Rounds* rounds) {
+  StepState step;
+  step.step = round;
+  step.learning_rate = kLearningRate;
+  const auto times = worker.session->run_timed(*worker.training, step);
+  if (rounds != nullptr) rounds->add(times);
+}
+
+// Every device goes on until all have their rounds, so that none is measured beside an idle one.
+void run_together(const std::vector<std::vector<size_t>>& teams,
+                  const std::vector<std::unique_ptr<Worker>>& workers, int warm_up, int count,
+                  std::vector<Rounds>& rounds) {
+  std::atomic<size_t> finished = 0;
+  std::mutex mutex;
+  std::exception_ptr error;
+  std::vector<std::thread> threads;
+  for (const std::vector<size_t>& team : teams) {
+    threads.emplace_back([&, team] {
+      try {
+        for (int round = 0; round < warm_up + count || finished < teams.size(); ++round) {
+          const bool counts = round >= warm_up && round < warm_up + count;
+          for (const size_t i : team) run_once(*workers[i], round, counts ? &rounds[i] : nullptr);
+          if (round + 1 == warm_up + count) ++finished;
+        }
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        error = std::current_exception();
+        finished += teams.size();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (error) std::rethrow_exception(error);
+}
+
+double seconds_to_copy(Worker& worker, const RouteEnd& end, bool round_robin, int rounds) {
+  const Program& program = *worker.training;
+  const std::string name = !end.route.gradient ? end.route.edge.name
+                           : end.sends         ? end.route.edge.name + ".grad"
+                                               : arriving_gradient(end.route.edge);
+  const Slot& slot = end.sends ? program.result(name) : program.input(name);
+  const int64_t first =
+      round_robin ? 0 : part_begin(end.route.edge.type.shape[0], worker.member, worker.members);
+  RowCopy copy(slot, {end.route.rows.begin - first, end.route.rows.end - first},
+               end.sends ? RowCopy::Direction::out_of_slot : RowCopy::Direction::into_slot,
+               end.route.wire);
+  std::byte* plain = worker.session->channels() + end.offset;
+  std::byte* address = worker.session->address(program, slot);
+  std::vector<float> row(static_cast<size_t>(slot.type.elements() / slot.type.shape.at(0)));
+  auto* scratch = reinterpret_cast<std::byte*>(row.data());
+  std::vector<double> seconds;
+  worker.device->run([&] {
+    for (int i = 0; i < rounds; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      copy.run(address, plain, scratch);
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      seconds.push_back(elapsed.count());
+    }
+  });
+  return median_of(seconds);
+}
+
+double seconds_to_carry(Worker& worker, int rounds) {
+  if (worker.training->memory.versions < 2) return 0;
+  std::vector<double> seconds;
+  worker.device->run([&] {
+    for (int i = 0; i < rounds; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      worker.session->copy_version(0, 1);
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      seconds.push_back(elapsed.count());
+    }
+  });
+  return median_of(seconds);
+}
+
+double relative_spread(std::vector<double> values) {
+  if (values.size() < 2) return 0;
+  std::sort(values.begin(), values.end());
+  const double middle = median_of(values);
+  const double low = values[(values.size() - 1) / 4];
+  const double high = values[values.size() - 1 - (values.size() - 1) / 4];
+  return middle > 0 ? (high - low) / 2 / middle : 0;
+}
+
+}  // namespace
+
+double median_of(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+double MeasuredProgram::seconds() const { return median_of(totals); }
+double MeasuredProgram::round_spread() const { return relative_spread(totals); }
+
+std::string copy_key(const Route& route, bool sends) {
+  return fmt::format("{} {}.{} {}.{} {}", route.name(), route.from_stage(), route.from_member,
+                     route.to_stage(), route.to_member, sends ? "out" : "in");
+}
+
+std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptions& options) {
+  const auto& workers = engine.workers();
+  std::vector<Nobody> nobodies;
+  nobodies.reserve(workers.size());
+  std::map<Device*, std::vector<size_t>> by_device;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    nobodies.emplace_back(workers[i]->members, workers[i]->member);
+    workers[i]->session->set_collectives(&nobodies[i]);
+    write_inputs(*workers[i]);
+    by_device[workers[i]->device].push_back(i);
+  }
+  std::vector<std::vector<size_t>> teams;
+  for (const auto& entry : by_device) teams.push_back(entry.second);
+  std::vector<Rounds> busy(workers.size());
+  run_together(teams, workers, options.warm_up, options.rounds, busy);
+  std::vector<Rounds> alone(workers.size());
+  if (teams.size() > 1) {
+    for (size_t i = 0; i < workers.size(); ++i) {
+      if (workers[i]->member == 0) run_together({{i}}, workers, 0, options.alone_rounds, alone);
+    }
+  }
+  std::vector<MeasuredProgram> measured;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    Worker& worker = *workers[i];
+    MeasuredProgram one;
+    one.stage = worker.stage;
+    one.member = worker.member;
+    one.program = &*worker.training;
+    one.totals = busy[i].totals;
+    // Members of a stage have equal programs; only the first was run alone.
+    const Rounds& own = alone[i - static_cast<size_t>(worker.member)];
+    for (size_t k = 0; k < busy[i].instructions.size(); ++k) {
+      const double together = median_of(busy[i].instructions[k]);
+      const bool known = k < own.instructions.size();
+      const double single = known ? median_of(own.instructions[k]) : together;
+      one.costs.push_back({std::min(single, together), together});
+      one.spread.push_back(relative_spread(busy[i].instructions[k]));
+    }
+    if (const PipelineLayout* layout = engine.layout()) {
+      for (const RouteEnd& end : layout->ends(worker.stage, worker.member)) {
+        one.copies[copy_key(end.route, end.sends)] =
+            seconds_to_copy(worker, end, engine.graphs().plan().round_robin, options.rounds);
+      }
+    }
+    one.carry_seconds = seconds_to_carry(worker, options.alone_rounds);
+    worker.session->set_collectives(worker.collectives.get());
+    measured.push_back(std::move(one));
+  }
+  return measured;
+}
+
+}  // namespace millrace

@@ -1,0 +1,215 @@
+#include "profile/prediction_here.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "comm/texts.h"
+#include "profile/costs_text.h"
+#include "runtime/cores.h"
+#include "train/stage_options.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kUsualSteps = 5;
+constexpr int64_t kMostSteps = 32;  // that run into each other
+
+int64_t resident_now() {
+  std::ifstream file("/proc/self/statm");
+  int64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// The devices of the job as a cluster with a machine for each process.
+struct Surroundings {
+  Cluster cluster;
+  std::vector<std::vector<int>> devices;  // of each stage
+
+  explicit Surroundings(const Plan& plan, int processes) {
+    std::vector<std::vector<DeviceId>> by_node(static_cast<size_t>(processes));
+    for (const DeviceId& id : plan.devices()) by_node[static_cast<size_t>(id.node)].push_back(id);
+    size_t most = 1;
+    for (const auto& list : by_node) most = std::max(most, list.size());
+    cluster.name = "here";
+    cluster.machines = processes;
+    cluster.devices_per_machine = static_cast<int>(most);
+    for (const Placement& stage : plan.stages) {
+      devices.emplace_back();
+      for (const DeviceId& id : stage.devices) {
+        const auto& list = by_node[static_cast<size_t>(id.node)];
+        const auto place = std::find(list.begin(), list.end(), id) - list.begin();
+        devices.back().push_back(id.node * static_cast<int>(most) + static_cast<int>(place));
+      }
+    }
+    for (size_t i = 0; i < most; ++i) {
+      cluster.links.emplace_back(most, "MEM");
+      cluster.links.back()[i] = std::string("X");
+    }
+  }
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// How many devices have a thread on the most crowded core of each.
+std::vector<int> crowding_of(const std::vector<std::vector<int>>& teams) {
+  std::map<int, int> devices_of_core;
+  for (const std::vector<int>& team : teams) {
+    for (const int core : team) ++devices_of_core[core];
+  }
+  std::vector<int> crowding;
+  for (const std::vector<int>& team : teams) {
+    int most = 1;
+    for (const int core : team) most = std::max(most, devices_of_core[core]);
+    crowding.push_back(most);
+  }
+  return crowding;
+}
+
+// The costs without what devices on one core took from each other, which the simulation adds.
+CostedProgram costs_of(const MeasuredProgram& measured, int crowding) {
+  std::vector<InstructionCost> costs = measured.costs;
+  for (InstructionCost& cost : costs) {
+    cost.busy_seconds = std::max(cost.seconds, cost.busy_seconds / crowding);
+  }
+  CostedProgram program = cost_program(*measured.program, costs);
+  if (measured.carry_seconds > 0) {
+    CostedSteps& last = program.updates_in_backward ? program.backward : program.update;
+    last.push_back({.phase = Phase::update,
+                    .seconds = measured.carry_seconds,
+                    .busy_seconds = measured.carry_seconds});
+  }
+  return program;
+}
+
+// The bytes of images and labels that this process is fed with at a time.
+int64_t feed_bytes(const TrainJob& job, const Engine& engine) {
+  int64_t rows = 0;
+  for (const RowRange& range : engine.rows()) rows += range.end - range.begin;
+  return rows * job.options.channels * job.options.image * job.options.image *
+         static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace
+
+HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
+                            TrainingObserver& observer) {
+  const auto start = std::chrono::steady_clock::now();
+  Engine engine(job, Purpose::training, observer);
+  HerePrediction prediction;
+  prediction.resident_bytes = resident_now() + feed_bytes(job, engine);
+  engine.start(job.seed);
+  Surroundings here(job.plan, engine.ranks());
+  const int local_devices = here.cluster.devices_per_machine;
+  std::set<const Device*> own_devices;
+  for (const auto& worker : engine.workers()) own_devices.insert(worker->device);
+  const auto devices_here = static_cast<int>(own_devices.size());
+
+  // Each process measures its own programs while the others do the same.
+  Group* ranks = engine.rank_group();
+  if (ranks != nullptr) ranks->barrier();
+  std::vector<CostsOfMember> own;
+  const auto teams =
+      cores_of_devices(launch_place(), devices_here, job.threads, job.oversubscribe).teams;
+  const std::vector<int> crowding = crowding_of(teams);
+  for (const MeasuredProgram& one : measure_programs(engine, options)) {
+    const int device =
+        here.devices[static_cast<size_t>(one.stage)][static_cast<size_t>(one.member)];
+    own.push_back({one.stage, one.member,
+                   costs_of(one, crowding[static_cast<size_t>(device % local_devices)]), one.copies,
+                   one.round_spread()});
+    prediction.resident_bytes += one.program->arena_bytes;
+    DeviceReport report;
+    report.id = to_string(
+        job.plan.stages[static_cast<size_t>(one.stage)].devices[static_cast<size_t>(one.member)]);
+    report.stage = one.stage;
+    report.arena_bytes = one.program->arena_bytes;
+    report.breakdown = one.program->breakdown;
+    prediction.devices.push_back(report);
+  }
+  prediction.exchange = measure_local_exchange(local_devices);
+  const ExchangeSpeed& local = prediction.exchange;
+  here.cluster.classes["MEM"] = local.message;
+  here.cluster.device.memory_bandwidth = local.message.bandwidth;
+  SimulatedJob simulated;
+  simulated.host.collective_efficiency = local.collective_rate / local.message.bandwidth;
+  if (ranks != nullptr) {
+    const ExchangeSpeed between = measure_exchange(*ranks);
+    here.cluster.network = between.message;
+    simulated.host.collective_efficiency = between.collective_rate / between.message.bandwidth;
+    std::vector<CostsOfMember> all;
+    for (const std::string& text : gather_texts(*ranks, costs_to_text(own))) {
+      for (CostsOfMember& one : costs_from_text(text)) all.push_back(std::move(one));
+    }
+    own = std::move(all);
+  }
+
+  simulated.cluster = &here.cluster;
+  simulated.host.cores = available_cores();
+  simulated.host.threads_per_device = engine.device().threads();
+  simulated.host.busy_devices = local_devices;
+  if (*std::max_element(crowding.begin(), crowding.end()) > 1) simulated.host.teams = teams;
+  simulated.devices = here.devices;
+  std::map<std::string, double> copies;
+  for (const auto& stage : here.devices) simulated.programs.emplace_back(stage.size(), nullptr);
+  for (const CostsOfMember& one : own) {
+    simulated.programs[static_cast<size_t>(one.stage)][static_cast<size_t>(one.member)] =
+        &one.program;
+    copies.insert(one.copies.begin(), one.copies.end());
+    prediction.error_estimate = std::max(prediction.error_estimate, one.spread);
+  }
+  simulated.copy_seconds = [&](const Route& route, bool sends) {
+    return copies.at(copy_key(route, sends));
+  };
+  simulated.steps = std::min(job.steps > 0 ? job.steps : kUsualSteps, kMostSteps);
+  if (const PipelineLayout* layout = engine.layout()) {
+    simulated.routes = layout->request();
+    simulated.schedule = [&](int64_t steps) { return schedule_of(job.plan, steps); };
+  }
+  prediction.simulation = build_simulation(simulated);
+  prediction.result = simulate(prediction.simulation.input);
+  prediction.steps = steps_of(prediction.simulation, prediction.result);
+  prediction.step_seconds = prediction.steps.median;
+  prediction.samples_per_second = static_cast<double>(job.options.batch) / prediction.step_seconds;
+  prediction.profile_seconds = seconds_since(start);
+  engine.finish();
+  return prediction;
+}
+
+Json to_json(const HerePrediction& prediction) {
+  Json json;
+  json["predicted_step_seconds"] = prediction.step_seconds;
+  json["predicted_samples_per_second"] = prediction.samples_per_second;
+  json["error_estimate"] = prediction.error_estimate;
+  json["bubble"] = prediction.steps.bubble;
+  json["process_rss_bytes"] = prediction.resident_bytes;
+  json["profile_seconds"] = prediction.profile_seconds;
+  json["devices"] = Json::array();
+  for (const DeviceReport& report : prediction.devices) {
+    Json device = to_json(report);
+    device.erase("resident_bytes");
+    device.erase("communication");
+    json["devices"].push_back(std::move(device));
+  }
+  json["links"] = Json::array();
+  const auto steps = static_cast<double>(std::max<size_t>(1, prediction.steps.seconds.size()));
+  for (size_t i = 0; i < prediction.simulation.input.links.size(); ++i) {
+    const SimulationLink& link = prediction.simulation.input.links[i];
+    const double bytes = prediction.result.link_bytes[i];
+    const bool counts_bytes = link.name.find("cores") == std::string::npos &&
+                              link.name.find(" memory") == std::string::npos;
+    if (bytes <= 0 || !counts_bytes) continue;
+    json["links"].push_back(
+        {{"name", link.name}, {"bytes_per_step", bytes / steps}, {"bandwidth", link.bandwidth}});
+  }
+  return json;
+}
+
+}  // namespace millrace
