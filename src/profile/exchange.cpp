@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kElements = size_t{1} << 21;  // 8 MiB
+constexpr size_t kElements = size_t{1} << 23;  // 32 MiB, beyond the caches
 constexpr int kRepeats = 7;
 constexpr int kTag = 1;
 

@@ -66,6 +66,20 @@ struct Rounds {
     }
     totals.push_back(total);
   }
+
+  // Medians of the instructions, in proportion so that they add up to the median of a round: what
+  // interrupts a round now and then falls on few instructions, but on every round.
+  std::vector<double> medians() const {
+    std::vector<double> medians;
+    double sum = 0;
+    for (const std::vector<double>& one : instructions) {
+      medians.push_back(median_of(one));
+      sum += medians.back();
+    }
+    const double scale = sum > 0 ? median_of(totals) / sum : 1;
+    for (double& one : medians) one *= scale;
+    return medians;
+  }
 };
 
 void run_once(Worker& worker, int round, Rounds* rounds) {
@@ -199,12 +213,11 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
     one.program = &*worker.training;
     one.totals = busy[i].totals;
     // Members of a stage have equal programs; only the first was run alone.
-    const Rounds& own = alone[i - static_cast<size_t>(worker.member)];
+    const std::vector<double> together = busy[i].medians();
+    const std::vector<double> single = alone[i - static_cast<size_t>(worker.member)].medians();
     for (size_t k = 0; k < busy[i].instructions.size(); ++k) {
-      const double together = median_of(busy[i].instructions[k]);
-      const bool known = k < own.instructions.size();
-      const double single = known ? median_of(own.instructions[k]) : together;
-      one.costs.push_back({std::min(single, together), together});
+      const double by_itself = k < single.size() ? single[k] : together[k];
+      one.costs.push_back({std::min(by_itself, together[k]), together[k]});
       one.spread.push_back(relative_spread(busy[i].instructions[k]));
     }
     if (const PipelineLayout* layout = engine.layout()) {
