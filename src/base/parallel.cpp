@@ -42,7 +42,8 @@ namespace detail {
 
 // The compiler hands the team what it needs in memory that is written after `started`, and libgomp
 // takes care of that; what the sanitizer has to see is behind `function`.
-__attribute__((no_sanitize("thread"))) void run_team(int64_t count, int64_t grain, void* context, RangeFunction function) {
+__attribute__((no_sanitize("thread"))) void run_team(int64_t count, int64_t grain, void* context,
+                                                     RangeFunction function) {
   const int threads = static_cast<int>(std::min<int64_t>(team_size(), count));
   if (count <= grain || threads <= 1) {
     if (count > 0) function(context, 0, 0, count);

@@ -77,7 +77,9 @@ void copy_between_layouts(const TensorSpec& from, const std::byte* source, const
 }
 
 std::vector<KernelFamily> reorder_kernels() {
-  return {{"reorder", {{"dnnl", dnnl_reorder, true}, {"reference", reference_reorder, true}}, keep_layouts}};
+  return {{"reorder",
+           {{"dnnl", dnnl_reorder, true}, {"reference", reference_reorder, true}},
+           keep_layouts}};
 }
 
 }  // namespace millrace

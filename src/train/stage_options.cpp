@@ -6,8 +6,6 @@
 
 #include "base/error.h"
 
-#include "base/error.h"
-
 namespace millrace {
 namespace {
 

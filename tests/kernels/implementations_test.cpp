@@ -142,11 +142,11 @@ TEST_P(Implementations, AgreeWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Families, Implementations,
                          ::testing::Values("accuracy", "activation", "add", "average_pool",
-                                           "batch_norm", "batch_norm_synchronised", "boxing", "cast",
-                                           "concat", "convolution", "dropout", "fill", "flatten",
-                                           "l2_normalize", "linear", "max_pool", "optimizer",
-                                           "prelu", "softmax_cross_entropy", "split_softmax",
-                                           "storage"),
+                                           "batch_norm", "batch_norm_synchronised", "boxing",
+                                           "cast", "concat", "convolution", "dropout", "fill",
+                                           "flatten", "l2_normalize", "linear", "max_pool",
+                                           "optimizer", "prelu", "softmax_cross_entropy",
+                                           "split_softmax", "storage"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
