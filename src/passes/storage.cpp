@@ -46,10 +46,13 @@ class SixteenBitStorage {
     size_t last_read = 0;
   };
 
+  OperatorId add_cast(const std::string& name, TensorId from, DataType to, Phase phase) {
+    return graph_.add_operator("cast", names_.take(name), {from},
+                               {{"to", static_cast<int64_t>(to)}}, phase);
+  }
+
   void narrow(TensorId tensor, Phase phase) {
-    const OperatorId id =
-        graph_.add_operator("narrow", names_.take(graph_.tensor(tensor).name + "/narrow"), {tensor},
-                            {{"dtype", std::string(name_of(type_))}}, phase);
+    const OperatorId id = add_cast(graph_.tensor(tensor).name + "/narrow", tensor, type_, phase);
     order_.push_back(id);
     kept_[tensor] = {graph_.op(id).outputs[0], phase == Phase::backward ? tensor : kNone,
                      order_.size()};
@@ -76,9 +79,8 @@ class SixteenBitStorage {
 
   TensorId widened(TensorId tensor, Kept& kept) {
     if (!is_at_hand(kept)) {
-      const OperatorId id =
-          graph_.add_operator("widen", names_.take(graph_.tensor(tensor).name + "/widen"),
-                              {kept.narrow}, {}, Phase::backward);
+      const OperatorId id = add_cast(graph_.tensor(tensor).name + "/widen", kept.narrow,
+                                     DataType::f32, Phase::backward);
       kept.wide = graph_.op(id).outputs[0];
       order_.push_back(id);
       ++report_.widened;

@@ -30,7 +30,7 @@ std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& 
 // stored tensor is narrowed directly behind its producer, "<name>/narrow"; so is what a clone makes
 // if it is read late (kFarReader). In the backward pass an
 // operator that takes 16 bits (OperatorDefinition::stored_inputs) reads that; before others stands
-// a `widen`, shared by readers close to each other.
+// a cast back, shared by readers close to each other.
 StorageReport store_in_16_bits(Graph& graph, const PrecisionSettings& settings,
                                bool results_fetched = false);
 

@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Implementations,
                                            "cast", "concat", "convolution", "dropout", "fill",
                                            "flatten", "l2_normalize", "linear", "max_pool",
                                            "optimizer", "prelu", "softmax_cross_entropy",
-                                           "split_softmax", "storage"),
+                                           "split_softmax"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace
