@@ -12,6 +12,7 @@
 #include "parallel/job_graphs.h"
 #include "parallel/placement.h"
 #include "runtime/session.h"
+#include "session_support.h"
 
 namespace millrace {
 namespace {
@@ -60,17 +61,6 @@ struct Trained {
     return all;
   }
 
-  std::vector<float> state(const std::string& name) const {
-    for (const Slot& slot : session.state()) {
-      if (slot.name != name) continue;
-      std::vector<float> values(static_cast<size_t>(slot.type.elements()));
-      session.read_state(slot, values);
-      return values;
-    }
-    ADD_FAILURE() << "no state " << name;
-    return {};
-  }
-
   Device device = Device({.threads = 2});
   Program program;
   Session session;
@@ -101,8 +91,8 @@ TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
         }
       }
       for (const char* name : {"head.centres", "fc.weight"}) {
-        const auto expected = now.state(name);
-        EXPECT_LT(distance(later.state(name), expected), 1e-5 * norm(expected)) << name;
+        const auto expected = state_of(now.session, name);
+        EXPECT_LT(distance(state_of(later.session, name), expected), 1e-5 * norm(expected)) << name;
       }
     }
   }
@@ -120,13 +110,13 @@ TEST(DeferredHead, ClippingCountsTheCentres) {
     run.feed();
     std::vector<std::vector<float>> before;
     for (const char* name : kParameters) {
-      before.push_back(run.state(name));
+      before.push_back(state_of(run.session, name));
     }
     run.session.run(run.program, {1, 0, 0.5f});
     double squares = 0;
     size_t i = 0;
     for (const char* name : kParameters) {
-      const double step = distance(run.state(name), before[i++]);
+      const double step = distance(state_of(run.session, name), before[i++]);
       squares += step * step;
     }
     const double length = std::sqrt(squares) / 0.5;
@@ -144,16 +134,16 @@ TEST(DeferredHead, AnOverflowLeavesTheCentresAlone) {
   Trained run(options);
   run.feed();
   run.session.run(run.program, {1, 0, 0.1f});
-  const auto centres = run.state("head.centres");
-  const auto momentum = run.state("head.centres.momentum");
+  const auto centres = state_of(run.session, "head.centres");
+  const auto momentum = state_of(run.session, "head.centres.momentum");
   EXPECT_GT(norm(momentum), 0);
   run.feed(std::numeric_limits<float>::infinity());
   run.session.run(run.program, {1, 1, 0.1f});
-  EXPECT_EQ(run.state("head.centres"), centres);
-  EXPECT_EQ(run.state("head.centres.momentum"), momentum);
+  EXPECT_EQ(state_of(run.session, "head.centres"), centres);
+  EXPECT_EQ(state_of(run.session, "head.centres.momentum"), momentum);
   run.feed();
   run.session.run(run.program, {1, 2, 0.1f});
-  EXPECT_NE(run.state("head.centres"), centres);
+  EXPECT_NE(state_of(run.session, "head.centres"), centres);
 }
 
 TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
@@ -197,7 +187,7 @@ TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
     if (slot.role == Role::accumulator) continue;
     std::vector<float> values(static_cast<size_t>(slot.type.elements()));
     session.read_state(slot, values);
-    const auto expected = whole.state(slot.name);
+    const auto expected = state_of(whole.session, slot.name);
     EXPECT_LT(distance(values, expected), 1e-5 * norm(expected)) << slot.name;
   }
 }

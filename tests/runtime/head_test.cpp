@@ -7,6 +7,7 @@
 #include "compile/compiler.h"
 #include "graph/builder.h"
 #include "runtime/session.h"
+#include "session_support.h"
 
 namespace millrace {
 namespace {
@@ -37,17 +38,6 @@ void feed(Session& session, const Program& program, int64_t classes) {
   }
   session.write_input(program, "embeddings", embeddings);
   session.write_input(program, "labels", labels);
-}
-
-std::vector<float> state_of(const Session& session, const std::string& name) {
-  for (const Slot& slot : session.state()) {
-    if (slot.name != name) continue;
-    std::vector<float> values(static_cast<size_t>(slot.type.elements()));
-    session.read_state(slot, values);
-    return values;
-  }
-  ADD_FAILURE() << "no state " << name;
-  return {};
 }
 
 TEST(HeadProgram, CentresComeToTheirEmbeddings) {

@@ -7,8 +7,8 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "compile/compiler.h"
-#include "models/models.h"
 #include "runtime/session.h"
+#include "session_support.h"
 
 namespace millrace {
 namespace {
@@ -23,14 +23,6 @@ CompileOptions options_for(DataType type) {
   options.precision.type = type;
   options.precision.arithmetic = PrecisionSettings::Arithmetic::native;
   return options;
-}
-
-Graph model(const std::string& name, int64_t batch, int64_t image) {
-  ModelOptions options = default_options(name);
-  options.batch = batch;
-  options.image = image;
-  options.classes = 10;
-  return build_model(name, options);
 }
 
 void feed(Session& session, const Program& program, uint64_t batch = 5, bool rounded = false) {
@@ -72,7 +64,7 @@ constexpr Network kResidual = {"resnet18", 16, 32};
 constexpr Network kDepthwise = {"mobilefacenet", 4, 112};
 
 TEST(NativePrecision, TenStepsOfTrainingFollowFloat32) {
-  const Graph graph = model(kFashion.name, kFashion.batch, kFashion.image);
+  const Graph graph = small_model(kFashion.name, kFashion.batch, kFashion.image);
   const auto wide =
       losses_of(compile_training(graph, options_for(DataType::f32)), 10, Batches::fresh);
   const auto native =
@@ -121,7 +113,7 @@ double relative_error(const std::vector<double>& values, const std::vector<doubl
 // cost a few times that, a wrong gradient costs all of it.
 TEST(NativePrecision, GradientsOfDeepNetworksAreAsGoodAsTheirImages) {
   for (const Network& net : {kFashion, kResidual, kDepthwise}) {
-    const Graph graph = model(net.name, net.batch, net.image);
+    const Graph graph = small_model(net.name, net.batch, net.image);
     const Program wide = compile_training(graph, options_for(DataType::f32));
     const Program native = compile_training(graph, options_for(DataType::bf16));
     const std::vector<double> expected = first_step(wide, false);
@@ -137,7 +129,7 @@ TEST(NativePrecision, GradientsOfDeepNetworksAreAsGoodAsTheirImages) {
 // far it has fallen.
 TEST(NativePrecision, TenStepsOnOneBatchFallAsInFloat32) {
   for (const Network& net : {kFashion, kResidual}) {
-    const Graph graph = model(net.name, net.batch, net.image);
+    const Graph graph = small_model(net.name, net.batch, net.image);
     const auto wide = losses_of(compile_training(graph, options_for(DataType::f32)), 10);
     const auto native = losses_of(compile_training(graph, options_for(DataType::bf16)), 10);
     for (size_t i = 0; i < wide.size(); ++i) {
@@ -147,7 +139,8 @@ TEST(NativePrecision, TenStepsOnOneBatchFallAsInFloat32) {
 }
 
 TEST(NativePrecision, LossFallsOnAFixedBatch) {
-  const Program program = compile_training(model("resnet18", 8, 32), options_for(DataType::bf16));
+  const Program program =
+      compile_training(small_model("resnet18", 8, 32), options_for(DataType::bf16));
   Device device({.threads = 1});
   Session session(device, {&program});
   session.initialize(3);
@@ -161,7 +154,7 @@ TEST(NativePrecision, LossFallsOnAFixedBatch) {
 }
 
 TEST(NativePrecision, ActivationsTakeHalfTheMemoryAndNothingElseGrows) {
-  const Graph graph = model("resnet18", 16, 64);
+  const Graph graph = small_model("resnet18", 16, 64);
   const Program wide = compile_training(graph, options_for(DataType::f32));
   const Program native = compile_training(graph, options_for(DataType::bf16));
   EXPECT_LT(native.breakdown.activations, 0.55 * static_cast<double>(wide.breakdown.activations));
@@ -171,9 +164,10 @@ TEST(NativePrecision, ActivationsTakeHalfTheMemoryAndNothingElseGrows) {
 }
 
 TEST(NativePrecision, EvaluationReadsTheSameWeights) {
-  const Program training = compile_training(model("resnet18", 4, 32), options_for(DataType::bf16));
+  const Program training =
+      compile_training(small_model("resnet18", 4, 32), options_for(DataType::bf16));
   const Program evaluation =
-      compile_evaluation(model("resnet18", 6, 32), options_for(DataType::bf16), training);
+      compile_evaluation(small_model("resnet18", 6, 32), options_for(DataType::bf16), training);
   Device device({.threads = 1});
   Session session(device, {&training, &evaluation});
   session.initialize(1);
@@ -189,7 +183,7 @@ TEST(NativePrecision, EvaluationReadsTheSameWeights) {
 TEST(NativePrecision, RecomputingChangesNothing) {
   CompileOptions keep = options_for(DataType::bf16);
   keep.recompute = RecomputePolicy::none;
-  const Graph graph = model("resnet18", 4, 64);
+  const Graph graph = small_model("resnet18", 4, 64);
   EXPECT_EQ(losses_of(compile_training(graph, keep), 3),
             losses_of(compile_training(graph, options_for(DataType::bf16)), 3));
 }

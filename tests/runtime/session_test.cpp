@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "compile/compiler.h"
-#include "models/models.h"
+#include "session_support.h"
 
 namespace millrace {
 namespace {
@@ -17,14 +17,6 @@ CompileOptions options_for(bool reference = false) {
   options.kernels.threads = 2;
   options.kernels.reference_only = reference;
   return options;
-}
-
-Graph model(const std::string& name, int64_t batch, int64_t image) {
-  ModelOptions options = default_options(name);
-  options.batch = batch;
-  options.image = image;
-  options.classes = 10;
-  return build_model(name, options);
 }
 
 void feed(Session& session, const Program& program) {
@@ -56,7 +48,7 @@ std::vector<std::vector<float>> train(const Program& program, int threads, int s
 }
 
 TEST(Session, StateSurvivesTheRoundTripThroughBlockedLayouts) {
-  const Program program = compile_training(model("resnet18", 2, 32), options_for());
+  const Program program = compile_training(small_model("resnet18", 2, 32), options_for());
   Device device({.threads = 1});
   Session session(device, {&program});
   for (const Slot& slot : session.state()) {
@@ -70,12 +62,12 @@ TEST(Session, StateSurvivesTheRoundTripThroughBlockedLayouts) {
 }
 
 TEST(Session, SameSeedGivesTheSameBits) {
-  const Program program = compile_training(model("alexnet", 4, 64), options_for());
+  const Program program = compile_training(small_model("alexnet", 4, 64), options_for());
   EXPECT_EQ(train(program, 2, 3), train(program, 2, 3));
 }
 
 TEST(Session, LossFallsOnAFixedBatch) {
-  const Program program = compile_training(model("resnet18", 8, 32), options_for());
+  const Program program = compile_training(small_model("resnet18", 8, 32), options_for());
   std::vector<float> losses;
   train(program, 2, 12, &losses);
   EXPECT_LT(losses.back(), 0.5f * losses.front());
@@ -102,13 +94,13 @@ TEST(Session, FastKernelsFollowTheNaiveOnes) {
 TEST(Session, RecomputingChangesNothing) {
   CompileOptions keep = options_for();
   keep.recompute = RecomputePolicy::none;
-  const auto graph = model("resnet18", 4, 64);
+  const auto graph = small_model("resnet18", 4, 64);
   EXPECT_EQ(train(compile_training(graph, keep), 2, 2),
             train(compile_training(graph, options_for()), 2, 2));
 }
 
 TEST(Session, TheArenaIsUsedToTheByteThatWasPlanned) {
-  const Program program = compile_training(model("resnet18", 8, 64), options_for());
+  const Program program = compile_training(small_model("resnet18", 8, 64), options_for());
   Device device({.threads = 2});
   Session session(device, {&program});
   session.initialize(1);
@@ -120,8 +112,9 @@ TEST(Session, TheArenaIsUsedToTheByteThatWasPlanned) {
 }
 
 TEST(Session, EvaluationRunsBesideTraining) {
-  const Program training = compile_training(model("resnet18", 4, 32), options_for());
-  const Program evaluation = compile_evaluation(model("resnet18", 6, 32), options_for(), training);
+  const Program training = compile_training(small_model("resnet18", 4, 32), options_for());
+  const Program evaluation =
+      compile_evaluation(small_model("resnet18", 6, 32), options_for(), training);
   Device device({.threads = 2});
   Session session(device, {&training, &evaluation});
   session.initialize(1);

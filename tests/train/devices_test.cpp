@@ -7,9 +7,9 @@
 #include <map>
 #include <numeric>
 
-#include "base/random.h"
 #include "data/safetensors.h"
 #include "graph/builder.h"
+#include "placed_job.h"
 #include "runtime/trace_file.h"
 #include "support.h"
 #include "train/trainer.h"
@@ -35,14 +35,6 @@ Graph network() {
   return net.take();
 }
 
-std::shared_ptr<MemoryData> images() {
-  auto data = std::make_shared<MemoryData>();
-  const Random random(5, 1);
-  for (int i = 0; i < 50; ++i) data->labels.push_back(i % 10);
-  for (uint64_t i = 0; i < 50 * 3 * 16 * 16; ++i) data->images.push_back(random.normal(i));
-  return data;
-}
-
 class DevicesTest : public DirectoryTest {
  protected:
   DevicesTest() {
@@ -54,15 +46,7 @@ class DevicesTest : public DirectoryTest {
   }
 
   static TrainJob job(const std::string& placement, int64_t micro_batches = 1) {
-    TrainJob job;
-    job.steps = 6;
-    job.learning_rate.base = 0.05;
-    job.convolution = ConvolutionAlgorithm::direct;
-    job.threads = 1;
-    job.oversubscribe = true;
-    job.plan.stages = parse_stages(placement);
-    job.plan.micro_batches = micro_batches;
-    return job;
+    return placed_job(placement, micro_batches, 6);
   }
 
   struct Outcome {
@@ -108,7 +92,7 @@ class DevicesTest : public DirectoryTest {
   }
 
   Recorder recorder_;
-  std::shared_ptr<const MemoryData> data_ = images();
+  std::shared_ptr<const MemoryData> data_ = random_images(kShape, 50);
   Workload work_;
 };
 

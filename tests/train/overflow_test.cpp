@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/random.h"
 #include "data/safetensors.h"
 #include "graph/builder.h"
+#include "placed_job.h"
 #include "support.h"
 #include "train/trainer.h"
 
@@ -27,14 +27,6 @@ Graph network() {
   x = net.relu(net.linear(net.flatten(net.max_pool(x, {})), "fc1", {.features = 20}));
   net.classify(net.linear(x, "fc2", {.features = kShape.classes}));
   return net.take();
-}
-
-std::shared_ptr<MemoryData> images() {
-  auto data = std::make_shared<MemoryData>();
-  const Random random(5, 1);
-  for (int i = 0; i < 40; ++i) data->labels.push_back(i % 5);
-  for (uint64_t i = 0; i < 40 * 3 * 8 * 8; ++i) data->images.push_back(random.normal(i));
-  return data;
 }
 
 // Names of the tensors whose bytes differ; they must be the same tensors.
@@ -69,14 +61,7 @@ class OverflowTest : public DirectoryTest {
 
   static TrainJob job(const std::string& placement, int64_t micro_batches = 1,
                       ScheduleKind schedule = ScheduleKind::one_f_one_b_flush) {
-    TrainJob job;
-    job.steps = 5;
-    job.learning_rate.base = 0.05;
-    job.convolution = ConvolutionAlgorithm::direct;
-    job.threads = 1;
-    job.oversubscribe = true;
-    job.plan.stages = parse_stages(placement);
-    job.plan.micro_batches = micro_batches;
+    TrainJob job = placed_job(placement, micro_batches, 5);
     job.plan.schedule = schedule;
     return job;
   }
@@ -134,7 +119,7 @@ class OverflowTest : public DirectoryTest {
 
   Recorder recorder_;
   TrainResult result_;
-  std::shared_ptr<const MemoryData> data_ = images();
+  std::shared_ptr<const MemoryData> data_ = random_images(kShape, 40);
   Workload work_;
 };
 
@@ -208,7 +193,7 @@ TEST_F(OverflowTest, LeavesNoTrace) {
     whole.steps = 1;
     whole.inject_overflow = {{1, 0}};
     // One sample again and again, so that skipping a step does not skip data.
-    auto data = std::make_shared<MemoryData>(*images());
+    auto data = std::make_shared<MemoryData>(*random_images(kShape, 40));
     for (size_t i = 0; i < data->labels.size(); ++i) {
       data->labels[i] = 0;
       std::copy_n(data->images.begin(), 192,
@@ -283,7 +268,7 @@ TEST_F(OverflowTest, GradientsThatVanishInSixteenBitsSurviveWithAScale) {
   Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
   net.classify(net.linear(net.flatten(x), "fc", {.features = kShape.classes, .bias = false}));
   work_.network = net.take();
-  auto dark = std::make_shared<MemoryData>(*images());
+  auto dark = std::make_shared<MemoryData>(*random_images(kShape, 40));
   for (float& value : dark->images) value *= 1e-8f;
   data_ = dark;
   TrainJob plain = job("0:0-1");
