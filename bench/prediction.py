@@ -52,7 +52,7 @@ def judge(rows):
 def check(options, model, shape, linked):
     arguments = ["plan", "--check", "--json", "--model", model, "--batch", str(options.batch),
                  "--steps", str(options.steps), "--rounds", str(options.rounds),
-                 "--classes", str(options.classes), *shape]
+                 "--classes", str(options.classes), "--lr", "0.001", *shape]
     if options.threads and "--threads-per-device" not in shape:
         arguments += ["--threads-per-device", str(options.threads)]
     if options.image:
@@ -75,7 +75,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cases", help="only these, by name, with commas")
+    parser.add_argument("--cases", help="only these, by name, with semicolons")
     parser.add_argument("--links", action="store_true", help="also over a shaped link (root)")
     parser.add_argument("--rate", default="1gbit")
     options = parser.parse_args()
@@ -83,7 +83,7 @@ def main():
     if options.links:
         cases += [(name, shape, True) for name, shape in LINKED.items()]
     if options.cases:
-        wanted = [name.strip() for name in options.cases.split(",")]
+        wanted = [name.strip() for name in options.cases.split(";")]
         cases = [case for case in cases if case[0] in wanted]
     rows = []
     print(f"{'model':<12}{'case':<26}{'predicted s':>12}{'measured s':>12}{'error':>9}"

@@ -88,7 +88,7 @@ TrainJob reduced_job(const PublishedTables& tables, const PublishedRow& row,
                      const ReducedSize& size) {
   TrainJob job = job_of(tables, row);
   job.options.batch = samples_of(row, size.batch);
-  job.options.image = size.image;
+  job.options.image = std::max(size.image, smallest_image(job.model, job.options));
   set_classes(job, row.job.head.classes * size.classes);
   job.steps = size.steps;
   return job;

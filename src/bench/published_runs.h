@@ -9,7 +9,7 @@
 namespace millrace {
 
 struct ReducedSize {
-  int64_t image = 32;     // pixels
+  int64_t image = 32;     // pixels, more where the network needs them
   int64_t batch = 2;      // samples per device, or per mini-batch of replicas in turn
   int64_t steps = 4;      // the first warms up
   double classes = 1e-3;  // share of a head's classes

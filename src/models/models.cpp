@@ -108,16 +108,6 @@ bool works(const Model& model, ModelOptions options, int64_t image) {
   }
 }
 
-// The smallest working image in (too_small, ample].
-int64_t smallest_image(const Model& model, const ModelOptions& options, int64_t ample) {
-  int64_t too_small = options.image;
-  while (ample - too_small > 1) {
-    const int64_t middle = (too_small + ample) / 2;
-    (works(model, options, middle) ? ample : too_small) = middle;
-  }
-  return ample;
-}
-
 }  // namespace
 
 Graph build_model(std::string_view name, const ModelOptions& options) {
@@ -133,12 +123,22 @@ Graph build_model(std::string_view name, const ModelOptions& options) {
     if (options.image >= kAmpleImage || !works(model, options, kAmpleImage)) {
       fail_input("Model '{}' cannot be built: {}.", name, error.what());
     }
-    const int64_t least = smallest_image(model, options, kAmpleImage);
+    const int64_t least = smallest_image(name, options);
     fail_input(
         "Model '{}' cannot take images of {}x{} in batches of {}: {}; it works from {}x{} "
         "upwards.",
         name, options.image, options.image, options.batch, error.what(), least, least);
   }
+}
+
+int64_t smallest_image(std::string_view name, const ModelOptions& options) {
+  const Model& model = find_model(name);
+  int64_t too_small = 0, enough = kAmpleImage;
+  while (enough - too_small > 1) {
+    const int64_t middle = (too_small + enough) / 2;
+    (works(model, options, middle) ? enough : too_small) = middle;
+  }
+  return enough;
 }
 
 ModelOptions default_options(std::string_view name) { return find_model(name).usual; }

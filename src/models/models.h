@@ -33,6 +33,10 @@ struct ModelOptions {
 // too small for the network (with the layer at fault and the smallest image that works).
 Graph build_model(std::string_view name, const ModelOptions& options);
 
+// The least height and width that the network takes, whatever `options.image` is. Throws InputError
+// for an unknown name.
+int64_t smallest_image(std::string_view name, const ModelOptions& options);
+
 // The options a model is usually trained with: 28x28 grey images of ten classes for
 // fashion_cnn, 112x112 for face networks, ImageNet's for the others. Throws InputError for an
 // unknown name.

@@ -199,9 +199,12 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
   std::vector<Rounds> busy(workers.size());
   run_together(teams, workers, options.warm_up, options.rounds, busy);
   std::vector<Rounds> alone(workers.size());
+  // Members of a stage have equal programs; the first of each that is here is run alone.
+  std::map<int, size_t> first_of_stage;
+  for (size_t i = 0; i < workers.size(); ++i) first_of_stage.insert({workers[i]->stage, i});
   if (teams.size() > 1) {
-    for (size_t i = 0; i < workers.size(); ++i) {
-      if (workers[i]->member == 0) run_together({{i}}, workers, 0, options.alone_rounds, alone);
+    for (const auto& [stage, i] : first_of_stage) {
+      run_together({{i}}, workers, 0, options.alone_rounds, alone);
     }
   }
   std::vector<MeasuredProgram> measured;
@@ -212,9 +215,8 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
     one.member = worker.member;
     one.program = &*worker.training;
     one.totals = busy[i].totals;
-    // Members of a stage have equal programs; only the first was run alone.
     const std::vector<double> together = busy[i].medians();
-    const std::vector<double> single = alone[i - static_cast<size_t>(worker.member)].medians();
+    const std::vector<double> single = alone[first_of_stage.at(worker.stage)].medians();
     for (size_t k = 0; k < busy[i].instructions.size(); ++k) {
       const double by_itself = k < single.size() ? single[k] : together[k];
       one.costs.push_back({std::min(by_itself, together[k]), together[k]});
