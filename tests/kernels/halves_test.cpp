@@ -179,7 +179,9 @@ TEST(NativeHalves, ABatchMayBeComputedInParts) {
             << parts << " parts, output " << i;
       }
       if (parts == 1) whole = kernel->workspace_bytes();
-      if (parts == 6) EXPECT_LT(kernel->workspace_bytes(), whole / 2);
+      if (parts == 6) {
+        EXPECT_LT(kernel->workspace_bytes(), whole / 2);
+      }
     }
     std::string refusal;
     EXPECT_EQ(make_widened(reference, plain, &refusal, 4), nullptr);
