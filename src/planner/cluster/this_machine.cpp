@@ -77,4 +77,23 @@ Cluster this_machine() {
   return cluster;
 }
 
+Cluster divided(const Cluster& machine, int devices) {
+  Cluster cluster = machine;
+  const double share = static_cast<double>(machine.devices_per_machine) / devices;
+  cluster.device.fp32_operations *= share;
+  cluster.device.fp16_operations *= share;
+  cluster.device.bf16_operations *= share;
+  cluster.device.memory_bandwidth *= share;
+  cluster.device.memory_bytes *= machine.devices_per_machine;
+  cluster.devices_per_machine = devices;
+  const LinkClass link = machine.classes.empty() ? kBetweenNodes : machine.classes.begin()->second;
+  cluster.classes = {{"NODE", link}};
+  cluster.links.clear();
+  for (int i = 0; i < devices; ++i) {
+    cluster.links.emplace_back(static_cast<size_t>(devices), "NODE");
+    cluster.links.back()[static_cast<size_t>(i)] = std::string("X");
+  }
+  return cluster;
+}
+
 }  // namespace millrace

@@ -11,4 +11,8 @@ namespace millrace {
 // hwloc cannot read the machine.
 Cluster this_machine();
 
+// The same machine with its cores divided evenly over so many devices: each has its part of the
+// rates, and may take all of the memory.
+Cluster divided(const Cluster& machine, int devices);
+
 }  // namespace millrace
