@@ -28,6 +28,7 @@ class PlanFinalistsTest : public ::testing::Test {
  protected:
   PlanFinalistsTest() {
     request_.search.global_batch = 16;
+    request_.search.recompute = false;
     request_.memory = 4e9;
   }
 
