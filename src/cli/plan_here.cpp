@@ -310,10 +310,15 @@ class HerePlanner {
   HereRequest request_;
 };
 
-Json describe_unmeasured(const HereOutcome& outcome, const PlanInputs& inputs) {
+// Writes the simulated timeline to `trace`, if there is one.
+Json describe_unmeasured(const HereOutcome& outcome, const PlanInputs& inputs,
+                         const std::string& trace) {
   const HereCandidate& chosen = outcome.others.front();
   const Prediction prediction =
       predict(inputs.network, chosen.job, inputs.cluster, inputs.constants, inputs.software);
+  if (!trace.empty()) {
+    write_text(trace, trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+  }
   Json described = describe_prediction(chosen.job, prediction, inputs);
   described["plan"] = to_json(chosen.plan);
   described["search"] = describe_search(outcome);
@@ -354,7 +359,8 @@ int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const Chec
   if (measured) {
     described = describe_choice(outcome, planner.inputs().network);
   } else {
-    described = describe_unmeasured(outcome, planner.inputs_for(outcome.others.front().devices()));
+    described = describe_unmeasured(outcome, planner.inputs_for(outcome.others.front().devices()),
+                                    flags.trace);
   }
   if (!flags.output.empty()) write_text(flags.output, described["plan"].dump(2) + "\n");
   if (!flags.trace.empty() && measured) planner.write_trace(outcome.plans.front());
