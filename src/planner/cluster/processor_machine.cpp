@@ -15,6 +15,14 @@ constexpr LinkClass kBetweenNodes = {15e9, 1e-6};  // through the sockets' inter
 constexpr int kMostNodes = 1024;
 constexpr int kMostCores = 65536;
 
+// Every device with every other, all of one class.
+LinkMatrix links_between(int devices) {
+  const auto count = static_cast<size_t>(devices);
+  LinkMatrix links(count, std::vector<std::string>(count, "NODE"));
+  for (size_t i = 0; i < count; ++i) links[i][i] = std::string("X");
+  return links;
+}
+
 // The value behind ` name="` in a tag; empty if it has no such attribute.
 std::string_view attribute(std::string_view tag, std::string_view name) {
   for (size_t at = tag.find(name); at != std::string_view::npos; at = tag.find(name, at + 1)) {
@@ -45,10 +53,22 @@ Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle)
   cluster.device.fp32_operations = cores_of_node * kUsualClock * operations_per_cycle;
   cluster.device.memory_bandwidth = std::min(cores_of_node * kCoreBandwidth, kNodeBandwidth);
   cluster.classes["NODE"] = kBetweenNodes;
-  for (int i = 0; i < machine.nodes; ++i) {
-    cluster.links.emplace_back(static_cast<size_t>(machine.nodes), "NODE");
-    cluster.links.back()[static_cast<size_t>(i)] = std::string("X");
-  }
+  cluster.links = links_between(machine.nodes);
+  return cluster;
+}
+
+Cluster divided(const Cluster& machine, int devices) {
+  Cluster cluster = machine;
+  const double share = static_cast<double>(machine.devices_per_machine) / devices;
+  cluster.device.fp32_operations *= share;
+  cluster.device.fp16_operations *= share;
+  cluster.device.bf16_operations *= share;
+  cluster.device.memory_bandwidth *= share;
+  cluster.device.memory_bytes *= machine.devices_per_machine;
+  cluster.devices_per_machine = devices;
+  const LinkClass link = machine.classes.empty() ? kBetweenNodes : machine.classes.begin()->second;
+  cluster.classes = {{"NODE", link}};
+  cluster.links = links_between(devices);
   return cluster;
 }
 

@@ -20,6 +20,10 @@ struct ProcessorMachine {
 // each, a multiply and an add counted apart.
 Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle);
 
+// The same machine with its cores divided evenly over so many devices: each has its part of the
+// rates, and may take all of the memory.
+Cluster divided(const Cluster& machine, int devices);
+
 // The machine on which `lstopo --of xml` wrote `text`. Only tags and their attributes are read: any
 // bytes may come, also those that hwloc itself would not survive. Throws InputError naming `file`
 // where there is no core or no memory.
