@@ -80,6 +80,11 @@ void print_plan(const Json& plan) {
     fmt::print("{} the limit of {}.\n", plan["fits"].get<bool>() ? "Fits" : "Does not fit",
                format_bytes(plan["device_memory_bytes"].get<uint64_t>()));
   }
+  if (plan["recomputed_costly"].get<int>() > 0) {
+    fmt::print(
+        "{} operators run again in the backward pass, with up to {:.0f} % more arithmetic.\n",
+        plan["recomputed"].get<int>(), 100 * plan["recomputed_share"].get<double>());
+  }
   if (plan.contains("reason")) fmt::print("{}\n", plan["reason"].get<std::string>());
   if (plan.contains("advice")) fmt::print("{}\n", plan["advice"].get<std::string>());
 }

@@ -14,7 +14,7 @@
 #include "cli/measured_finalists.h"
 #include "cli/progress.h"
 #include "cli/subprocess.h"
-#include "planner/cluster/this_machine.h"
+#include "planner/cluster/processor_machine.h"
 #include "profile/calibration.h"
 #include "runtime/cores.h"
 

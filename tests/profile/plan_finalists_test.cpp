@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "planner/cluster/this_machine.h"
+#include "planner/cluster/processor_machine.h"
 #include "planner/cost/stage_cost.h"
 #include "profile/calibration.h"
 
