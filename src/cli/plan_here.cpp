@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -13,43 +11,19 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/here_report.h"
+#include "cli/measured_finalists.h"
 #include "cli/progress.h"
 #include "cli/subprocess.h"
 #include "planner/cluster/processor_machine.h"
 #include "profile/calibration.h"
 #include "runtime/cores.h"
-#include "train/plan.h"
 
 namespace millrace {
 namespace {
 
 constexpr int kMostFinalists = 256;
-constexpr int64_t kSteps = 16;         // to simulate, where the user names none
-constexpr double kClose = 0.05;        // of the best: measured again
-constexpr size_t kLater = 4;           // every fourth finalist is a neighbour of the best
-constexpr size_t kMostContenders = 3;  // that are measured again
-constexpr int kAgain = 2;              // times
-constexpr double kFewer = 4;           // samples, of the first measurement of the layers
-constexpr double kSurelyFits = 0.5;    // of the free memory, by formula
-
-// Tells standard error how far the measurements have come.
-class MeasuringProgress {
- public:
-  explicit MeasuringProgress(size_t expected) : expected_(expected) {}
-
-  void expect(size_t more) { expected_ += more; }
-  void done(const std::string& what) {
-    ++done_;
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-    const auto left = static_cast<double>(expected_ - std::min(done_, expected_));
-    fmt::print(stderr, "{} of {}, about {} left: {}\n", done_, expected_,
-               format_duration(elapsed.count() / static_cast<double>(done_) * left), what);
-  }
-
- private:
-  size_t expected_, done_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
+constexpr int64_t kSteps = 16;  // to simulate, where the user names none
+constexpr double kFewer = 4;    // samples, of the first measurement of the layers
 
 // Those that do not fit stand last.
 bool any_fits(const std::vector<HereCandidate>& candidates) {
@@ -94,7 +68,12 @@ class HerePlanner {
     outcome.global_batch = static_cast<double>(batch_);
     outcome.tried = candidates.tried;
     outcome.others = std::move(candidates.list);
-    if (!flags_.no_measure && any_fits(outcome.others)) measure(outcome);
+    if (!flags_.no_measure && any_fits(outcome.others)) {
+      measure_finalists(outcome, {.count = static_cast<size_t>(flags_.finalists),
+                                  .rounds = check_.rounds,
+                                  .memory = request_.memory,
+                                  .job_of = [&](const HereCandidate& one) { return job_of(one); }});
+    }
     return outcome;
   }
 
@@ -163,7 +142,7 @@ class HerePlanner {
     const double most = static_cast<double>(batch_);
     fmt::print(stderr, "Measuring the layers of {} here.\n", inputs_.network.model);
     try {
-      require_memory(whole_job(most));
+      require_memory(whole_job(most), request_.memory);
       const LayerSeconds few = measure_layers(whole_job(most / kFewer));
       const LayerSeconds many = measure_layers(whole_job(most));
       CalibratedCosts costs =
@@ -205,99 +184,6 @@ class HerePlanner {
     job.epochs = 0;
     check(job);
     return job;
-  }
-
-  // Compiles without taking the memory.
-  void require_memory(const TrainJob& job) const {
-    const auto needed = std::stoull(in_child([&] {
-      ProgressPrinter messages(true);
-      uint64_t sum = 0;
-      for (const Json& device : describe_plan(job, messages)["devices"]) {
-        sum += device["peak_bytes"].get<uint64_t>();
-      }
-      return std::to_string(sum);
-    }));
-    if (static_cast<double>(needed) > request_.memory) {
-      fail_input("It needs {}, and {} are free.", format_bytes(needed),
-                 format_bytes(static_cast<uint64_t>(request_.memory)));
-    }
-  }
-
-  std::string measure_once(MeasuredPlan& plan) const {
-    try {
-      const TrainJob job = job_of(plan.candidate);
-      const bool known = plan.measured() || plan.candidate.memory < kSurelyFits * request_.memory;
-      if (!known) require_memory(job);
-      plan.reports.push_back(predict_in_child(job, {.rounds = check_.rounds}, ""));
-    } catch (const std::runtime_error& error) {
-      plan.failure = error.what();
-      return plan.candidate.shape + ": " + plan.failure;
-    }
-    return fmt::format("{}: {:.1f} samples/s", plan.candidate.shape,
-                       static_cast<double>(batch_) / plan.seconds(static_cast<double>(batch_)));
-  }
-
-  void sort(std::vector<MeasuredPlan>& plans) const {
-    std::stable_sort(plans.begin(), plans.end(), [&](const auto& a, const auto& b) {
-      if (a.measured() != b.measured()) return a.measured();
-      const auto global_batch = static_cast<double>(batch_);
-      return a.measured() && a.seconds(global_batch) < b.seconds(global_batch);
-    });
-  }
-
-  // Makes these of the other candidates, in their order, finalists, and measures them.
-  void measure_those(HereOutcome& outcome, const std::vector<size_t>& places,
-                     MeasuringProgress& progress) const {
-    for (const size_t place : places) {
-      outcome.plans.push_back({outcome.others[place], {}, {}});
-      progress.done(measure_once(outcome.plans.back()));
-    }
-    for (size_t i = places.size(); i-- > 0;) {
-      outcome.others.erase(outcome.others.begin() + static_cast<std::ptrdiff_t>(places[i]));
-    }
-    sort(outcome.plans);
-  }
-
-  // Other numbers of micro-batches for the plans that came out best.
-  std::vector<size_t> near_the_best(const HereOutcome& outcome, size_t count) const {
-    std::set<size_t> places;
-    for (const MeasuredPlan& plan : outcome.plans) {
-      if (!plan.measured()) continue;
-      for (const size_t place : neighbours_of(plan.candidate, outcome.others)) {
-        if (places.size() < count) places.insert(place);
-      }
-    }
-    return {places.begin(), places.end()};
-  }
-
-  // Most finalists once, then neighbours of the best, then those that are close to the best in
-  // turn, because the machine's speed drifts.
-  void measure(HereOutcome& outcome) const {
-    const auto count = static_cast<size_t>(flags_.finalists);
-    const size_t later = count / kLater;
-    const std::vector<size_t> first = choose_finalists(outcome.others, count - later);
-    MeasuringProgress progress(first.size() +
-                               std::min(later, outcome.others.size() - first.size()));
-    measure_those(outcome, first, progress);
-    measure_those(outcome, near_the_best(outcome, later), progress);
-    measure_again(outcome.plans, progress);
-  }
-
-  void measure_again(std::vector<MeasuredPlan>& plans, MeasuringProgress& progress) const {
-    if (!plans.front().measured()) fail_job("No plan could be measured: {}", plans[0].failure);
-    const auto global_batch = static_cast<double>(batch_);
-    const double limit = plans.front().seconds(global_batch) * (1 + kClose);
-    size_t contenders = 0;
-    while (contenders < std::min(plans.size(), kMostContenders) && plans[contenders].measured() &&
-           plans[contenders].seconds(global_batch) <= limit) {
-      ++contenders;
-    }
-    if (contenders < 2) return;
-    progress.expect(kAgain * contenders);
-    for (int again = 0; again < kAgain; ++again) {
-      for (size_t i = 0; i < contenders; ++i) progress.done(measure_once(plans[i]) + " (again)");
-    }
-    sort(plans);
   }
 
   const ClusterFlags& flags_;

@@ -43,12 +43,15 @@ double share_of_flush(ScheduleKind schedule, const PlannedJob& job) {
   return (job.micro_batches + idle / 3) / (job.micro_batches + idle);
 }
 
-std::string shape_of(const PlannedJob& job, ScheduleKind schedule) {
+std::string shape_of(const PlannedJob& job, const Plan& plan) {
   std::string text = describe_shape(job);
   const std::string ordered = fmt::format(", {},", name_of(job.order));
   const size_t found = text.find(ordered);
   if (found != std::string::npos) {
-    text.replace(found, ordered.size(), fmt::format(", {},", name_of(schedule)));
+    text.replace(found, ordered.size(), fmt::format(", {},", name_of(plan.schedule)));
+  }
+  if (!plan.cut_after.empty()) {
+    text += fmt::format(", cut after {}", fmt::join(plan.cut_after, " and "));
   }
   return text;
 }
@@ -93,7 +96,7 @@ class Gathering {
       HereCandidate candidate;
       candidate.job = job;
       candidate.plan = plan_for(job, schedule);
-      candidate.shape = shape_of(job, schedule);
+      candidate.shape = shape_of(job, candidate.plan);
       candidate.estimated_seconds = seconds * share_of_flush(schedule, job);
       candidate.fits = fits;
       if (!fits) candidate.reason = reason;
