@@ -94,6 +94,7 @@ TEST(Trace, FileAndBack) {
   const TraceLog after = parse_trace(trace_to_json(before), "t.json");
   EXPECT_EQ(after.devices, before.devices);
   EXPECT_EQ(after.dropped, 7);
+  EXPECT_FALSE(after.simulated);
   ASSERT_EQ(after.events.size(), before.events.size());
   for (size_t i = 0; i < before.events.size(); ++i) {
     TraceEvent expected = before.events[i];
@@ -101,6 +102,25 @@ TEST(Trace, FileAndBack) {
     expected.end -= 1000;
     EXPECT_EQ(after.events[i], expected) << i;
   }
+}
+
+TEST(Trace, FilesSayWhetherTheyAreSimulated) {
+  TraceLog log = sample();
+  log.simulated = true;
+  EXPECT_TRUE(parse_trace(trace_to_json(log), "t.json").simulated);
+}
+
+TEST(Trace, WhatOtherProgramsAddIsPassedOver) {
+  const TraceLog log = parse_trace(
+      R"({"meta": {"traceEvents": 3, "dropped": 4}, "list": [[1], {"ph": "X"}], "traceEvents": [
+          {"args": {"deep": {"micro_batch": 9}, "micro_batch": 5, "dur": 1}, "ph": "X", "pid": 0,
+           "extra": [{"ts": 7}], "cat": "forward", "tid": 2, "ts": 1.5, "dur": 2, "name": 8}],
+         "dropped": 2, "after": []})",
+      "t");
+  ASSERT_EQ(log.events.size(), 1u);
+  EXPECT_EQ(log.events[0], (TraceEvent{0, TraceCategory::forward, "", 5, 1500, 3500}));
+  EXPECT_EQ(log.devices, (std::vector<TraceDevice>{{0, 2, 0}}));
+  EXPECT_EQ(log.dropped, 2);
 }
 
 TEST(Trace, RanksMergeOntoOneClock) {
@@ -121,6 +141,7 @@ TEST(Trace, AnyBytesGiveASentence) {
   EXPECT_THAT(message_of("{}"), HasSubstr("traceEvents"));
   EXPECT_THAT(message_of("3"), HasSubstr("traceEvents"));
   EXPECT_THAT(message_of("[1]"), HasSubstr("event 0 is not an object"));
+  EXPECT_THAT(message_of("[{}, [{}]]"), HasSubstr("event 1 is not an object"));
   const std::string head = R"([{"ph":"X","name":"a","cat":"wait",)";
   EXPECT_THAT(message_of(head + R"("pid":0,"tid":0,"ts":0}])"), HasSubstr("no number 'dur'"));
   EXPECT_THAT(message_of(head + R"("pid":0,"tid":0,"ts":0,"dur":-1}])"), HasSubstr("ends before"));
