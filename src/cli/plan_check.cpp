@@ -53,7 +53,7 @@ Json predict(const TrainJob& job, const MeasureOptions& options, const std::stri
   ProgressPrinter messages(true);
   const HerePrediction prediction = predict_here(job, options, messages);
   if (!trace.empty() && speaks) {
-    write_trace(trace, trace_log(prediction.simulation, prediction.result));
+    write_trace(trace, trace_log(prediction.simulation, prediction.result), true);
   }
   return to_json(prediction);
 }

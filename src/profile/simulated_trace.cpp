@@ -32,7 +32,6 @@ std::string cause_before(const SimulationItem& item) {
 TraceLog trace_log(const ProgramSimulation& simulation, const SimulationResult& result) {
   TraceLog log;
   log.devices = simulation.devices;
-  log.simulated = true;
   std::map<int, int64_t> ended;  // by lane
   for (size_t i = 0; i < simulation.input.items.size(); ++i) {
     const SimulationItem& item = simulation.input.items[i];

@@ -41,8 +41,7 @@ struct TraceEvent {
 struct TraceLog {
   std::vector<TraceDevice> devices;
   std::vector<TraceEvent> events;
-  int64_t dropped = 0;     // events for which there was no room
-  bool simulated = false;  // what would happen, not what did
+  int64_t dropped = 0;  // events for which there was no room
 };
 
 // Nanoseconds of a clock that all processes of a host share and that never goes back.

@@ -45,7 +45,7 @@ Json event_json(const TraceLog& log, const TraceEvent& event, int64_t origin) {
 
 }  // namespace
 
-std::string trace_to_json(const TraceLog& log) {
+std::string trace_to_json(const TraceLog& log, bool simulated) {
   int64_t origin = log.events.empty() ? 0 : log.events.front().begin;
   for (const TraceEvent& event : log.events) origin = std::min(origin, event.begin);
   Json events = Json::array();
@@ -62,13 +62,13 @@ std::string trace_to_json(const TraceLog& log) {
   Json root;
   root["displayTimeUnit"] = "ms";
   root["dropped"] = log.dropped;
-  if (log.simulated) root["simulated"] = true;
+  if (simulated) root["simulated"] = true;
   root["traceEvents"] = std::move(events);
   return root.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-void write_trace(const std::filesystem::path& path, const TraceLog& log) {
-  write_text(path, trace_to_json(log));
+void write_trace(const std::filesystem::path& path, const TraceLog& log, bool simulated) {
+  write_text(path, trace_to_json(log, simulated));
 }
 
 }  // namespace millrace

@@ -32,19 +32,19 @@ class Reader final : public nlohmann::json_sax<Json> {
  public:
   explicit Reader(const std::string& source) : source_(source) {}
 
-  TraceLog take() {
+  TraceFile take() {
     if (!has_events_) fail_input("'{}' is not a trace: it has no array 'traceEvents'.", source_);
     for (TraceDevice& device : log_.devices) {
       const auto known = stages_.find({device.node, device.device});
       if (known != stages_.end()) device.stage = known->second;
     }
-    return std::move(log_);
+    return {std::move(log_), simulated_};
   }
 
   bool null() override { return take_other(); }
   bool binary(Json::binary_t&) override { return take_other(); }
   bool boolean(bool flag) override {
-    if (depth_ == 1 && !has_bare_events_ && key_ == "simulated") log_.simulated = flag;
+    if (depth_ == 1 && !has_bare_events_ && key_ == "simulated") simulated_ = flag;
     return take_other();
   }
   bool number_integer(int64_t number) override {
@@ -222,14 +222,19 @@ class Reader final : public nlohmann::json_sax<Json> {
   bool has_events_ = false;
   bool has_bare_events_ = false;  // the whole file is their array
   bool in_arguments_ = false;
+  bool simulated_ = false;
 };
 
 }  // namespace
 
-TraceLog parse_trace(std::string_view text, const std::string& source) {
+TraceFile parse_trace_file(std::string_view text, const std::string& source) {
   Reader reader(source);
   Json::sax_parse(text, &reader);
   return reader.take();
+}
+
+TraceLog parse_trace(std::string_view text, const std::string& source) {
+  return parse_trace_file(text, source).log;
 }
 
 }  // namespace millrace
