@@ -13,11 +13,15 @@ struct CheckFlags {
   bool predict = false;
   bool check = false;
   int rounds = 5;
+  std::string run;  // directory for what `millrace report` takes; empty: none
 };
 
 void add_check_flags(CLI::App& command, CheckFlags& flags);
 
 inline bool uses_check(const CheckFlags& flags) { return flags.predict || flags.check; }
+
+// Throws InputError if flags are given that mean nothing without --predict or --check.
+void require_check(const CheckFlags& flags);
 
 // Prints; returns the exit status. `trace` is a file for the simulated timeline, or empty.
 int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json);
