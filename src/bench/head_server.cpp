@@ -47,7 +47,7 @@ class Server {
     session_->initialize(job.seed);
     const Random random(job.seed, 1);
     std::vector<float> embeddings(static_cast<size_t>(job.batch * job.dimension));
-    for (size_t i = 0; i < embeddings.size(); ++i) embeddings[i] = random.normal(i);
+    random.normals(0, embeddings);
     std::vector<int32_t> labels(static_cast<size_t>(job.batch));
     const Random classes(job.seed, 2);
     for (size_t i = 0; i < labels.size(); ++i) {

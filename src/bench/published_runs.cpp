@@ -135,9 +135,7 @@ void add_run(const TrainJob& job, const ReducedSize& size, Json& described) {
         {"first_loss", result.losses.empty() ? 0 : result.losses.front()},
         {"last_loss", result.losses.empty() ? 0 : result.losses.back()},
         {"peak_bytes", needed}};
-  } catch (const InputError& error) {
-    described["run_note"] = error.what();
-  } catch (const JobError& error) {
+  } catch (const std::exception& error) {  // one row's failure is not the table's
     described["run_note"] = error.what();
   }
 }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "planner/cluster/this_machine.h"
 #include "planner/cluster/topology.h"
+#include "planner/cluster/yaml.h"
 #include "planner/data/embedded.h"
 
 namespace millrace {
@@ -210,7 +211,12 @@ LinkClass Cluster::link_between(int from, int to) const {
 }
 
 Cluster parse_cluster(std::string_view text, const std::filesystem::path& file) {
-  return to_cluster(parse_json(text, file.string()), file.string());
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  const char first = begin == std::string_view::npos ? ' ' : text[begin];
+  if (first == '<') return machine_of_xml(text.substr(begin), file.string());
+  const bool json = first == '{' || first == '[';
+  return to_cluster(json ? parse_json(text, file.string()) : parse_yaml(text, file.string()),
+                    file.string());
 }
 
 Json describe(const Cluster& cluster) {

@@ -20,19 +20,19 @@ struct Destroy {
 };
 using TopologyHandle = std::unique_ptr<hwloc_topology, Destroy>;
 
-TopologyHandle load() {
+constexpr double kUsualOperations = 32;  // multiplies and adds of float32 per cycle and core
+constexpr size_t kLongestXml = size_t{16} << 20;
+
+TopologyHandle start_hwloc() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) fail_input("hwloc cannot start on this machine.");
-  TopologyHandle topology(raw);
-  if (hwloc_topology_load(raw) != 0) fail_input("hwloc cannot read this machine.");
-  return topology;
+  return TopologyHandle(raw);
 }
 
-// Multiplies and adds of float32 per cycle and core.
 double operations_per_cycle() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return 64;
-  if (__builtin_cpu_supports("avx2")) return 32;
+  if (__builtin_cpu_supports("avx2")) return kUsualOperations;
 #endif
   return 16;
 }
@@ -49,10 +49,7 @@ double node_memory(hwloc_topology* topology, unsigned node) {
   return static_cast<double>(object->attr->numanode.local_memory);
 }
 
-}  // namespace
-
-Cluster this_machine() {
-  const TopologyHandle topology = load();
+Cluster cluster_of(const TopologyHandle& topology, double operations) {
   const int nodes = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_NUMANODE));
   const int cores = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
   double memory = node_memory(topology.get(), 0);
@@ -60,20 +57,43 @@ Cluster this_machine() {
     memory = std::min(memory, node_memory(topology.get(), static_cast<unsigned>(node)));
   }
   Cluster cluster;
-  cluster.name = "this-machine";
   cluster.source = "hwloc; rates estimated from the cores";
   cluster.devices_per_machine = nodes;
   cluster.host_cores = cores;
   cluster.device.name = processor_name(topology.get());
   cluster.device.memory_bytes = std::max(memory, 1.0);
   const double cores_of_node = std::max(1, cores / nodes);
-  cluster.device.fp32_operations = cores_of_node * kUsualClock * operations_per_cycle();
+  cluster.device.fp32_operations = cores_of_node * kUsualClock * operations;
   cluster.device.memory_bandwidth = std::min(cores_of_node * kCoreBandwidth, kNodeBandwidth);
   cluster.classes["NODE"] = kBetweenNodes;
   for (int i = 0; i < nodes; ++i) {
     cluster.links.emplace_back(static_cast<size_t>(nodes), "NODE");
     cluster.links.back()[static_cast<size_t>(i)] = std::string("X");
   }
+  return cluster;
+}
+
+}  // namespace
+
+Cluster this_machine() {
+  const TopologyHandle topology = start_hwloc();
+  if (hwloc_topology_load(topology.get()) != 0) fail_input("hwloc cannot read this machine.");
+  Cluster cluster = cluster_of(topology, operations_per_cycle());
+  cluster.name = "this-machine";
+  return cluster;
+}
+
+Cluster machine_of_xml(std::string_view text, const std::string& file) {
+  if (text.size() > kLongestXml) fail_input("'{}' is too long for a machine's XML.", file);
+  const std::string ended(text);  // hwloc wants the zero behind it
+  const TopologyHandle topology = start_hwloc();
+  const auto size = static_cast<int>(ended.size() + 1);
+  if (hwloc_topology_set_xmlbuffer(topology.get(), ended.c_str(), size) != 0 ||
+      hwloc_topology_load(topology.get()) != 0) {
+    fail_input("'{}' is not what 'lstopo --of xml' writes.", file);
+  }
+  Cluster cluster = cluster_of(topology, kUsualOperations);
+  cluster.name = std::filesystem::path(file).stem().string();
   return cluster;
 }
 
