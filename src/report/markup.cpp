@@ -18,8 +18,8 @@ bool is_number(std::string_view text) {
   if (status != std::errc()) return false;
   const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
   if (rest.empty()) return true;
-  constexpr std::string_view kRests[] = {" %",   " B", " KiB",       " MiB", " GiB",
-                                         " TiB", " /", " predicted", " s",   " ms"};
+  constexpr std::string_view kRests[] = {" %", " B",         " KiB",    " MiB", " GiB", " TiB",
+                                         " /", " predicted", " points", " s",   " ms"};
   return std::any_of(std::begin(kRests), std::end(kRests),
                      [&](std::string_view known) { return rest.starts_with(known); });
 }

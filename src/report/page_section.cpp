@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "report/page_curves.h"
 #include "report/page_trace.h"
 #include "report/published_section.h"
@@ -78,7 +79,9 @@ class Section {
     add("steps skipped", facts_.skipped_steps, "");
     if (facts_.bubble) add("idle time of devices", *facts_.bubble * 100, " %");
     const auto add_size = [&](const char* name, double bytes) {
-      add(name, bytes / 1024 / 1024, " MiB");
+      if (bytes >= 0 && bytes < 9e18) {
+        tiles += tile(name, format_bytes(static_cast<uint64_t>(bytes)));
+      }
     };
     if (!facts_.stage_memory.empty()) {
       add_size("fullest device",
@@ -192,9 +195,10 @@ class Section {
       const char* group = file->simulated ? "predicted" : "measured";
       parts.push_back({&file->trace, facts.shown, group});
       links.push_back(page_.source(*file));
-      caption += fmt::format("{}{} Devices compute nothing for {:.1f} % of the time. ",
-                             files.size() > 1 ? std::string(group) + ": " : "",
-                             sentence_of(facts.times), 100 * facts.times.bubble_of_total());
+      caption += fmt::format(
+          "{}{} Devices compute nothing for {:.1f} % of the time. ",
+          files.size() > 1 ? std::string(file->simulated ? "Predicted: " : "Measured: ") : "",
+          sentence_of(facts.times), 100 * facts.times.bubble_of_total());
       if (file->trace.dropped > 0) {
         caption += fmt::format("{} later events found no room in the trace. ", file->trace.dropped);
       }

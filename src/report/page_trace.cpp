@@ -4,25 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
-#include <tuple>
+#include <map>
+#include <span>
+
+#include "report/device_order.h"
 
 namespace millrace {
 namespace {
 
 constexpr double kMicroseconds = 1e3;
 constexpr size_t kMostBins = 1500;  // of a device
-
-std::vector<size_t> order_of(const TraceLog& log) {
-  std::vector<size_t> order(log.devices.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const TraceDevice& x = log.devices[a];
-    const TraceDevice& y = log.devices[b];
-    return std::tie(x.stage, x.node, x.device) < std::tie(y.stage, y.node, y.device);
-  });
-  return order;
-}
 
 int64_t beginning(const TraceLog& log) {
   int64_t first = log.events.empty() ? 0 : log.events.front().begin;
@@ -94,7 +85,7 @@ class Timeline {
 
   void add(size_t index) {
     const TimelinePart& part = parts_[index];
-    const std::vector<size_t> order = order_of(*part.log);
+    const std::vector<size_t> order = device_order(*part.log);
     const size_t first_row = json_["devices"].size();
     const size_t rows =
         std::min(order.size(), kMostPageDevices - std::min(kMostPageDevices, first_row));

@@ -107,7 +107,8 @@ Table run_table(const std::vector<RunFacts>& runs) {
     const bool measured = run.samples_per_second.has_value();
     const RunFacts* base = base_of(run, runs);
     std::string schedule = run.schedule;
-    if (run.micro_batches.value_or(1) > 1) schedule += fmt::format(" × {:g}", *run.micro_batches);
+    if (run.micro_batches.value_or(1) > 1)
+      schedule += fmt::format("\u00a0×\u00a0{:g}", *run.micro_batches);
     table.rows.push_back(
         {run.name, or_none(run.model), or_none(data_text(run.data)), or_none(run.precision),
          run.devices > 0 ? std::to_string(run.devices) : kNone, value(run.batch), stages_text(run),

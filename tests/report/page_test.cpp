@@ -36,7 +36,7 @@ class PageTest : public ::testing::Test {
 
   static std::string page_of(const RunSet& set) {
     std::vector<RunFacts> facts;
-    for (const Run& run : set.runs) facts.push_back(facts_of(run));
+    for (const millrace::Run& run : set.runs) facts.push_back(facts_of(run));
     return report_page(set, facts, {});
   }
 

@@ -39,7 +39,7 @@ function bytes(value) {
 
 function duration(seconds) {
   const size = Math.abs(seconds);
-  if (size >= 1) return +seconds.toPrecision(5) + ' s';
+  if (size >= 1 || size < 1e-12) return +seconds.toPrecision(5) + ' s';
   if (size >= 1e-3) return +(seconds * 1e3).toPrecision(4) + ' ms';
   return +(seconds * 1e6).toPrecision(4) + ' µs';
 }
@@ -121,7 +121,7 @@ function curves(box, series, options) {
   onWidth(box, width => {
     place.textContent = '';
     const height = Math.max(190, Math.min(280, width * 0.45));
-    const left = 66, right = 16, top = 24, bottom = 36;
+    const left = 66, right = 24, top = 24, bottom = 36;
     const X = x => left + (x1 > x0 ? (x - x0) / (x1 - x0) : 0.5) * (width - left - right);
     const Y = y => height - bottom - (y - y0) / (y1 - y0) * (height - top - bottom);
     const root = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0,

@@ -72,7 +72,7 @@ function timeline(box, trace) {
 
   function drawAxis(pen, X, width, height) {
     const L = left(), W = wide();
-    let steps = ticks(from / 1e6, to / 1e6, Math.max(2, W / 110));
+    let steps = ticks(from / 1e6, to / 1e6, Math.max(3, W / 100));
     if (steps.length < 2) steps = ticks(from / 1e6, to / 1e6, 4);
     const unit = steps.length > 1 ? steps[1] - steps[0] : (to - from) / 1e6;
     const digits = Math.max(0, Math.min(9, Math.ceil(-Math.log10(unit) - 1e-9)));
