@@ -133,10 +133,18 @@ void require_check(const CheckFlags& flags) {
   }
 }
 
+Json predict_in_child(const TrainJob& job, const MeasureOptions& options,
+                      const std::string& trace) {
+  return Json::parse(in_child([&] { return predict(job, options, trace, true).dump(); }));
+}
+
+void check(const CheckFlags& flags) {
+  if (flags.rounds >= 1 && flags.rounds <= kMostRounds) return;
+  fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
+}
+
 int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json) {
-  if (flags.rounds < 1 || flags.rounds > kMostRounds) {
-    fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
-  }
+  check(flags);
   const bool alone = job.processes == nullptr;
   const bool speaks = alone || job.processes->rank() == 0;
   const RunDirectory directory(flags.run);
@@ -145,7 +153,7 @@ int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, b
   const MeasureOptions options = {.rounds = flags.rounds};
   Json report;
   if (alone) {
-    report = Json::parse(in_child([&] { return predict(job, options, simulated, speaks).dump(); }));
+    report = predict_in_child(job, options, simulated);
   } else {
     report = predict(job, options, simulated, speaks);
   }

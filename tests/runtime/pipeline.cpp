@@ -80,6 +80,8 @@ void TestPipeline::compile(const PipelineSpec& spec) {
       options.updates.members = static_cast<int>(devices.size());
       options.updates.member = member;
       options.updates.wire = spec.wire;
+      options.precision = spec.precision;
+      options.recompute = spec.recompute;
       const bool at_once = schedule_.updates_at_once(row);
       options.updates.accumulate = !at_once;
       options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
@@ -272,6 +274,12 @@ Weights TestPipeline::weights(int64_t micro_batch) const {
 std::vector<const StageRunner*> TestPipeline::runners() const {
   std::vector<const StageRunner*> list;
   for (const auto& part : parts_) list.push_back(part->runner.get());
+  return list;
+}
+
+std::vector<const Program*> TestPipeline::programs() const {
+  std::vector<const Program*> list;
+  for (const auto& part : parts_) list.push_back(&part->training);
   return list;
 }
 

@@ -1,8 +1,5 @@
-// A machine with processors only, as a cluster of one.
+// The machine that Millrace runs on, as a cluster of one.
 #pragma once
-
-#include <string>
-#include <string_view>
 
 #include "planner/cluster/cluster.h"
 
@@ -13,10 +10,5 @@ namespace millrace {
 // `device.fp32_operations` and `device.memory_bandwidth` where it matters. Throws InputError if
 // hwloc cannot read the machine.
 Cluster this_machine();
-
-// The same of the machine on which `lstopo --of xml` wrote `text`. How wide its vectors are is not
-// written there: rates are those of eight float32 at once. Takes any bytes; throws InputError
-// naming `file`.
-Cluster machine_of_xml(std::string_view text, const std::string& file);
 
 }  // namespace millrace
