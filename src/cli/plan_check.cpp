@@ -74,17 +74,25 @@ void add_check_flags(CLI::App& command, CheckFlags& flags) {
       ->capture_default_str();
 }
 
+Json predict_in_child(const TrainJob& job, const MeasureOptions& options,
+                      const std::string& trace) {
+  return Json::parse(in_child([&] { return predict(job, options, trace, true).dump(); }));
+}
+
+void check(const CheckFlags& flags) {
+  if (flags.rounds >= 1 && flags.rounds <= kMostRounds) return;
+  fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
+}
+
 int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json) {
-  if (flags.rounds < 1 || flags.rounds > kMostRounds) {
-    fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
-  }
+  check(flags);
   const bool alone = job.processes == nullptr;
   const bool speaks = alone || job.processes->rank() == 0;
   if (!trace.empty() && speaks) require_writable(trace, "--trace");
   const MeasureOptions options = {.rounds = flags.rounds};
   Json report;
   if (alone) {
-    report = Json::parse(in_child([&] { return predict(job, options, trace, speaks).dump(); }));
+    report = predict_in_child(job, options, trace);
   } else {
     report = predict(job, options, trace, speaks);
   }
