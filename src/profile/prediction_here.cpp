@@ -178,6 +178,7 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   prediction.steps = steps_of(prediction.simulation, prediction.result);
   prediction.step_seconds = prediction.steps.median;
   prediction.samples_per_second = static_cast<double>(job.options.batch) / prediction.step_seconds;
+  prediction.devices = gather_reports(engine, prediction.devices);
   prediction.profile_seconds = seconds_since(start);
   engine.finish();
   return prediction;
