@@ -272,8 +272,9 @@ Profile read_profile(const std::filesystem::path& path) {
 
 std::string format_profile(const Profile& profile) {
   std::string text;
-  for (const ProfileNode& node : profile.nodes) {
+  for (ProfileNode node : profile.nodes) {
     require_writable_node(node);
+    node.backward_milliseconds += node.update_milliseconds;
     text += fmt::format("{}{}{}", node.id, kSeparator, node.description);
     std::string_view before = kSeparator;
     for (const Quantity& quantity : kQuantities) {

@@ -12,12 +12,13 @@
 namespace millrace {
 
 // One operator. Times and sizes are per mini-batch, finite, and not negative. A list of activation
-// sizes is kept as its sum.
+// sizes is kept as its sum. Updates have no place in the text: they are written as backward.
 struct ProfileNode {
   std::string id;
   std::string description;
   double forward_milliseconds = 0;
   double backward_milliseconds = 0;
+  double update_milliseconds = 0;
   double activation_bytes = 0;
   double parameter_bytes = 0;
   std::optional<int> stage = {};

@@ -83,7 +83,8 @@ Totals ProfileGraph::totals(const NodeSet& nodes) const {
   double milliseconds = 0;
   nodes.for_each([&](int index) {
     const ProfileNode& node = profile_.nodes[index];
-    milliseconds += node.forward_milliseconds + node.backward_milliseconds;
+    milliseconds +=
+        node.forward_milliseconds + node.backward_milliseconds + node.update_milliseconds;
     sum.activation_bytes += node.activation_bytes;
     sum.parameter_bytes += node.parameter_bytes;
   });

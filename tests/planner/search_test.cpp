@@ -10,7 +10,6 @@
 #include "made_up.h"
 #include "planner/search/candidates.h"
 #include "planner/search/cuts.h"
-#include "planner/search/pipedream_division.h"
 
 namespace millrace {
 namespace {
@@ -137,8 +136,9 @@ TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
       PlannedJob job;
       job.batch = 16;
       job.order = PipelineOrder::stale;
-      job.stages = pipedream_division(context, job, devices);
-      ASSERT_FALSE(job.stages.empty());
+      const std::vector<Division> divisions = pipedream_divisions(context, job, {devices});
+      ASSERT_EQ(divisions.size(), devices == 16 ? 2u : 1u);
+      job.stages = divisions.front();
       EXPECT_EQ(job.devices(), devices);
       EXPECT_EQ(job.stages.back().end, static_cast<int>(network.layers.size()));
       const Prediction theirs = predict(network, job, cluster, constants, software);
@@ -146,6 +146,9 @@ TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
       ASSERT_FALSE(ours.plans.empty());
       EXPECT_GE(ours.plans.front().samples_per_second, theirs.samples_per_second * (1 - 1e-9))
           << model << " on " << devices;
+      ASSERT_TRUE(ours.pipedream);
+      EXPECT_GE(ours.plans.front().samples_per_second,
+                ours.pipedream->samples_per_second * (1 - 1e-9));
     }
   }
 }
@@ -205,6 +208,33 @@ TEST(SearchTest, SharedOptimizerStateTakesItsPartOfTheMemory) {
     const bool alone = result.job.stages.size() == 4;
     EXPECT_TRUE(alone || result.job.round_robin || result.job.share_optimizer);
   }
+}
+
+// Two devices must hold weights, gradients and three states of half of them each; a pipeline
+// cannot, as all weights are in one layer.
+TEST(SearchTest, SharesOptimizerStateWhereNothingElseFits) {
+  Cluster cluster = made_up::cluster(1, 2);
+  const CostConstants constants = made_up::constants();
+  NetworkWork network = made_up::network({0.01, 0.01});
+  network.layers[0].parameters = 1e6;
+  const CostContext context{network, cluster, constants, constants.software[0]};
+  SearchRequest request;
+  request.devices = 2;
+  request.global_batch = 8;
+  request.optimizer_states = 2;
+  const double whole = 4e6 * (1 + 1 + 2), shared = 4e6 * (1 + 1 + 1);
+  request.memory_limit = 0.5 * (whole + shared);
+  const SearchOutcome outcome = search_plans(context, request);
+  ASSERT_FALSE(outcome.plans.empty());
+  for (const SearchResult& plan : outcome.plans) {
+    EXPECT_TRUE(plan.job.share_optimizer) << describe_shape(plan.job);
+    EXPECT_LE(plan.memory, request.memory_limit);
+  }
+  request.share_optimizer = false;
+  EXPECT_TRUE(search_plans(context, request).plans.empty());
+  request.memory_limit = 1.1 * whole;
+  request.share_optimizer.reset();
+  EXPECT_FALSE(search_plans(context, request).plans.front().job.share_optimizer);
 }
 
 TEST(SearchTest, TriesReplicasInTurnAndEveryDivisionOfAHead) {

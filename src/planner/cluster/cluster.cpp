@@ -264,7 +264,8 @@ Cluster find_cluster(const std::string& name_or_file, std::string_view flag) {
   if (std::filesystem::is_regular_file(name_or_file, status)) {
     return parse_cluster(read_text(name_or_file), name_or_file);
   }
-  const std::vector<std::string> names = builtin_cluster_names();
+  std::vector<std::string> names = builtin_cluster_names();
+  names.push_back("here");
   const std::string close = nearest(name_or_file, names);
   fail_input("{} is '{}', which is neither a file nor one of {}{}.", flag, name_or_file,
              fmt::join(names, ", "),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,13 @@ struct OperatorWork {
   Linear elements;
 };
 
+// What a layer took where it was measured: seconds of a pass by the number of samples, and of an
+// update of its weights.
+struct MeasuredSeconds {
+  Linear forward, backward;
+  double update = 0;
+};
+
 // A forward operator with the backward operators that belong to it.
 struct LayerWork {
   std::string name;
@@ -52,6 +60,7 @@ struct LayerWork {
   Linear saved;           // elements made here that the backward pass reads
   Linear largest;         // elements of the largest tensor that the layer makes or takes
   Linear cut;             // elements that cross if a stage ends behind this layer
+  std::optional<MeasuredSeconds> measured = {};  // instead of what the work costs by formula
 };
 
 struct NetworkWork {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -23,9 +22,7 @@ std::vector<int> backbone_of(const NetworkWork& network) {
 
 Placement placement_of(const PlannedStage& stage, int devices_per_machine) {
   Placement placement;
-  std::vector<int> devices = stage.devices;
-  std::sort(devices.begin(), devices.end());
-  for (const int device : devices) {
+  for (const int device : stage.devices) {
     placement.devices.push_back({device / devices_per_machine, device % devices_per_machine});
   }
   return placement;
@@ -47,6 +44,23 @@ ScheduleKind schedule_kind(PipelineOrder order) {
       return ScheduleKind::two_bw;
   }
   throw std::logic_error("unknown order");
+}
+
+PipelineOrder order_of(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      return PipelineOrder::gpipe;
+    case ScheduleKind::one_f_one_b_flush:
+    case ScheduleKind::zero_bubble:
+      return PipelineOrder::flush;
+    case ScheduleKind::one_f_one_b:
+      return PipelineOrder::one_by_one;
+    case ScheduleKind::ssp:
+      return PipelineOrder::stale;
+    case ScheduleKind::two_bw:
+      return PipelineOrder::two_copies;
+  }
+  throw std::logic_error("unknown schedule");
 }
 
 std::string_view name_of(PipelineOrder order) { return name_of(schedule_kind(order)); }

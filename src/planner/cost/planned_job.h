@@ -25,6 +25,10 @@ enum class PipelineOrder : uint8_t {
 
 ScheduleKind schedule_kind(PipelineOrder order);
 
+// A pipeline that splits the backward pass takes at most as long as one that does not: it counts as
+// `flush`.
+PipelineOrder order_of(ScheduleKind kind);
+
 // "gpipe", "1f1b-flush", "1f1b", "ssp", "2bw".
 std::string_view name_of(PipelineOrder order);
 

@@ -38,10 +38,6 @@ bool shares_optimizer(const PlannedJob& job, int stage) {
   return job.share_optimizer && !job.round_robin && job.stages.at(stage).devices.size() > 1;
 }
 
-double bytes_of_updates(double parameters, const SoftwareConstants& software) {
-  return parameters * kFloat * software.update_passes;
-}
-
 }  // namespace
 
 double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
@@ -63,6 +59,29 @@ double seconds_of(const OperatorWork& work, double samples, const DeviceKind& de
   return std::max(memory, compute) + constants.kernel_seconds;
 }
 
+PassSeconds seconds_of(const LayerWork& layer, double samples, const DeviceKind& device,
+                       DataType precision, const OperatorConstants& constants,
+                       const SoftwareConstants& software) {
+  if (layer.measured) {
+    return {layer.measured->forward.at(samples), layer.measured->backward.at(samples),
+            layer.measured->update};
+  }
+  const auto sum = [&](const std::vector<OperatorWork>& works) {
+    double seconds = 0;
+    for (const OperatorWork& work : works) {
+      seconds += seconds_of(work, samples, device, precision, constants);
+    }
+    return seconds * software.slowness;
+  };
+  const double memory_rate = device.memory_bandwidth * constants.memory;
+  return {sum(layer.forward), sum(layer.backward),
+          layer.parameters * kFloat * software.update_passes / memory_rate};
+}
+
+double straggling(int devices, const SoftwareConstants& software) {
+  return 1 + software.straggling * std::log2(static_cast<double>(devices));
+}
+
 double StageCost::backward_seconds() const {
   double sum = 0;
   for (const BackwardPart& part : backward) sum += part.seconds;
@@ -82,22 +101,16 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
   const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
   StageCost cost;
   cost.samples = job.samples_per_step() / replicas / job.micro_batches;
-  const double doublings = std::log2(static_cast<double>(job.devices()));
-  const double slowness = software.slowness * (1 + software.straggling * doublings);
-  const auto seconds = [&](const std::vector<OperatorWork>& works) {
-    double sum = 0;
-    for (const OperatorWork& work : works) {
-      sum += seconds_of(work, cost.samples, cluster.device, job.precision, constants.operators);
-    }
-    return sum * slowness;
-  };
+  const double slower = straggling(job.devices(), software);
   BackwardPart part;
   double parameters = 0;
   for (int i = planned.end - 1; i >= planned.begin; --i) {
     const LayerWork& layer = network.layers.at(i);
-    const double forward = seconds(layer.forward);
-    cost.forward += forward;
-    part.seconds += seconds(layer.backward) + (job.recompute ? forward : 0);
+    const PassSeconds seconds = seconds_of(layer, cost.samples, cluster.device, job.precision,
+                                           constants.operators, software);
+    cost.forward += seconds.forward * slower;
+    part.seconds += (seconds.backward + (job.recompute ? seconds.forward : 0)) * slower;
+    cost.update += seconds.update;
     part.gradient_bytes += layer.parameters * gradient_size(job, software);
     parameters += layer.parameters;
     if (part.gradient_bytes >= kBucketBytes || i == planned.begin) {
@@ -105,8 +118,6 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
       part = {};
     }
   }
-  const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
-  cost.update = bytes_of_updates(parameters, software) / memory_rate;
   if (shares_optimizer(job, stage)) {
     cost.update /= replicas;
     cost.gather_bytes = parameters * kFloat;

@@ -14,6 +14,19 @@ namespace millrace {
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
                   DataType precision, const OperatorConstants& constants);
 
+// Seconds of a layer's passes and update on one device in a system: what was measured, or by
+// formula.
+struct PassSeconds {
+  double forward = 0, backward = 0, update = 0;
+};
+
+PassSeconds seconds_of(const LayerWork& layer, double samples, const DeviceKind& device,
+                       DataType precision, const OperatorConstants& constants,
+                       const SoftwareConstants& software);
+
+// How much longer everything takes because so many devices wait for the slowest of them.
+double straggling(int devices, const SoftwareConstants& software);
+
 // Bytes of each gradient between devices.
 double gradient_size(const PlannedJob& job, const SoftwareConstants& software);
 

@@ -6,7 +6,6 @@
 
 #include "planner/cost/boundary.h"
 #include "planner/search/cuts.h"
-#include "planner/search/pipedream_division.h"
 
 namespace millrace {
 namespace {
@@ -124,30 +123,68 @@ std::vector<std::vector<int>> device_shares(int devices, int layers) {
 
 namespace {
 
+PlannedJob basic_job(const SearchRequest& request) {
+  PlannedJob job;
+  job.batch = request.mini_batch();
+  job.precision = request.precision;
+  job.wire = request.wire;
+  job.real_data = request.real_data;
+  job.optimizer_states = request.optimizer_states;
+  job.head = request.head;
+  return job;
+}
+
+}  // namespace
+
+std::vector<Division> divisions_for(const CostContext& context, const SearchRequest& request) {
+  if (request.divisions) return *request.divisions;
+  return pipedream_divisions(context, basic_job(request),
+                             {request.devices, request.straight, request.fewer});
+}
+
+namespace {
+
 class Enumeration {
  public:
   Enumeration(const CostContext& context, const SearchRequest& request)
       : context_(context), request_(request), fabric_(context.cluster) {}
 
   std::vector<Candidate> run() {
-    PlannedJob job;
-    job.batch = request_.global_batch / request_.devices;
-    job.precision = request_.precision;
-    job.wire = request_.wire;
-    job.real_data = request_.real_data;
-    job.optimizer_states = request_.optimizer_states;
-    job.head = request_.head;
-    const int layers = static_cast<int>(context_.network.layers.size());
-    for (const std::vector<int>& shares : device_shares(request_.devices, layers)) {
-      job.stages = place(shares);
-      add_shape(job, false);
+    for (const int devices : device_counts()) {
+      PlannedJob job = basic_job(request_);
+      job.batch = request_.global_batch / devices;
+      for (const std::vector<int>& shares : shares_for(devices)) {
+        job.stages = place(shares);
+        add_shape(job, false);
+      }
     }
-    job.stages = pipedream_division(context_, job, request_.devices);
-    if (job.stages.size() > 1) add_shape(job, true);
+    for (const Division& division : divisions_for(context_, request_)) {
+      PlannedJob job = basic_job(request_);
+      job.stages = division;
+      job.batch = request_.global_batch / job.devices();
+      if (division.size() > 1) add_shape(job, true);
+    }
     return std::move(result_);
   }
 
  private:
+  // All of the devices, or also one less, a half, a quarter ...
+  std::vector<int> device_counts() const {
+    std::set<int> counts = {request_.devices};
+    if (request_.fewer && request_.devices > 1) counts.insert(request_.devices - 1);
+    for (int count = request_.devices / 2; request_.fewer && count > 0; count /= 2) {
+      counts.insert(count);
+    }
+    return {counts.begin(), counts.end()};
+  }
+
+  std::vector<std::vector<int>> shares_for(int devices) const {
+    const int layers = static_cast<int>(context_.network.layers.size());
+    if (!request_.straight) return device_shares(devices, layers);
+    if (devices > std::min(layers, kMostStages)) return {};
+    return {std::vector<int>(static_cast<size_t>(devices), 1)};
+  }
+
   // All orders and micro-batches of these stages; `divided` ones keep their cuts.
   void add_shape(PlannedJob job, bool divided) {
     std::vector<int> shares;
@@ -169,9 +206,10 @@ class Enumeration {
     const bool allowed =
         request_.order ? *request_.order == PipelineOrder::one_by_one : request_.asynchronous;
     if (!allowed || job.stages.size() < 2 || !has_replicas(job)) return;
-    if (request_.devices > kMostInTurn) return;
+    if (job.devices() > kMostInTurn) return;
     job.batch = request_.global_batch / most_replicas;
-    if (job.batch < 1 || std::fmod(job.batch, request_.devices) != 0) return;
+    if (job.batch < 1) return;
+    if (request_.trained && std::fmod(job.batch, job.devices()) != 0) return;
     job.order = PipelineOrder::one_by_one;
     job.round_robin = true;
     job.micro_batches = 1;
@@ -208,6 +246,30 @@ class Enumeration {
 };
 
 }  // namespace
+
+std::optional<PlannedJob> pipedream_job(const CostContext& context, const SearchRequest& request) {
+  const std::vector<Division> divisions = divisions_for(context, request);
+  if (divisions.empty()) return std::nullopt;
+  PlannedJob job = basic_job(request);
+  job.stages = divisions.front();
+  if (job.stages.size() == 1) return job;
+  // Samples of a device in a step; what is trained has whole ones.
+  const double samples = request.mini_batch() / job.devices();
+  const double counted = request.trained ? std::ceil(samples) : samples;
+  job.order = PipelineOrder::one_by_one;
+  job.round_robin = has_replicas(job);
+  job.batch = job.round_robin ? counted * job.devices() : counted;
+  return job;
+}
+
+bool allows(const SearchRequest& request, const PlannedJob& pipedream) {
+  if (request.recompute.value_or(false)) return false;
+  const bool shares = request.share_optimizer.value_or(false);
+  if (shares && has_replicas(pipedream) && !pipedream.round_robin) return false;
+  if (pipedream.stages.size() == 1) return true;
+  return request.head.parallel == PlannedHead::Parallel::none &&
+         (request.order ? *request.order == PipelineOrder::one_by_one : request.asynchronous);
+}
 
 std::vector<Candidate> candidates(const CostContext& context, const SearchRequest& request) {
   return Enumeration(context, request).run();

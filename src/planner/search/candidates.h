@@ -17,6 +17,15 @@ struct Candidate {
 // machine where it can.
 std::vector<Candidate> candidates(const CostContext& context, const SearchRequest& request);
 
+// Those of the request, or found now.
+std::vector<Division> divisions_for(const CostContext& context, const SearchRequest& request);
+
+// PipeDream's first division in PipeDream's own schedule; none without a division.
+std::optional<PlannedJob> pipedream_job(const CostContext& context, const SearchRequest& request);
+
+// Whether the restrictions of the request let it run so.
+bool allows(const SearchRequest& request, const PlannedJob& pipedream);
+
 // How many devices each stage gets: equal shares for every number of stages that divides them, and
 // uneven ones for two and three stages.
 std::vector<std::vector<int>> device_shares(int devices, int layers);

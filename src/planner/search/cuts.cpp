@@ -1,48 +1,34 @@
 #include "planner/search/cuts.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"
 #include "planner/simulate/fabric.h"
 
 namespace millrace {
-namespace {
-
-double layer_seconds(const LayerWork& layer, double samples, const PlannedJob& job,
-                     const Cluster& cluster, const OperatorConstants& constants) {
-  double sum = 0;
-  for (const auto* works : {&layer.forward, &layer.backward}) {
-    for (const OperatorWork& work : *works) {
-      sum += seconds_of(work, samples, cluster.device, job.precision, constants);
-    }
-  }
-  return sum;
-}
-
-}  // namespace
-
 // Times of operators are close to straight lines in the batch; two points give the line.
 StageTimes::StageTimes(const CostContext& context, const PlannedJob& job)
     : round_robin_(job.round_robin),
       share_optimizer_(job.share_optimizer),
       samples_(job.samples_per_step() / job.micro_batches) {
   const auto& [network, cluster, constants, software] = context;
-  const double doublings = std::log2(static_cast<double>(job.devices()));
-  const double slowness = software.slowness * (1 + software.straggling * doublings);
+  const double slower = straggling(job.devices(), software);
+  const auto seconds_at = [&](const LayerWork& layer, double samples) {
+    return seconds_of(layer, samples, cluster.device, job.precision, constants.operators, software);
+  };
   const double low = std::max(1.0, samples_ / job.devices()), high = 2 * low;
-  fixed_ = per_sample_ = parameters_ = {0.0};
+  fixed_ = per_sample_ = parameters_ = updates_ = {0.0};
   for (const LayerWork& layer : network.layers) {
-    const double first = layer_seconds(layer, low, job, cluster, constants.operators) * slowness;
-    const double second = layer_seconds(layer, high, job, cluster, constants.operators) * slowness;
+    const PassSeconds fewer = seconds_at(layer, low), more = seconds_at(layer, high);
+    const double first = (fewer.forward + fewer.backward) * slower;
+    const double second = (more.forward + more.backward) * slower;
     const double slope = (second - first) / (high - low);
     per_sample_.push_back(per_sample_.back() + slope);
     fixed_.push_back(fixed_.back() + std::max(0.0, first - slope * low));
     parameters_.push_back(parameters_.back() + layer.parameters);
+    updates_.push_back(updates_.back() + fewer.update);
   }
-  const double memory_rate = cluster.device.memory_bandwidth * constants.operators.memory;
-  update_per_parameter_ = 4 * software.update_passes / memory_rate;
   bytes_per_parameter_ = gradient_size(job, software);
   exposed_ = 1 - software.overlap;
   if (job.order == PipelineOrder::stale) exposed_ *= 1 - software.stale_overlap;
@@ -62,7 +48,7 @@ double StageTimes::seconds(int begin, int end, int replicas, double link_rate) c
     reduce = 2.0 * (replicas - 1) / replicas * parameters * bytes_per_parameter_ /
              (link_rate * collective_efficiency_);
   }
-  double update = parameters * update_per_parameter_;
+  double update = sum(updates_, begin, end);
   if (round_robin_) return (working + update + reduce) / replicas;
   double exposed = exposed_;
   if (share_optimizer_ && replicas > 1) {  // half of the traffic follows the update

@@ -27,8 +27,8 @@ class StageTimes {
 
   bool round_robin_, share_optimizer_;
   double samples_;
-  std::vector<double> fixed_, per_sample_, parameters_;  // prefix sums over layers
-  double update_per_parameter_, bytes_per_parameter_;
+  std::vector<double> fixed_, per_sample_, parameters_, updates_;  // prefix sums over layers
+  double bytes_per_parameter_;
   double exposed_, collective_efficiency_;
 };
 

@@ -81,6 +81,7 @@ class Search {
                                         : context.cluster.device.memory_bytes) {}
 
   SearchOutcome run() {
+    add_pipedream();
     std::vector<Scored> fitting, refused;
     for (Candidate& candidate : candidates(context_, request_)) {
       Scored scored;
@@ -95,24 +96,56 @@ class Search {
     };
     std::stable_sort(fitting.begin(), fitting.end(), by_estimate);
     std::stable_sort(refused.begin(), refused.end(), by_estimate);
-    simulate_best(fitting);
+    if (!fitting.empty() || !theirs_.empty()) simulate_best(fitting);
     explain_refused(refused);
+    judge_pipedream();
     return std::move(outcome_);
   }
 
  private:
   using Simulated = std::pair<SearchResult, Prediction>;
 
+  void add_pipedream() {
+    const std::optional<PlannedJob> job = pipedream_job(context_, request_);
+    if (!job) return;
+    Scored scored;
+    scored.memory = fullest_device(context_, *job, scored.fullest);
+    scored.estimate = 1;
+    scored.candidate = {*job, 1, true};
+    Simulated simulated = simulated_result(scored);
+    outcome_.pipedream = simulated.first;
+    outcome_.pipedream->fits = scored.memory <= limit_;
+    if (!outcome_.pipedream->fits) {
+      outcome_.pipedream->verdict = does_not_fit(scored);
+    } else if (allows(request_, *job)) {
+      theirs_.push_back(std::move(simulated));
+    }
+  }
+
+  void judge_pipedream() {
+    if (!outcome_.pipedream || !outcome_.pipedream->fits) return;
+    SearchResult& theirs = *outcome_.pipedream;
+    if (outcome_.plans.empty()) {
+      theirs.verdict = "not allowed here.";
+      return;
+    }
+    const double slower = outcome_.plans.front().samples_per_second / theirs.samples_per_second - 1;
+    theirs.verdict = slower > 0 ? fmt::format("{:.1f} % slower than the best.", slower * 100)
+                     : slower < 0
+                         ? fmt::format("{:.1f} % faster, but not allowed here.", -slower * 100)
+                         : "the best.";
+  }
+
   // The best by formula, and the best of every kind after them.
   void simulate_best(const std::vector<Scored>& fitting) {
     std::map<std::string, size_t> seen;
-    std::vector<Simulated> simulated;
+    std::vector<Simulated> simulated = std::move(theirs_);
     std::vector<const Scored*> skipped;  // the first of a kind
     for (size_t i = 0; i < fitting.size(); ++i) {
-      const size_t before = seen[kind_of(fitting[i].candidate.job)]++;
-      const bool promising =
-          i < kSimulated || (before == 0 && simulated.size() < kSimulated + kShown);
-      if (promising || fitting[i].candidate.pipedream) {
+      const bool divided = fitting[i].candidate.pipedream;
+      const size_t before = seen[kind_of(fitting[i].candidate.job) + (divided ? " divided" : "")]++;
+      const bool first = before == 0 && (divided || simulated.size() < kSimulated + kShown);
+      if (i < kSimulated || first) {
         simulated.push_back(simulated_result(fitting[i]));
       } else if (before == 0) {
         skipped.push_back(&fitting[i]);
@@ -169,16 +202,19 @@ class Search {
     outcome_.others.push_back(std::move(result));
   }
 
+  std::string does_not_fit(const Scored& scored) const {
+    return fmt::format("does not fit: stage {} needs {}, a device has {}.", scored.fullest,
+                       format_bytes(static_cast<uint64_t>(scored.memory)),
+                       format_bytes(static_cast<uint64_t>(limit_)));
+  }
+
   void explain_refused(const std::vector<Scored>& refused) {
     std::map<std::string, size_t> seen;
     for (const Scored& scored : refused) {
       if (seen[kind_of(scored.candidate.job)]++ > 0) continue;
       SearchResult result = basic_result(scored);
       result.fits = false;
-      result.verdict =
-          fmt::format("does not fit: stage {} needs {}, a device has {}.", scored.fullest,
-                      format_bytes(static_cast<uint64_t>(scored.memory)),
-                      format_bytes(static_cast<uint64_t>(limit_)));
+      result.verdict = does_not_fit(scored);
       outcome_.others.push_back(std::move(result));
     }
   }
@@ -188,6 +224,7 @@ class Search {
   const CostContext& context_;
   const SearchRequest& request_;
   const double limit_;
+  std::vector<Simulated> theirs_;  // PipeDream's plan, if it may be chosen
   SearchOutcome outcome_;
 };
 
@@ -219,7 +256,9 @@ SearchOutcome search_plans(const CostContext& context, const SearchRequest& requ
                context.cluster.devices());
   }
   if (!(request.global_batch >= 1)) fail_input("The global batch must be at least 1.");
-  return Search(context, request).run();
+  SearchRequest divided = request;
+  divided.divisions = divisions_for(context, request);
+  return Search(context, divided).run();
 }
 
 }  // namespace millrace

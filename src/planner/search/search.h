@@ -7,6 +7,7 @@
 
 #include "planner/cost/cost_context.h"
 #include "planner/cost/prediction.h"
+#include "planner/search/pipedream_division.h"
 
 namespace millrace {
 
@@ -24,6 +25,14 @@ struct SearchRequest {
   std::optional<bool> recompute;
   std::optional<bool> share_optimizer;
   bool asynchronous = true;  // schedules that train on weights a few updates old
+  bool straight = false;     // no stage on more than one device
+  bool fewer = false;        // devices may be left idle
+  bool trained = true;       // `train` runs the plan: each device has whole samples of a step
+  // PipeDream's divisions of the network, the first over all levels; none: found by the search.
+  std::optional<std::vector<Division>> divisions = {};
+
+  // Samples of a device's share of the global batch; a mini-batch, as PipeDream counts.
+  double mini_batch() const { return global_batch / devices; }
 };
 
 // A candidate with its simulated prediction. `verdict` says why it is not the best: how much slower
@@ -43,14 +52,18 @@ struct SearchOutcome {
   std::vector<SearchResult> plans;   // those that fit, best first; empty: nothing fits
   std::vector<SearchResult> others;  // the best of every kind that lost, or does not fit; those
                                      // that a formula ruled out have its estimate
+  // PipeDream's division with its own schedule: mini-batches of a device's share, replicas in turn,
+  // never drained. None: there is no such division. Among the plans if the request allows it and it
+  // fits, so that the best is never worse.
+  std::optional<SearchResult> pipedream;
   size_t tried = 0;
 };
 
 // Tries numbers of stages, uneven shares of devices, schedules, micro-batches, replicas that share
 // batches or take turns, recomputation, shared optimizer state and divisions of the head; cuts each
-// by cost, ranks by formula, simulates the most promising, and
-// every schedule of PipeDream's division, so that the result is never worse than that. Throws
-// InputError if the request makes no sense (more devices than there are, an empty batch).
+// by cost, ranks by formula, simulates the most promising, every schedule of PipeDream's divisions,
+// and PipeDream's own schedule. Throws InputError if the request makes no sense (more devices than
+// there are, an empty batch).
 SearchOutcome search_plans(const CostContext& context, const SearchRequest& request);
 
 // "4 stages on 2 devices each, 1f1b-flush, 8 micro-batches, recompute".
