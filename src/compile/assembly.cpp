@@ -213,6 +213,10 @@ class Assembler {
       instruction.exchanged_bytes = request.outputs[0].bytes();
     }
     for (size_t i = 0; i < tensors; ++i) instruction.exchanged_bytes += request.inputs[i].bytes();
+    if (op.attributes.has("wire")) {
+      instruction.exchanged_bytes *= size_of(data_type_of(op.attributes.text("wire")));
+      instruction.exchanged_bytes /= size_of(DataType::f32);
+    }
   }
 
   std::vector<WrittenTensor> written_by(const Operator& op, const OperatorDefinition& definition,

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace millrace {
 namespace {
@@ -61,6 +62,9 @@ ProgramProfile describe(const MeasuredProgram& measured) {
                                  measured.spread[i], instruction.arithmetic,
                                  static_cast<double>(instruction.bytes_touched)});
   }
+  profile.round_seconds = measured.totals;
+  profile.copies = measured.copies;
+  profile.carry_seconds = measured.carry_seconds;
   return profile;
 }
 
@@ -89,28 +93,35 @@ void add_up(JobProfile& profile) {
 
 }  // namespace
 
-JobProfile profile_job(const TrainJob& job, const MeasureOptions& options,
-                       TrainingObserver& observer) {
-  const Graph network = build_model(job.model, job.options);
-  Engine engine(job, network, observer);
-  engine.compile(job, Purpose::training, observer);
-  engine.start(job.seed);
+JobProfile describe_measured(const TrainJob& job, Engine& engine,
+                             const std::vector<MeasuredProgram>& programs, int rounds) {
   JobProfile profile;
   profile.model = job.model;
   profile.batch = job.options.batch;
   profile.micro_batch = engine.graphs().micro_batch();
+  profile.samples = std::max<int64_t>(1, profile.micro_batch / engine.graphs().members(0));
   profile.image = job.options.image;
   profile.threads = engine.device().threads();
   profile.devices = static_cast<int>(job.plan.devices().size());
-  profile.rounds = options.rounds;
+  profile.rounds = rounds;
   ModelOptions sizes = job.options;
-  sizes.batch = std::max<int64_t>(1, profile.micro_batch / engine.graphs().members(0));
+  sizes.batch = profile.samples;
   profile.layers = layers_of(build_model(job.model, sizes));
-  for (const MeasuredProgram& measured : measure_programs(engine, options)) {
+  for (const MeasuredProgram& measured : programs) {
     profile.programs.push_back(describe(measured));
     profile.step_spread = std::max(profile.step_spread, measured.round_spread());
   }
   add_up(profile);
+  return profile;
+}
+
+JobProfile profile_job(const TrainJob& job, const MeasureOptions& options,
+                       TrainingObserver& observer) {
+  Engine engine(job, Purpose::training, observer);
+  engine.start(job.seed);
+  JobProfile profile =
+      describe_measured(job, engine, measure_programs(engine, options), options.rounds);
+  profile.exchange = measure_local_exchange(profile.devices);
   return profile;
 }
 
@@ -119,16 +130,28 @@ Profile to_pipedream(const JobProfile& profile) {
   Profile made;
   for (size_t i = 0; i < profile.layers.size(); ++i) {
     const LayerCost& layer = profile.layers[i];
-    made.nodes.push_back(
-        {.id = fmt::format("node{}", i + 1),
-         .description = fmt::format("{}({})", layer.type, layer.name),
-         .forward_milliseconds = kMilliseconds * layer.forward_seconds,
-         .backward_milliseconds = kMilliseconds * (layer.backward_seconds + layer.update_seconds),
-         .activation_bytes = layer.activation_bytes,
-         .parameter_bytes = layer.parameter_bytes});
+    made.nodes.push_back({.id = fmt::format("node{}", i + 1),
+                          .description = fmt::format("{}({})", layer.type, layer.name),
+                          .forward_milliseconds = kMilliseconds * layer.forward_seconds,
+                          .backward_milliseconds = kMilliseconds * layer.backward_seconds,
+                          .update_milliseconds = kMilliseconds * layer.update_seconds,
+                          .activation_bytes = layer.activation_bytes,
+                          .parameter_bytes = layer.parameter_bytes});
     for (const int input : layer.inputs) made.edges.emplace_back(input, static_cast<int>(i));
   }
   return made;
+}
+
+PlanningProfile read_planning_profile(const std::string& file) {
+  const std::string text = read_text(file);
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos || text[first] != '{') return {parse_profile(text, file)};
+  const JobProfile saved = parse_job_profile(text, file);
+  PlanningProfile planning = {to_pipedream(saved), static_cast<double>(saved.samples)};
+  for (size_t i = 0; i < saved.layers.size(); ++i) {
+    planning.profile.nodes[i].id = saved.layers[i].name;
+  }
+  return planning;
 }
 
 std::string layer_table(const JobProfile& profile, size_t most) {

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "base/error.h"
 #include "comm/texts.h"
+#include "planner/published/checked_predictions.h"
 #include "profile/costs_text.h"
 #include "runtime/cores.h"
 #include "train/stage_options.h"
@@ -52,6 +56,8 @@ struct Surroundings {
       cluster.links.back()[i] = std::string("X");
     }
   }
+
+  int most_devices() const { return cluster.devices_per_machine; }
 };
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -99,58 +105,73 @@ int64_t feed_bytes(const TrainJob& job, const Engine& engine) {
 
 }  // namespace
 
-HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
-                            TrainingObserver& observer) {
-  const auto start = std::chrono::steady_clock::now();
-  Engine engine(job, Purpose::training, observer);
-  HerePrediction prediction;
-  prediction.resident_bytes = resident_now() + feed_bytes(job, engine);
-  engine.start(job.seed);
+namespace {
+
+// What is known before the job is simulated.
+struct KnownCosts {
+  std::vector<MeasuredProgram> programs;  // of this process
+  ExchangeSpeed local;
+  std::optional<ExchangeSpeed> between = {};  // processes
+};
+
+// The costs of all processes: each sends its own to the others.
+std::vector<CostsOfMember> share_costs(const std::vector<CostsOfMember>& own, Group* ranks) {
+  if (ranks == nullptr) return own;
+  std::vector<CostsOfMember> all;
+  for (const std::string& text : gather_texts(*ranks, costs_to_text(own))) {
+    for (CostsOfMember& one : costs_from_text(text)) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+DeviceReport memory_of(const TrainJob& job, const MeasuredProgram& one) {
+  DeviceReport report;
+  report.id = to_string(
+      job.plan.stages[static_cast<size_t>(one.stage)].devices[static_cast<size_t>(one.member)]);
+  report.stage = one.stage;
+  report.arena_bytes = one.program->arena_bytes;
+  report.breakdown = one.program->breakdown;
+  return report;
+}
+
+void estimate_error(HerePrediction& prediction, const std::vector<CostsOfMember>& costs) {
+  constexpr double kShare = 0.75;
+  for (const CostsOfMember& one : costs) {
+    prediction.round_spread = std::max(prediction.round_spread, one.spread);
+  }
+  prediction.checked_error = quantile(checked_errors(), kShare);
+  prediction.error_estimate = std::hypot(prediction.round_spread, prediction.checked_error);
+}
+
+void simulate_job(const TrainJob& job, Engine& engine, const KnownCosts& known,
+                  HerePrediction& prediction) {
   Surroundings here(job.plan, engine.ranks());
   const int local_devices = here.cluster.devices_per_machine;
   std::set<const Device*> own_devices;
   for (const auto& worker : engine.workers()) own_devices.insert(worker->device);
-  const auto devices_here = static_cast<int>(own_devices.size());
-
-  // Each process measures its own programs while the others do the same.
-  Group* ranks = engine.rank_group();
-  if (ranks != nullptr) ranks->barrier();
-  std::vector<CostsOfMember> own;
-  const auto teams =
-      cores_of_devices(launch_place(), devices_here, job.threads, job.oversubscribe).teams;
+  const auto teams = cores_of_devices(launch_place(), static_cast<int>(own_devices.size()),
+                                      job.threads, job.oversubscribe)
+                         .teams;
   const std::vector<int> crowding = crowding_of(teams);
-  for (const MeasuredProgram& one : measure_programs(engine, options)) {
+  std::vector<CostsOfMember> costs;
+  for (const MeasuredProgram& one : known.programs) {
     const int device =
         here.devices[static_cast<size_t>(one.stage)][static_cast<size_t>(one.member)];
-    own.push_back({one.stage, one.member,
-                   costs_of(one, crowding[static_cast<size_t>(device % local_devices)]), one.copies,
-                   one.round_spread()});
+    costs.push_back({one.stage, one.member,
+                     costs_of(one, crowding[static_cast<size_t>(device % local_devices)]),
+                     one.copies, one.round_spread()});
     prediction.resident_bytes += one.program->arena_bytes;
-    DeviceReport report;
-    report.id = to_string(
-        job.plan.stages[static_cast<size_t>(one.stage)].devices[static_cast<size_t>(one.member)]);
-    report.stage = one.stage;
-    report.arena_bytes = one.program->arena_bytes;
-    report.breakdown = one.program->breakdown;
-    prediction.devices.push_back(report);
+    prediction.devices.push_back(memory_of(job, one));
   }
-  prediction.exchange = measure_local_exchange(local_devices);
-  const ExchangeSpeed& local = prediction.exchange;
-  here.cluster.classes["MEM"] = local.message;
-  here.cluster.device.memory_bandwidth = local.message.bandwidth;
-  SimulatedJob simulated;
-  simulated.host.collective_efficiency = local.collective_rate / local.message.bandwidth;
-  if (ranks != nullptr) {
-    const ExchangeSpeed between = measure_exchange(*ranks);
-    here.cluster.network = between.message;
-    simulated.host.collective_efficiency = between.collective_rate / between.message.bandwidth;
-    std::vector<CostsOfMember> all;
-    for (const std::string& text : gather_texts(*ranks, costs_to_text(own))) {
-      for (CostsOfMember& one : costs_from_text(text)) all.push_back(std::move(one));
-    }
-    own = std::move(all);
-  }
+  costs = share_costs(costs, engine.rank_group());
+  estimate_error(prediction, costs);
 
+  here.cluster.classes["MEM"] = known.local.message;
+  here.cluster.device.memory_bandwidth = known.local.message.bandwidth;
+  if (known.between) here.cluster.network = known.between->message;
+  const ExchangeSpeed& sums = known.between ? *known.between : known.local;
+  SimulatedJob simulated;
+  simulated.host.collective_efficiency = sums.collective_rate / sums.message.bandwidth;
   simulated.cluster = &here.cluster;
   simulated.host.cores = available_cores();
   simulated.host.threads_per_device = engine.device().threads();
@@ -159,11 +180,10 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   simulated.devices = here.devices;
   std::map<std::string, double> copies;
   for (const auto& stage : here.devices) simulated.programs.emplace_back(stage.size(), nullptr);
-  for (const CostsOfMember& one : own) {
+  for (const CostsOfMember& one : costs) {
     simulated.programs[static_cast<size_t>(one.stage)][static_cast<size_t>(one.member)] =
         &one.program;
     copies.insert(one.copies.begin(), one.copies.end());
-    prediction.error_estimate = std::max(prediction.error_estimate, one.spread);
   }
   simulated.copy_seconds = [&](const Route& route, bool sends) {
     return copies.at(copy_key(route, sends));
@@ -179,6 +199,44 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   prediction.step_seconds = prediction.steps.median;
   prediction.samples_per_second = static_cast<double>(job.options.batch) / prediction.step_seconds;
   prediction.devices = gather_reports(engine, prediction.devices);
+}
+
+}  // namespace
+
+HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
+                            TrainingObserver& observer) {
+  const auto start = std::chrono::steady_clock::now();
+  Engine engine(job, Purpose::training, observer);
+  HerePrediction prediction;
+  prediction.resident_bytes = resident_now() + feed_bytes(job, engine);
+  engine.start(job.seed);
+  // Each process measures its own programs while the others do the same.
+  Group* ranks = engine.rank_group();
+  if (ranks != nullptr) ranks->barrier();
+  KnownCosts known;
+  known.programs = measure_programs(engine, options);
+  known.local = measure_local_exchange(Surroundings(job.plan, engine.ranks()).most_devices());
+  if (ranks != nullptr) known.between = measure_exchange(*ranks);
+  prediction.profile = describe_measured(job, engine, known.programs, options.rounds);
+  prediction.profile.exchange = known.local;
+  simulate_job(job, engine, known, prediction);
+  prediction.profile_seconds = seconds_since(start);
+  engine.finish();
+  return prediction;
+}
+
+HerePrediction predict_here(const TrainJob& job, const JobProfile& profile, std::string_view file,
+                            TrainingObserver& observer) {
+  const auto start = std::chrono::steady_clock::now();
+  Engine engine(job, Purpose::training, observer);
+  if (engine.rank_group() != nullptr) {
+    fail_input("--profile predicts jobs of one process; leave out mpirun, or measure anew.");
+  }
+  HerePrediction prediction;
+  prediction.resident_bytes = resident_now() + feed_bytes(job, engine);
+  prediction.profile = profile;
+  simulate_job(job, engine, {programs_of(profile, job, engine, file), profile.exchange},
+               prediction);
   prediction.profile_seconds = seconds_since(start);
   engine.finish();
   return prediction;
@@ -190,6 +248,12 @@ Json to_json(const HerePrediction& prediction) {
   json["predicted_seconds_per_step"] = prediction.step_seconds;  // as other plans name it
   json["predicted_samples_per_second"] = prediction.samples_per_second;
   json["error_estimate"] = prediction.error_estimate;
+  json["error_estimate_from"] = {
+      {"round_spread", prediction.round_spread},
+      {"checked_predictions", prediction.checked_error},
+      {"from",
+       "the root of squares of how far the profile's rounds lie apart and of the error that three "
+       "quarters of the checked predictions stay below (bench/prediction.py)"}};
   json["bubble"] = prediction.steps.bubble;
   json["process_rss_bytes"] = prediction.resident_bytes;
   json["profile_seconds"] = prediction.profile_seconds;

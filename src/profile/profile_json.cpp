@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kVersion1 = 1;
+constexpr int kVersion = 2;
 constexpr double kMost = 1e18;
 
 // Reads fields and knows where it is, for errors.
@@ -25,12 +25,22 @@ class Reader {
     return *found;
   }
 
-  double number(const Json& object, const char* name) const {
-    const Json& value = field(object, name);
+  // `value` is called `name` in errors.
+  double value(const Json& value, std::string_view name) const {
     const double number = value.is_number() ? value.get<double>() : -1;
     if (!(number >= 0 && number <= kMost)) {
-      fail(fmt::format("'{}' is not a number from 0 to 1e18", name));
+      fail(fmt::format("{} is not a number from 0 to 1e18", name));
     }
+    return number;
+  }
+
+  double number(const Json& object, const char* name) const {
+    return value(field(object, name), fmt::format("'{}'", name));
+  }
+
+  double rate(const Json& object, const char* name) const {
+    const double number = this->number(object, name);
+    if (!(number >= 1)) fail(fmt::format("'{}' is below 1 byte per second", name));
     return number;
   }
 
@@ -98,6 +108,38 @@ OperatorCost operator_from(const Reader& reader, const Json& entry) {
   return cost;
 }
 
+Json to_json(const ExchangeSpeed& speed) {
+  return {{"message_bandwidth", speed.message.bandwidth},
+          {"message_latency", speed.message.latency},
+          {"collective_rate", speed.collective_rate},
+          {"collective_latency", speed.collective_latency}};
+}
+
+ExchangeSpeed exchange_from(const Reader& reader, const Json& entry) {
+  return {{reader.rate(entry, "message_bandwidth"), reader.number(entry, "message_latency")},
+          reader.rate(entry, "collective_rate"),
+          reader.number(entry, "collective_latency")};
+}
+
+ProgramProfile program_from(const Reader& reader, const Json& entry) {
+  ProgramProfile program;
+  program.stage = static_cast<int>(reader.count(entry, "stage"));
+  program.member = static_cast<int>(reader.count(entry, "member"));
+  for (const Json& seconds : reader.list(entry, "round_seconds")) {
+    program.round_seconds.push_back(reader.value(seconds, "one of 'round_seconds'"));
+  }
+  const Json& copies = reader.field(entry, "copies");
+  if (!copies.is_object()) reader.fail("'copies' is not an object");
+  for (const auto& [name, seconds] : copies.items()) {
+    program.copies[name] = reader.value(seconds, "one of 'copies'");
+  }
+  program.carry_seconds = reader.number(entry, "carry_seconds");
+  for (const Json& cost : reader.list(entry, "operators")) {
+    program.operators.push_back(operator_from(reader, cost));
+  }
+  return program;
+}
+
 LayerCost layer_from(const Reader& reader, const Json& entry, size_t place) {
   LayerCost layer;
   layer.name = reader.text(entry, "name");
@@ -123,21 +165,27 @@ LayerCost layer_from(const Reader& reader, const Json& entry, size_t place) {
 }  // namespace
 
 Json to_json(const JobProfile& profile) {
-  Json json = {{"millrace_profile", kVersion1},
+  Json json = {{"millrace_profile", kVersion},
                {"model", profile.model},
                {"batch", profile.batch},
                {"micro_batch", profile.micro_batch},
+               {"samples", profile.samples},
                {"image", profile.image},
                {"threads_per_device", profile.threads},
                {"devices_at_work", profile.devices},
                {"rounds", profile.rounds},
                {"step_spread", profile.step_spread},
                {"other_seconds", profile.other_seconds},
+               {"exchange", to_json(profile.exchange)},
                {"programs", Json::array()},
                {"layers", Json::array()}};
   for (const ProgramProfile& program : profile.programs) {
-    Json entry = {
-        {"stage", program.stage}, {"member", program.member}, {"operators", Json::array()}};
+    Json entry = {{"stage", program.stage},
+                  {"member", program.member},
+                  {"round_seconds", program.round_seconds},
+                  {"copies", program.copies},
+                  {"carry_seconds", program.carry_seconds},
+                  {"operators", Json::array()}};
     for (const OperatorCost& cost : program.operators) entry["operators"].push_back(to_json(cost));
     json["programs"].push_back(std::move(entry));
   }
@@ -149,27 +197,24 @@ JobProfile parse_job_profile(std::string_view text, std::string_view file) {
   const Reader reader(file);
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) reader.fail("it is not JSON");
-  if (reader.count(json, "millrace_profile") != kVersion1) {
-    reader.fail("'millrace_profile' is another version than 1");
+  if (reader.count(json, "millrace_profile") != kVersion) {
+    reader.fail("'millrace_profile' is another version than 2");
   }
   JobProfile profile;
   profile.model = reader.text(json, "model");
   profile.batch = reader.count(json, "batch");
   profile.micro_batch = reader.count(json, "micro_batch");
+  profile.samples = reader.count(json, "samples");
+  if (profile.samples < 1) reader.fail("'samples' is 0");
   profile.image = reader.count(json, "image");
   profile.threads = static_cast<int>(reader.count(json, "threads_per_device"));
   profile.devices = static_cast<int>(reader.count(json, "devices_at_work"));
   profile.rounds = static_cast<int>(reader.count(json, "rounds"));
   profile.step_spread = reader.number(json, "step_spread");
   profile.other_seconds = reader.number(json, "other_seconds");
+  profile.exchange = exchange_from(reader, reader.field(json, "exchange"));
   for (const Json& entry : reader.list(json, "programs")) {
-    ProgramProfile program;
-    program.stage = static_cast<int>(reader.count(entry, "stage"));
-    program.member = static_cast<int>(reader.count(entry, "member"));
-    for (const Json& cost : reader.list(entry, "operators")) {
-      program.operators.push_back(operator_from(reader, cost));
-    }
-    profile.programs.push_back(std::move(program));
+    profile.programs.push_back(program_from(reader, entry));
   }
   for (const Json& entry : reader.list(json, "layers")) {
     profile.layers.push_back(layer_from(reader, entry, profile.layers.size()));
