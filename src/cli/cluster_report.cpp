@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "passes/settings.h"
 #include "planner/published/fit.h"
@@ -25,6 +26,7 @@ Json describe_memory(const StageMemory& memory) {
 }
 
 std::string error_sentence(const Json& estimate) {
+  if (estimate.contains("from")) return estimate["from"].get<std::string>();
   if (!estimate["fitted"].get<bool>()) {
     return "The costs of this system are guesses that no measurement has confirmed yet.";
   }
@@ -101,7 +103,9 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
                             {"worst", inputs.constants.worst_error},
                             {"fitted", is_fitted(inputs.software.name)}};
   json["fits"] = prediction.fits;
-  json["device_memory_bytes"] = whole(inputs.cluster.device.memory_bytes);
+  if (std::isfinite(inputs.cluster.device.memory_bytes)) {
+    json["device_memory_bytes"] = whole(inputs.cluster.device.memory_bytes);
+  }
   if (!prediction.fits) json["reason"] = prediction.reason;
   json["stages"] = describe_stages(job, inputs.network, inputs.cluster.devices_per_machine);
   json["flags"] = describe_flags(job);
@@ -110,25 +114,27 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
 }
 
 Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs) {
+  const auto describe_one = [&](const SearchResult& result) -> Json {
+    const char* origin = result.pipedream ? ", divided as PipeDream would" : "";
+    return {{"shape", describe_shape(result.job) + origin},
+            {"fits", result.fits},
+            {"predicted_seconds_per_step", result.seconds_per_step},
+            {"predicted_samples_per_second", result.samples_per_second},
+            {"predicted_epoch_seconds", kImagesOfEpoch / result.samples_per_second},
+            {"peak_bytes", whole(result.memory)},
+            {"verdict", result.verdict},
+            {"flags", describe_flags(result.job)},
+            {"plan", describe_plan(result.job, inputs)}};
+  };
   const auto describe_all = [&](const std::vector<SearchResult>& results) {
     Json list = Json::array();
-    for (const SearchResult& result : results) {
-      const char* origin = result.pipedream ? ", divided as PipeDream would" : "";
-      list.push_back({{"shape", describe_shape(result.job) + origin},
-                      {"fits", result.fits},
-                      {"predicted_seconds_per_step", result.seconds_per_step},
-                      {"predicted_samples_per_second", result.samples_per_second},
-                      {"predicted_epoch_seconds", kImagesOfEpoch / result.samples_per_second},
-                      {"peak_bytes", whole(result.memory)},
-                      {"verdict", result.verdict},
-                      {"flags", describe_flags(result.job)},
-                      {"plan", describe_plan(result.job, inputs)}});
-    }
+    for (const SearchResult& result : results) list.push_back(describe_one(result));
     return list;
   };
   Json json = {{"tried", outcome.tried}, {"fits", !outcome.plans.empty()}};
   json["best"] = describe_all(outcome.plans);
   json["others"] = describe_all(outcome.others);
+  json["pipedream"] = outcome.pipedream ? describe_one(*outcome.pipedream) : Json();
   return json;
 }
 
@@ -149,6 +155,13 @@ std::string format_search(const Json& described) {
                           size_text(result["peak_bytes"]), result["shape"].get<std::string>(), "",
                           result["verdict"].get<std::string>());
     }
+  }
+  if (described.contains("pipedream") && !described["pipedream"].is_null()) {
+    const Json& pipedream = described["pipedream"];
+    text +=
+        fmt::format("\nPipeDream's own plan: {:.1f} samples/s, {}; {}\n",
+                    pipedream["predicted_samples_per_second"].get<double>(),
+                    pipedream["shape"].get<std::string>(), pipedream["verdict"].get<std::string>());
   }
   return text;
 }
@@ -181,12 +194,35 @@ std::string format_prediction(const Json& described) {
                         plan["schedule"].get<std::string>(), plan["microbatches"].get<int>(),
                         described["bubble"].get<double>() * 100);
   }
-  text += fmt::format("{} the {} of a device.\n",
-                      described["fits"].get<bool>() ? "Fits into" : "Does not fit into",
-                      size_text(described["device_memory_bytes"]));
+  if (described.contains("device_memory_bytes")) {
+    text += fmt::format("{} the {} of a device.\n",
+                        described["fits"].get<bool>() ? "Fits into" : "Does not fit into",
+                        size_text(described["device_memory_bytes"]));
+  }
   if (described.contains("reason")) text += described["reason"].get<std::string>() + "\n";
   if (described.contains("advice")) text += described["advice"].get<std::string>() + "\n";
   return text;
+}
+
+void add_search(Json& described, Json search) {
+  const Json& pipedream = search["pipedream"];
+  described["pipedream"] = Json();
+  if (!pipedream.is_null()) {
+    for (const char* name : {"shape", "fits", "predicted_samples_per_second", "verdict"}) {
+      described["pipedream"][name] = pipedream[name];
+    }
+  }
+  described["search"] = std::move(search);
+}
+
+void deliver(const Json& described, const Prediction& prediction, const PlanOutput& output) {
+  if (!output.plan.empty()) write_text(output.plan, described["plan"].dump(2) + "\n");
+  if (!output.trace.empty()) {
+    write_text(output.trace,
+               trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+  }
+  const std::string text = output.json ? described.dump(2) + "\n" : format_prediction(described);
+  fmt::print("{}", text);
 }
 
 }  // namespace millrace

@@ -22,6 +22,19 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
 // The best plans and why the others lost.
 Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs);
 
+// Puts a described search beside the plan that it chose, with the speed of PipeDream's own plan.
+void add_search(Json& described, Json search);
+
+// Where a described plan goes: its plan and timeline to files, unless the names are empty, and all
+// of it to the user.
+struct PlanOutput {
+  std::string plan;
+  std::string trace;
+  bool json = false;
+};
+
+void deliver(const Json& described, const Prediction& prediction, const PlanOutput& output);
+
 // Flags of `train` that belong to the plan but are not part of it.
 Json describe_flags(const PlannedJob& job);
 

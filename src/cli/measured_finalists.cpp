@@ -65,7 +65,7 @@ class Trials {
       const TrainJob job = settings_.job_of(plan.candidate);
       const bool known = plan.measured() || plan.candidate.memory < kSurelyFits * settings_.memory;
       if (!known) require_memory(job, settings_.memory);
-      plan.reports.push_back(predict_in_child(job, {.rounds = settings_.rounds}, ""));
+      plan.reports.push_back(predict_in_child(job, {.rounds = settings_.rounds}, {}));
     } catch (const std::runtime_error& error) {
       plan.failure = error.what();
       return plan.candidate.shape + ": " + plan.failure;

@@ -53,12 +53,16 @@ void print_report(const Json& report) {
              100 * report["rss_error"].get<double>());
 }
 
-Json predict(const TrainJob& job, const MeasureOptions& options, const std::string& trace,
+Json predict(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files,
              bool speaks) {
   ProgressPrinter messages(true);
-  const HerePrediction prediction = predict_here(job, options, messages);
-  if (!trace.empty() && speaks) {
-    write_trace(trace, trace_log(prediction.simulation, prediction.result), true);
+  const HerePrediction prediction =
+      files.profile.empty()
+          ? predict_here(job, options, messages)
+          : predict_here(job, parse_job_profile(read_text(files.profile), files.profile),
+                         files.profile, messages);
+  if (!files.trace.empty() && speaks) {
+    write_trace(files.trace, trace_log(prediction.simulation, prediction.result), true);
   }
   return to_json(prediction);
 }
@@ -133,9 +137,8 @@ void require_check(const CheckFlags& flags) {
   }
 }
 
-Json predict_in_child(const TrainJob& job, const MeasureOptions& options,
-                      const std::string& trace) {
-  return Json::parse(in_child([&] { return predict(job, options, trace, true).dump(); }));
+Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files) {
+  return Json::parse(in_child([&] { return predict(job, options, files, true).dump(); }));
 }
 
 void check(const CheckFlags& flags) {
@@ -143,19 +146,19 @@ void check(const CheckFlags& flags) {
   fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
 }
 
-int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json) {
+int run_check(const CheckFlags& flags, TrainJob job, CheckFiles files, bool json) {
   check(flags);
   const bool alone = job.processes == nullptr;
   const bool speaks = alone || job.processes->rank() == 0;
   const RunDirectory directory(flags.run);
-  const std::string simulated = trace.empty() ? directory.file("predicted_trace.json") : trace;
-  if (!trace.empty() && speaks) require_writable(trace, "--trace");
+  if (!files.trace.empty() && speaks) require_writable(files.trace, "--trace");
+  if (files.trace.empty()) files.trace = directory.file("predicted_trace.json");
   const MeasureOptions options = {.rounds = flags.rounds};
   Json report;
   if (alone) {
-    report = predict_in_child(job, options, simulated);
+    report = predict_in_child(job, options, files);
   } else {
-    report = predict(job, options, simulated, speaks);
+    report = predict(job, options, files, speaks);
   }
   report["model"] = job.model;
   report["global_batch"] = job.options.batch;

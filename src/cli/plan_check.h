@@ -24,14 +24,20 @@ inline bool uses_check(const CheckFlags& flags) { return flags.predict || flags.
 // Throws InputError if flags are given that mean nothing without --predict or --check.
 void require_check(const CheckFlags& flags);
 
+// Files that a check takes or makes; empty: none.
+struct CheckFiles {
+  std::string trace = {};    // for the simulated timeline
+  std::string profile = {};  // of the job, to predict from instead of measuring
+};
+
 // What `to_json` says of the job's prediction, made in a child of this process, which must not have
-// started threads yet. `trace` as below.
-Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const std::string& trace);
+// started threads yet.
+Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files);
 
 // Throws InputError unless `--rounds` makes sense.
 void check(const CheckFlags& flags);
 
-// Prints; returns the exit status. `trace` is a file for the simulated timeline, or empty.
-int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json);
+// Prints; returns the exit status.
+int run_check(const CheckFlags& flags, TrainJob job, CheckFiles files, bool json);
 
 }  // namespace millrace

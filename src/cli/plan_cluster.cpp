@@ -28,24 +28,6 @@ DataType precision_of(const CLI::App& command) {
   return precision_type(text_of(command, "--precision", "fp32"));
 }
 
-// A pipeline that splits the backward pass takes at most as long as one that does not.
-PipelineOrder order_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::gpipe:
-      return PipelineOrder::gpipe;
-    case ScheduleKind::one_f_one_b_flush:
-    case ScheduleKind::zero_bubble:
-      return PipelineOrder::flush;
-    case ScheduleKind::one_f_one_b:
-      return PipelineOrder::one_by_one;
-    case ScheduleKind::ssp:
-      return PipelineOrder::stale;
-    case ScheduleKind::two_bw:
-      return PipelineOrder::two_copies;
-  }
-  throw std::logic_error("unknown schedule");
-}
-
 // The job without its placement, which is read apart.
 JobFlags without_plan(JobFlags flags) {
   flags.plan = {};
@@ -342,17 +324,9 @@ int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const J
   const Prediction prediction =
       predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
   Json described = describe_prediction(chosen, prediction, inputs);
-  if (!report.is_null()) described["search"] = std::move(report);
+  if (!report.is_null()) add_search(described, std::move(report));
   add_advice(chosen, inputs, described);
-  if (!flags.output.empty()) write_text(flags.output, described["plan"].dump(2) + "\n");
-  if (!flags.trace.empty()) {
-    write_text(flags.trace, trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
-  }
-  if (json) {
-    fmt::print("{}\n", described.dump(2));
-  } else {
-    fmt::print("{}", format_prediction(described));
-  }
+  deliver(described, prediction, {flags.output, flags.trace, json});
   return kExitSuccess;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/plan_cluster.h"
 #include "cli/plan_here.h"
 #include "cli/plan_pipedream.h"
+#include "cli/plan_profile.h"
 #include "cli/progress.h"
 #include "comm/mpi_group.h"
 #include "train/plan.h"
@@ -37,6 +38,11 @@ constexpr const char* kExamples = R"(Examples:
     millrace report run -o run/report
   Divide a profiled network into stages on 2 servers of 4 devices, by PipeDream's optimizer:
     millrace plan --strategy pipedream --profile vgg16.txt --workers 4,2 --bandwidth 1e10,1e9
+  The same by our own search, with PipeDream's plan beside it:
+    millrace plan --auto --profile vgg16.txt --profile-batch 64 --workers 4,2 --bandwidth 1e10,1e9
+  From a saved profile of a job, without measuring again:
+    millrace profile --model resnet50 --batch 8 --output saved.json
+    millrace plan --predict --profile saved.json --model resnet50 --batch 8
 
 Without --cluster the memory is exact: it is the size of the one block that the job would
 allocate; the time is an estimate from each operator's arithmetic and memory traffic, and a short
@@ -101,7 +107,8 @@ int run_check_of(const PlanCommandFlags& flags, MpiSession* session) {
   job.processes = session;
   if (job.steps == 0 && job.epochs == 0) job.steps = kSteps;
   check(job);
-  return run_check(flags.check, std::move(job), flags.cluster.trace, flags.json);
+  return run_check(flags.check, std::move(job), {flags.cluster.trace, flags.pipedream.profile},
+                   flags.json);
 }
 
 int run_plan(const PlanCommandFlags& flags) {
@@ -140,7 +147,7 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   command
       ->add_option("--workers", flags->workers,
                    "Threads that read and decode ahead of the training step; with --strategy "
-                   "pipedream the workers of each level, innermost first, such as 4,2")
+                   "pipedream or --profile the workers of each level, innermost first, such as 4,2")
       ->group("Data")
       ->capture_default_str();
   add_pipedream_flags(*command, flags->pipedream);
@@ -152,6 +159,9 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
     chosen = [flags, command, session] {
       require_check(flags->check);
       if (uses_check(flags->check)) return run_check_of(*flags, session);
+      const ProfilePlanFlags profile = {flags->cluster, flags->pipedream, flags->job,
+                                        flags->workers, flags->json};
+      if (uses_profile(*command, profile)) return run_profile_plan(*command, profile);
       if (uses_pipedream(*command, flags->pipedream)) {
         return run_pipedream(flags->pipedream, flags->workers, flags->json);
       }

@@ -78,7 +78,7 @@ class HerePlanner {
   }
 
   void write_trace(const MeasuredPlan& plan) const {
-    predict_in_child(job_of(plan.candidate), {.rounds = check_.rounds}, flags_.trace);
+    predict_in_child(job_of(plan.candidate), {.rounds = check_.rounds}, {flags_.trace});
   }
 
   const PlanInputs& inputs() const { return inputs_; }

@@ -11,13 +11,12 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
-#include "planner/pipedream.h"
 #include "planner/profile_graph.h"
 
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "PipeDream's optimizer";
+constexpr const char* kGroup = "From a profile";
 
 double parse_bandwidth(std::string_view text) {
   double value = 0;
@@ -26,28 +25,6 @@ double parse_bandwidth(std::string_view text) {
     fail_input("--bandwidth has '{}', which is not a number of bytes per second.", text);
   }
   return value;
-}
-
-PipedreamOptions to_options(const PipedreamFlags& flags, const std::string& workers) {
-  PipedreamOptions options;
-  const std::vector<std::string> counts = split(workers, ',');
-  const std::vector<std::string> rates = split(flags.bandwidth, ',');
-  if (counts.size() != rates.size()) {
-    fail_input("--workers has {} levels and --bandwidth has {}; give one number per level in each.",
-               counts.size(), rates.size());
-  }
-  for (size_t level = 0; level < counts.size(); ++level) {
-    options.levels.push_back(
-        {parse_count(counts[level], "--workers"), parse_bandwidth(rates[level])});
-  }
-  options.activation_ratio = flags.activation_ratio;
-  if (!flags.memory.empty()) {
-    options.memory_bytes = static_cast<double>(parse_bytes(flags.memory, "--memory"));
-  }
-  options.straight = flags.straight;
-  options.fewer = flags.fewer;
-  check(options);
-  return options;
 }
 
 // A stage of the innermost level, with its place in and its copies at each level.
@@ -158,12 +135,40 @@ void print_plan(const Json& plan) {
 }
 
 bool is_pipedream_flag(const std::string& name) {
-  constexpr std::string_view kNames[] = {"strategy", "profile",  "bandwidth", "activation-ratio",
-                                         "memory",   "straight", "fewer"};
+  constexpr std::string_view kNames[] = {
+      "strategy",         "profile", "profile-batch", "bandwidth",
+      "activation-ratio", "memory",  "straight",      "fewer"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 }  // namespace
+
+std::vector<Level> parse_levels(const std::string& workers, const std::string& bandwidth) {
+  const std::vector<std::string> counts = split(workers, ',');
+  const std::vector<std::string> rates = split(bandwidth, ',');
+  if (counts.size() != rates.size()) {
+    fail_input("--workers has {} levels and --bandwidth has {}; give one number per level in each.",
+               counts.size(), rates.size());
+  }
+  std::vector<Level> levels;
+  for (size_t level = 0; level < counts.size(); ++level) {
+    levels.push_back({parse_count(counts[level], "--workers"), parse_bandwidth(rates[level])});
+  }
+  return levels;
+}
+
+PipedreamOptions to_options(const PipedreamFlags& flags, std::vector<Level> levels) {
+  PipedreamOptions options;
+  options.levels = std::move(levels);
+  options.activation_ratio = flags.activation_ratio;
+  if (!flags.memory.empty()) {
+    options.memory_bytes = static_cast<double>(parse_bytes(flags.memory, "--memory"));
+  }
+  options.straight = flags.straight;
+  options.fewer = flags.fewer;
+  check(options);
+  return options;
+}
 
 int parse_count(std::string_view text, std::string_view flag) {
   int value = 0;
@@ -179,7 +184,11 @@ void add_pipedream_flags(CLI::App& command, PipedreamFlags& flags) {
     command.add_option(name, value, help)->group(kGroup);
   };
   add("--strategy", flags.strategy, "pipedream: divide the network of --profile into stages");
-  add("--profile", flags.profile, "Costs of the network's operators in PipeDream's text format");
+  add("--profile", flags.profile,
+      "Costs of the network's operators in PipeDream's text format; with --auto or --predict also "
+      "what millrace profile wrote");
+  add("--profile-batch", flags.profile_batch,
+      "With --auto: samples of the mini-batch of a text profile [--batch]");
   add("--bandwidth", flags.bandwidth, "Bytes per second at each level, such as 1e10,1e9");
   add("--activation-ratio", flags.activation_ratio,
       "Count the time of activations between stages, divided by this [they are free]");
@@ -195,7 +204,9 @@ bool uses_pipedream(const CLI::App& command, const PipedreamFlags& flags) {
     if (option->count() == 0) continue;
     const std::string& name = option->get_lnames().front();
     if (name == "workers" || name == "json" || is_pipedream_flag(name) == chosen) continue;
-    fail_input("--{} does not go {} --strategy pipedream.", name, chosen ? "with" : "without");
+    if (!chosen)
+      fail_input("--{} goes with --strategy pipedream, or with --auto --profile FILE.", name);
+    fail_input("--{} does not go with --strategy pipedream.", name);
   }
   if (!chosen) return false;
   for (const char* name : {"--profile", "--workers", "--bandwidth"}) {
@@ -205,7 +216,7 @@ bool uses_pipedream(const CLI::App& command, const PipedreamFlags& flags) {
 }
 
 int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool json) {
-  const PipedreamOptions options = to_options(flags, workers);
+  const PipedreamOptions options = to_options(flags, parse_levels(workers, flags.bandwidth));
   const Profile profile = read_profile(flags.profile);
   const Json plan = describe(profile, options, optimize_pipedream(profile, options));
   if (json) {

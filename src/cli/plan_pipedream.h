@@ -5,6 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "planner/pipedream.h"
 
 namespace millrace {
 
@@ -12,6 +15,7 @@ namespace millrace {
 struct PipedreamFlags {
   std::string strategy;
   std::string profile;
+  double profile_batch = 0;  // 0: not given
   std::string bandwidth;
   std::string memory;
   std::optional<double> activation_ratio;
@@ -23,6 +27,11 @@ void add_pipedream_flags(CLI::App& command, PipedreamFlags& flags);
 // Whether the user asked for this strategy. Throws InputError for an unknown one, or for flags of
 // `command` that do not belong with the choice.
 bool uses_pipedream(const CLI::App& command, const PipedreamFlags& flags);
+
+// The levels of --workers and --bandwidth, and the options for levels. Throw InputError naming the
+// flag at fault.
+std::vector<Level> parse_levels(const std::string& workers, const std::string& bandwidth);
+PipedreamOptions to_options(const PipedreamFlags& flags, std::vector<Level> levels);
 
 // Plans and prints; returns the exit status.
 int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool json);
