@@ -89,7 +89,6 @@ class RecomputePlanner {
   void add_views();
   void drop_costly_candidates();
   void drop_stale_candidates();
-  void erase_dropped();
   bool may_repeat(OperatorId op) const;
   void consider(TensorId tensor);
   void drop(const RecomputeCandidate& candidate);
