@@ -124,7 +124,7 @@ void print_changes(CostConstants before, CostConstants after) {
 void write_pages(const Json& comparison, const std::filesystem::path& directory) {
   RunFile file;
   file.kind = RunFile::Kind::published;
-  file.path = "published.json";
+  file.path = directory / "published.json";
   file.json = comparison;
   RunSet set;
   set.runs.push_back({"published", {std::move(file)}});
