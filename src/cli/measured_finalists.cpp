@@ -94,15 +94,19 @@ class Trials {
     sort();
   }
 
-  // Other numbers of micro-batches for the plans that came out best.
+  // Other numbers of micro-batches for the plans that came out best; where these are too few, the
+  // most promising of the rest.
   std::vector<size_t> near_the_best(size_t count) const {
     std::set<size_t> places;
-    for (const MeasuredPlan& plan : outcome_.plans) {
-      if (!plan.measured()) continue;
-      for (const size_t place : neighbours_of(plan.candidate, outcome_.others)) {
+    const auto add = [&](const std::vector<size_t>& more) {
+      for (const size_t place : more) {
         if (places.size() < count) places.insert(place);
       }
+    };
+    for (const MeasuredPlan& plan : outcome_.plans) {
+      if (plan.measured()) add(neighbours_of(plan.candidate, outcome_.others));
     }
+    add(choose_finalists(outcome_.others, count));
     return {places.begin(), places.end()};
   }
 

@@ -143,7 +143,8 @@ class HerePlanner {
     fmt::print(stderr, "Measuring the layers of {} here.\n", inputs_.network.model);
     try {
       require_memory(whole_job(most), request_.memory);
-      const LayerSeconds few = measure_layers(whole_job(most / kFewer));
+      const LayerSeconds few =
+          measure_layers(whole_job(std::min(most, std::max(2.0, most / kFewer))));
       const LayerSeconds many = measure_layers(whole_job(most));
       CalibratedCosts costs =
           calibrate({inputs_.network, cluster, inputs_.constants, inputs_.software},
