@@ -1,10 +1,9 @@
 #include "bench/head_server.h"
 
 #include <chrono>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "compile/compiler.h"
@@ -77,17 +76,6 @@ class Server {
 };
 
 }  // namespace
-
-int64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string name;
-    int64_t kibibytes = 0;
-    if (words >> name >> kibibytes && name == "MemAvailable:") return kibibytes * 1024;
-  }
-  return INT64_MAX;
-}
 
 void serve_head_steps(const HeadJob& job, const RequestLines& lines) {
   Server server(job);
