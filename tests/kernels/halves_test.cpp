@@ -240,7 +240,10 @@ TEST(NativeHalves, LargeTensorsAreNotCopied) {
       {"add_relu_backward", {}, {image, image, image}},
       {"max_pool", pool, {image}},
       {"max_pool_backward", pool, {pooled, positions}},
-      {"global_average_pool", {}, {image}}};
+      {"global_average_pool", {}, {image}},
+      {"linear_backward_weights",
+       {{"bias", true}},
+       {{{4, 64}, DataType::bf16}, {{4, 48}, DataType::bf16}}}};
   for (const SingleOperator& single : operators) {
     const KernelOptions options;
     const KernelRequest request = wished(single, options, Layout("aBcd16b"));
