@@ -14,11 +14,15 @@ struct CheckFlags {
   bool predict = false;
   bool check = false;
   int rounds = 5;
+  std::string run;  // directory for what `millrace report` takes; empty: none
 };
 
 void add_check_flags(CLI::App& command, CheckFlags& flags);
 
 inline bool uses_check(const CheckFlags& flags) { return flags.predict || flags.check; }
+
+// Throws InputError if flags are given that mean nothing without --predict or --check.
+void require_check(const CheckFlags& flags);
 
 // What `to_json` says of the job's prediction, made in a child of this process, which must not have
 // started threads yet. `trace` as below.

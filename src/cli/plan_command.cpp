@@ -32,6 +32,9 @@ constexpr const char* kExamples = R"(Examples:
     millrace plan --auto --cluster here --model resnet18 --global-batch 16 --output plan.json
   How long will a step take here, by a profile of its programs, and how long does it take?
     millrace plan --check --model resnet50 --batch 8 --placement 0:0.0:1 --steps 5
+  The same with both timelines, one above the other, as a page:
+    millrace plan --check --model resnet50 --batch 8 --placement 0:0.0:1 --steps 5 --run run
+    millrace report run -o run/report
   Divide a profiled network into stages on 2 servers of 4 devices, by PipeDream's optimizer:
     millrace plan --strategy pipedream --profile vgg16.txt --workers 4,2 --bandwidth 1e10,1e9
 
@@ -147,6 +150,7 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   command->footer(kExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {
+      require_check(flags->check);
       if (uses_check(flags->check)) return run_check_of(*flags, session);
       if (uses_pipedream(*command, flags->pipedream)) {
         return run_pipedream(flags->pipedream, flags->workers, flags->json);

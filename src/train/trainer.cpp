@@ -168,11 +168,11 @@ void Trainer::steps() {
   };
   work.finished = [this](int64_t step, const StepOutcome& outcome) { finish_step(step, outcome); };
   engine_.set_activity(fmt::format("step {}", result_.step + 1));
-  const StepState state = {job_.seed, result_.step, work.learning_rate(result_.step)};
   try {
     engine_.train(work);
   } catch (const Suspicious& found) {
-    fail_not_finite(job_, engine_, state, found.what());
+    const int64_t step = found.step().value_or(result_.step);
+    fail_not_finite(job_, engine_, {job_.seed, step, work.learning_rate(step)}, found.what());
   }
   if (feed_->constant() && !inputs_written_ && job_.plan.runs_whole()) {
     inputs_written_ = true;
