@@ -215,7 +215,7 @@ class PageCheck(unittest.TestCase):
                                         "!s.querySelector('desc')?.textContent).length"), 0)
             self.assertEqual(self.value("[...document.querySelectorAll('th')].filter(t => !t.scope).length"), 0)
             self.assertEqual(self.value("[...document.querySelectorAll('table')].filter(t => !t.caption?.textContent).length"), 0)
-            self.assertEqual(self.value("[...document.querySelectorAll('button')].filter(b => !b.innerText.trim()).length"), 0)
+            self.assertEqual(self.value("[...document.querySelectorAll('button')].filter(b => !b.textContent.trim()).length"), 0)
         self.look(self.one)
         self.value("document.querySelector('.tools button').focus()")
         self.browser.key("Tab")
