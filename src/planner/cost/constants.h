@@ -51,10 +51,20 @@ struct SoftwareConstants {
   double head_weight_copies = 6;  // beyond centres and momentum
 };
 
+// Constants that a fit may change by a common factor, and how uncertain their start is: `spread`
+// is the deviation of the factor's logarithm that one expects. `source` says where the start is
+// from.
+struct FreeConstant {
+  std::vector<std::string> names;  // "operators.linear", "oneflow.overlap"
+  double spread = 0;
+  std::string source;
+};
+
 struct CostConstants {
   OperatorConstants operators;
   std::vector<SoftwareConstants> software;
-  double median_error = 0;  // of the fit, on rows that it did not see
+  std::vector<FreeConstant> free;  // of constants to start a fit from
+  double median_error = 0;         // of the fit, on rows that it did not see
   double worst_error = 0;
 
   // Throws InputError naming `flag` for an unknown system.

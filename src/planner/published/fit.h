@@ -8,15 +8,6 @@
 
 namespace millrace {
 
-// A constant that may change, and how far from its starting value it may go: `spread` is the
-// deviation of its logarithm that counts as much as an error of one `kTolerance`.
-struct FreeConstant {
-  std::string name;
-  double spread;
-};
-
-std::vector<FreeConstant> free_constants();
-
 // Whether any constant of this system is fitted.
 bool is_fitted(std::string_view system);
 
@@ -45,7 +36,12 @@ std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstan
 FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
                       Rows which);
 
-// Least squares over the fitted rows, with each free constant held near its start. Deterministic.
-CostConstants fit_constants(const CostConstants& start, FitSplit split = FitSplit::kept);
+// The same of the memory, device by device as published.
+FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
+                             Rows which);
+
+// Least squares over the fitted rows, with each free constant of `start` held near its value there
+// as firmly as its spread is small. Deterministic.
+CostConstants fit_constants(const CostConstants& start, const FitSplit& split = {});
 
 }  // namespace millrace
