@@ -88,6 +88,12 @@ class Fit {
         residuals.push_back(std::log(predicted / published[stage]) / kMemoryTolerance);
       }
     }
+    for (const CalibrationRow& calibration : tables_.calibration) {
+      const PublishedRow& row = calibration.row;
+      const Prediction prediction = predict_row(tables_, row, constants);
+      residuals.push_back(std::log(prediction.seconds_per_step / *row.seconds_per_step) /
+                          calibration.tolerance);
+    }
     for (size_t i = 0; i < free_.size(); ++i) residuals.push_back(shift[i] / free_[i].spread);
     return residuals;
   }
@@ -148,6 +154,12 @@ FitQuality quality_of_sizes(Vector sizes) {
 
 }  // namespace
 
+Prediction predict_row(const PublishedTables& tables, const PublishedRow& row,
+                       const CostConstants& constants) {
+  return predict(tables.network(row), row.job, tables.cluster(row), constants,
+                 constants.system(row.system, "system"));
+}
+
 bool is_fitted(std::string_view system) {
   const std::string prefix = std::string(system) + ".";
   const CostConstants start = unfitted_constants();
@@ -163,8 +175,7 @@ std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstan
   for (size_t i = 0; i < tables.rows.size(); ++i) {
     const PublishedRow& row = tables.rows[i];
     if (!row.seconds_per_step || !belongs(row, which)) continue;
-    const Prediction prediction = predict(tables.network(row), row.job, tables.cluster(row),
-                                          constants, constants.system(row.system, "system"));
+    const Prediction prediction = predict_row(tables, row, constants);
     errors.push_back(
         {i, prediction.seconds_per_step, *row.seconds_per_step, prediction.device_memory});
   }

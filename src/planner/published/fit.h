@@ -27,6 +27,10 @@ struct FitQuality {
   size_t rows = 0;
 };
 
+// By the constants of the system that was measured.
+Prediction predict_row(const PublishedTables& tables, const PublishedRow& row,
+                       const CostConstants& constants);
+
 // All rows with a published time, or only those that the fit has (not) seen.
 enum class Rows : uint8_t { all, fitted, unseen };
 

@@ -18,8 +18,7 @@ Json describe_row(const PublishedTables& tables, const PublishedRow& row,
                   const CostConstants& constants) {
   const Cluster& cluster = tables.cluster(row);
   const NetworkWork& network = tables.network(row);
-  const Prediction prediction =
-      predict(network, row.job, cluster, constants, constants.system(row.system, "system"));
+  const Prediction prediction = predict_row(tables, row, constants);
   const Prediction own =
       predict(network, row.job, cluster, constants, constants.system("millrace", "system"));
   const double samples = row.job.samples_per_step();
@@ -66,8 +65,7 @@ FitsCheck check_fits(const PublishedTables& tables, const CostConstants& constan
   FitsCheck check;
   for (const PublishedRow& row : tables.rows) {
     if (!row.seconds_per_step && !row.published_not_to_fit) continue;
-    const Prediction prediction = predict(tables.network(row), row.job, tables.cluster(row),
-                                          constants, constants.system(row.system, "system"));
+    const Prediction prediction = predict_row(tables, row, constants);
     ++check.known;
     check.right += prediction.fits != row.published_not_to_fit ? 1 : 0;
   }

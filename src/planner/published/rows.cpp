@@ -50,10 +50,9 @@ class Reader {
   PublishedTables read() {
     for (auto& record : read_table(embedded_file("published_training.csv"))) add_training(record);
     for (auto& record : read_table(embedded_file("published_heads.csv"))) add_head(record);
-    for (const PublishedRow& row : tables_.rows) {
-      if (tables_.clusters.contains(row.cluster)) continue;
-      tables_.clusters[row.cluster] = find_cluster(row.cluster, "cluster");
-    }
+    for (auto& record : read_table(embedded_file("calibration.csv"))) add_calibration(record);
+    for (const PublishedRow& row : tables_.rows) add_cluster(row);
+    for (const CalibrationRow& calibration : tables_.calibration) add_cluster(calibration.row);
     return std::move(tables_);
   }
 
@@ -62,6 +61,28 @@ class Reader {
     const auto found = tables_.networks.find(model);
     if (found != tables_.networks.end()) return found->second;
     return tables_.networks[model] = work_of(model, options);
+  }
+
+  void add_cluster(const PublishedRow& row) {
+    if (tables_.clusters.contains(row.cluster)) return;
+    tables_.clusters[row.cluster] = find_cluster(row.cluster, "cluster");
+  }
+
+  void add_calibration(std::map<std::string, std::string>& record) {
+    CalibrationRow calibration;
+    PublishedRow& row = calibration.row;
+    row.system = record["system"];
+    row.model = record["model"];
+    row.cluster = record["cluster"];
+    row.label = record["source"];
+    row.options = default_options(row.model);
+    row.job.batch = std::stod(record["batch"]);
+    row.job.precision = record["precision"] == "fp16" ? DataType::f16 : DataType::f32;
+    const NetworkWork& work = network(row.model, row.options);
+    row.job.stages = {{{0}, 0, static_cast<int>(work.layers.size())}};
+    row.seconds_per_step = row.job.samples_per_step() / std::stod(record["samples_per_second"]);
+    calibration.tolerance = std::stod(record["tolerance"]);
+    tables_.calibration.push_back(std::move(calibration));
   }
 
   void add_training(std::map<std::string, std::string>& record) {

@@ -1,7 +1,7 @@
 // Published measurements of training jobs, and the planned jobs that stand for them.
 //
-// The tables are data/published_training.csv and data/published_heads.csv. A row without a result
-// has none here either: its prediction can only be shown.
+// The tables are data/published_training.csv, published_heads.csv and calibration.csv. A row
+// without a result has none here either: its prediction can only be shown.
 #pragma once
 
 #include <map>
@@ -29,9 +29,17 @@ struct PublishedRow {
   bool cut_by_profile = false;  // its authors cut it by a profile, the tables do by the constants
 };
 
+// What others measured on one device of a kind that the tables have, with other software or other
+// batches: every fit sees these rows, none is judged by them.
+struct CalibrationRow {
+  PublishedRow row;
+  double tolerance = 0.1;  // relative, of which the software alone may be the cause
+};
+
 // All rows with their networks and clusters, which are shared by rows.
 struct PublishedTables {
   std::vector<PublishedRow> rows;
+  std::vector<CalibrationRow> calibration;
   std::map<std::string, NetworkWork> networks;
   std::map<std::string, Cluster> clusters;
 
