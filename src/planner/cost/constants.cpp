@@ -43,6 +43,8 @@ void visit_software(SoftwareConstants& s, Visit&& visit) {
   visit("activation_factor", s.activation_factor);
   visit("parameter_copies", s.parameter_copies);
   visit("workspace_factor", s.workspace_factor);
+  visit("algorithm_factor", s.algorithm_factor);
+  visit("algorithm_limit", s.algorithm_limit);
   visit("head_logit_passes", s.head_logit_passes);
   visit("head_weight_passes", s.head_weight_passes);
   visit("head_sampling", s.head_sampling);
