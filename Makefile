@@ -1,7 +1,7 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
 .PHONY: all help deps build demo test check check-sanitizers check-naming check-format \
         check-pytorch check-fuzz check-kill check-networks check-pages bench bench-single bench-data bench-checkpoint \
-        bench-precision bench-head format clean
+        bench-precision bench-head bench-planner format clean
 
 all: build
 
@@ -53,7 +53,7 @@ check-pages: build ## open reports in headless Chromium: figures, zoom, narrow w
 	@tools/install-deps check
 	@tests/report/page_check.py build/millrace build/screenshots
 
-bench: bench-single bench-data bench-checkpoint bench-precision bench-head ## every benchmark
+bench: bench-single bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
 
 bench-single: build ## time one device against PyTorch and against the kernels alone
 	@build/millrace bench single
@@ -71,6 +71,11 @@ bench-precision: build ## 16-bit training against float32: memory, speed, losses
 
 bench-head: build ## classifiers of many identities against Partial FC in PyTorch
 	@build/millrace bench head --peer
+
+bench-planner: build ## predictions against runs here, the planner's choice against all plans, published rows
+	@bench/prediction.py --links
+	@bench/plan_choice.py
+	@build/millrace bench published -o build/published
 
 format: ## rewrite the C++ files in the project's format
 	@tools/install-deps check

@@ -14,7 +14,7 @@ target_compile_features(millrace_library INTERFACE cxx_std_20)
 target_include_directories(millrace_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(millrace_library
   PUBLIC fmt::fmt
-  PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl Hwloc::hwloc JPEG::JPEG PNG::PNG ZLIB::ZLIB
+  PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl Hwloc::hwloc yaml-cpp JPEG::JPEG PNG::PNG ZLIB::ZLIB
           ${millrace_mpi_library})
 
 # Installed headers include each other as "millrace/graph/graph.h", so that the names of the

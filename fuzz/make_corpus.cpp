@@ -96,6 +96,16 @@ void make_safetensors(const std::filesystem::path& directory) {
   write_safetensors(directory / "safetensors" / "none", {}, {});
 }
 
+// Blocks of fields, with what they hold as JSON where that is no object.
+std::string as_yaml(const Json& json, const std::string& indent) {
+  std::string text;
+  for (const auto& [name, value] : json.items()) {
+    text += indent + name + ":";
+    text += value.is_object() ? "\n" + as_yaml(value, indent + "  ") : " " + value.dump() + "\n";
+  }
+  return text;
+}
+
 void make_clusters(const std::filesystem::path& directory) {
   for (const char* folder : {"cluster", "topology"}) {
     std::filesystem::create_directories(directory / folder);
@@ -103,6 +113,7 @@ void make_clusters(const std::filesystem::path& directory) {
   for (const std::string& name : builtin_cluster_names()) {
     const Json json = describe(find_cluster(name, "--cluster"));
     write_text(directory / "cluster" / name, json.dump());
+    write_text(directory / "cluster" / (name + ".yaml"), as_yaml(json, ""));
     std::string header, rows;
     int device = 0;
     for (const Json& row : json["topology"]) {

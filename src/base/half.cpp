@@ -1,6 +1,7 @@
 #include "base/half.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -172,6 +173,14 @@ constexpr HalfFunctions kAvx512 = {avx512_narrow<ToF16>, avx512_narrow<ToBf16>,
 
 #endif
 
+#if defined(__x86_64__)
+// Not every compiler's __builtin_cpu_supports knows it.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 const HalfFunctions& best() {
   static const HalfFunctions functions = half_functions().back();
   return functions;
@@ -182,7 +191,7 @@ const HalfFunctions& best() {
 std::vector<HalfFunctions> half_functions() {
   std::vector<HalfFunctions> functions = {kPlain};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) functions.push_back(kAvx2);
+  if (__builtin_cpu_supports("avx2") && has_f16c()) functions.push_back(kAvx2);
   if (__builtin_cpu_supports("avx512f")) functions.push_back(kAvx512);
 #endif
   return functions;

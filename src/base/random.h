@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace millrace {
 
@@ -22,6 +23,9 @@ class Random {
 
   // Standard normal (Box-Muller); element `index` of the sequence.
   float normal(uint64_t index) const;
+
+  // Elements `first`, `first` + 1, ... of that sequence, many times faster.
+  void normals(uint64_t first, std::span<float> values) const;
 
   // Uniform in [0, bound); bound > 0. The bias is below bound / 2^64.
   uint64_t below(uint64_t index, uint64_t bound) const;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "bench/head_server.h"
 #include "bench/line_process.h"

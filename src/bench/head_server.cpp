@@ -1,10 +1,9 @@
 #include "bench/head_server.h"
 
 #include <chrono>
-#include <fstream>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "compile/compiler.h"
@@ -47,7 +46,7 @@ class Server {
     session_->initialize(job.seed);
     const Random random(job.seed, 1);
     std::vector<float> embeddings(static_cast<size_t>(job.batch * job.dimension));
-    for (size_t i = 0; i < embeddings.size(); ++i) embeddings[i] = random.normal(i);
+    random.normals(0, embeddings);
     std::vector<int32_t> labels(static_cast<size_t>(job.batch));
     const Random classes(job.seed, 2);
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -77,17 +76,6 @@ class Server {
 };
 
 }  // namespace
-
-int64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string name;
-    int64_t kibibytes = 0;
-    if (words >> name >> kibibytes && name == "MemAvailable:") return kibibytes * 1024;
-  }
-  return INT64_MAX;
-}
 
 void serve_head_steps(const HeadJob& job, const RequestLines& lines) {
   Server server(job);

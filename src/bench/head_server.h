@@ -23,7 +23,4 @@ struct HeadJob {
 // memory that the head needs.
 void serve_head_steps(const HeadJob& job, const RequestLines& lines);
 
-// Bytes that this machine could give a new process now.
-int64_t available_memory();
-
 }  // namespace millrace

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "train/plan.h"
 #include "train/trainer.h"
@@ -64,17 +64,6 @@ int64_t total_memory(const Json& plan) {
   return sum;
 }
 
-double free_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name, unit;
-  double kibibytes = 0;
-  while (file >> name >> kibibytes) {
-    std::getline(file, unit);
-    if (name == "MemAvailable:") return kibibytes * 1024;
-  }
-  return 0;
-}
-
 }  // namespace
 
 TrainJob full_job(const PublishedTables& tables, const PublishedRow& row) {
@@ -117,7 +106,7 @@ void add_run(const TrainJob& job, const ReducedSize& size, Json& described) {
   try {
     TrainingObserver silent;
     const int64_t needed = total_memory(describe_plan(job, silent));
-    if (static_cast<double>(needed) > kOfFreeMemory * free_memory()) {
+    if (static_cast<double>(needed) > kOfFreeMemory * static_cast<double>(available_memory())) {
       described["run_note"] = fmt::format("needs {}", format_bytes(static_cast<uint64_t>(needed)));
       return;
     }
@@ -135,9 +124,7 @@ void add_run(const TrainJob& job, const ReducedSize& size, Json& described) {
         {"first_loss", result.losses.empty() ? 0 : result.losses.front()},
         {"last_loss", result.losses.empty() ? 0 : result.losses.back()},
         {"peak_bytes", needed}};
-  } catch (const InputError& error) {
-    described["run_note"] = error.what();
-  } catch (const JobError& error) {
+  } catch (const std::exception& error) {  // one row's failure is not the table's
     described["run_note"] = error.what();
   }
 }

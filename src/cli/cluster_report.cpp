@@ -34,7 +34,8 @@ std::string error_sentence(const Json& estimate) {
       estimate["median"].get<double>() * 100, estimate["worst"].get<double>() * 100);
 }
 
-// Flags of `train` that belong to the plan but are not part of it.
+}  // namespace
+
 Json describe_flags(const PlannedJob& job) {
   // `train` counts samples per device, also where replicas take whole mini-batches.
   const double batch = job.round_robin ? job.batch / job.devices() : job.batch;
@@ -52,22 +53,24 @@ Json describe_flags(const PlannedJob& job) {
   return flags;
 }
 
-Json describe_plan(const PlannedJob& job, const PlanInputs& inputs) {
-  return to_json(plan_of(inputs.network, job, inputs.cluster.devices_per_machine));
-}
-
-Json describe_stages(const PlannedJob& job, const PlanInputs& inputs) {
+Json describe_stages(const PlannedJob& job, const NetworkWork& network, int devices_per_machine) {
   Json stages = Json::array();
   for (size_t i = 0; i < job.stages.size(); ++i) {
     const PlannedStage& stage = job.stages[i];
-    const std::string devices = format_stages({stage}, inputs.cluster.devices_per_machine);
+    const std::string devices = format_stages({stage}, devices_per_machine);
     stages.push_back({{"stage", i},
                       {"devices", devices},
-                      {"first", inputs.network.layers.at(stage.begin).name},
-                      {"last", inputs.network.layers.at(stage.end - 1).name},
+                      {"first", network.layers.at(stage.begin).name},
+                      {"last", network.layers.at(stage.end - 1).name},
                       {"operators", stage.end - stage.begin}});
   }
   return stages;
+}
+
+namespace {
+
+Json describe_plan(const PlannedJob& job, const PlanInputs& inputs) {
+  return to_json(plan_of(inputs.network, job, inputs.cluster.devices_per_machine));
 }
 
 }  // namespace
@@ -100,7 +103,7 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
   json["fits"] = prediction.fits;
   json["device_memory_bytes"] = whole(inputs.cluster.device.memory_bytes);
   if (!prediction.fits) json["reason"] = prediction.reason;
-  json["stages"] = describe_stages(job, inputs);
+  json["stages"] = describe_stages(job, inputs.network, inputs.cluster.devices_per_machine);
   json["flags"] = describe_flags(job);
   json["plan"] = describe_plan(job, inputs);
   return json;

@@ -22,6 +22,12 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
 // The best plans and why the others lost.
 Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs);
 
+// Flags of `train` that belong to the plan but are not part of it.
+Json describe_flags(const PlannedJob& job);
+
+// The layers and devices of each stage.
+Json describe_stages(const PlannedJob& job, const NetworkWork& network, int devices_per_machine);
+
 std::string format_prediction(const Json& described);
 std::string format_search(const Json& described);
 

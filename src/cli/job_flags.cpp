@@ -139,8 +139,9 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_scale_flags(command, flags.scale);
   command
       .add_option("--recompute", flags.recompute,
-                  "Compute cheap activations again instead of keeping them: auto (where it saves "
-                  "memory), none, all")
+                  "Compute activations again in the backward pass instead of keeping them: none, "
+                  "cheap (batch norms, activations), all (convolutions too, for the least memory), "
+                  "auto (cheap where it saves memory, more only if --device-memory demands it)")
       ->group("Device and memory")
       ->capture_default_str();
   command
@@ -188,8 +189,9 @@ TrainJob to_job(const JobFlags& flags, int processes) {
     if (job.device_memory == 0) fail_input("--device-memory must be above 0.");
   }
   constexpr RecomputePolicy kPolicies[] = {RecomputePolicy::automatic, RecomputePolicy::none,
-                                           RecomputePolicy::all};
-  job.recompute = kPolicies[choose("--recompute", flags.recompute, {"auto", "none", "all"})];
+                                           RecomputePolicy::cheap, RecomputePolicy::all};
+  job.recompute =
+      kPolicies[choose("--recompute", flags.recompute, {"auto", "none", "cheap", "all"})];
   constexpr ConvolutionAlgorithm kAlgorithms[] = {ConvolutionAlgorithm::automatic,
                                                   ConvolutionAlgorithm::direct,
                                                   ConvolutionAlgorithm::winograd};

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <memory>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -13,6 +16,8 @@
 #include "profile/check.h"
 #include "profile/prediction_here.h"
 #include "runtime/trace_file.h"
+#include "train/metrics.h"
+#include "train/summary.h"
 
 namespace millrace {
 namespace {
@@ -53,9 +58,52 @@ Json predict(const TrainJob& job, const MeasureOptions& options, const std::stri
   ProgressPrinter messages(true);
   const HerePrediction prediction = predict_here(job, options, messages);
   if (!trace.empty() && speaks) {
-    write_trace(trace, trace_log(prediction.simulation, prediction.result));
+    write_trace(trace, trace_log(prediction.simulation, prediction.result), true);
   }
   return to_json(prediction);
+}
+
+// The files of a run that has a directory, as `millrace report` finds them by what they hold.
+struct RunDirectory {
+  std::filesystem::path path;  // empty: nothing is written
+
+  explicit RunDirectory(const std::string& directory) : path(directory) {
+    if (path.empty()) return;
+    std::error_code error;
+    std::filesystem::create_directories(path, error);
+    if (error) {
+      fail_input("--run: the directory '{}' cannot be made: {}.", directory, error.message());
+    }
+    require_writable(path / "plan.json", "--run");
+  }
+
+  std::string file(const char* name) const {
+    return path.empty() ? std::string() : (path / name).string();
+  }
+
+  void write(const char* name, const Json& json) const {
+    if (!path.empty()) write_text(path / name, json.dump(2) + "\n");
+  }
+};
+
+TrainResult measure(TrainJob& job, const RunDirectory& directory, bool speaks) {
+  job.stop = &stop_on_signals();
+  job.trace = directory.file("trace.json");
+  if (!speaks) {
+    TrainingObserver silent;
+    return run_training(job, silent);
+  }
+  ObserverList observers;
+  ProgressPrinter messages(true);
+  observers.add(messages);
+  std::unique_ptr<MetricsWriter> metrics;
+  if (!directory.path.empty()) {
+    metrics = std::make_unique<MetricsWriter>(directory.file("metrics.jsonl"));
+    observers.add(*metrics);
+  }
+  TrainResult result = run_training(job, observers);
+  if (metrics && !metrics->failure().empty()) fail_job("{}", metrics->failure());
+  return result;
 }
 
 }  // namespace
@@ -72,37 +120,60 @@ void add_check_flags(CLI::App& command, CheckFlags& flags) {
   command.add_option("--rounds", flags.rounds, "How often each program is measured")
       ->group(kGroup)
       ->capture_default_str();
+  command
+      .add_option("--run", flags.run,
+                  "Write what was predicted and measured, with both timelines, into this directory "
+                  "for `millrace report`")
+      ->group(kGroup);
+}
+
+void require_check(const CheckFlags& flags) {
+  if (!flags.run.empty() && !uses_check(flags)) {
+    fail_input("--run goes with --check or --predict.");
+  }
+}
+
+Json predict_in_child(const TrainJob& job, const MeasureOptions& options,
+                      const std::string& trace) {
+  return Json::parse(in_child([&] { return predict(job, options, trace, true).dump(); }));
+}
+
+void check(const CheckFlags& flags) {
+  if (flags.rounds >= 1 && flags.rounds <= kMostRounds) return;
+  fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
 }
 
 int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json) {
-  if (flags.rounds < 1 || flags.rounds > kMostRounds) {
-    fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
-  }
+  check(flags);
   const bool alone = job.processes == nullptr;
   const bool speaks = alone || job.processes->rank() == 0;
+  const RunDirectory directory(flags.run);
+  const std::string simulated = trace.empty() ? directory.file("predicted_trace.json") : trace;
   if (!trace.empty() && speaks) require_writable(trace, "--trace");
   const MeasureOptions options = {.rounds = flags.rounds};
   Json report;
   if (alone) {
-    report = Json::parse(in_child([&] { return predict(job, options, trace, speaks).dump(); }));
+    report = predict_in_child(job, options, simulated);
   } else {
-    report = predict(job, options, trace, speaks);
+    report = predict(job, options, simulated, speaks);
   }
   report["model"] = job.model;
   report["global_batch"] = job.options.batch;
   report["plan"] = to_json(job.plan);
   if (flags.check) {
-    job.stop = &stop_on_signals();
-    ProgressPrinter messages(true);
-    TrainingObserver silent;
-    const TrainResult result = run_training(job, speaks ? messages : silent);
+    const TrainResult result = measure(job, directory, speaks);
     report = compare(job, std::move(report), result, alone);
+    if (speaks) directory.write("summary.json", summary_of(job, result));
   }
   if (!speaks) return kExitSuccess;
+  directory.write("plan.json", report);
   if (json) {
     fmt::print("{}\n", report.dump(2));
   } else {
     print_report(report);
+    if (!flags.run.empty()) {
+      fmt::print("Look at it: millrace report {0} -o {0}/report\n", flags.run);
+    }
   }
   return kExitSuccess;
 }

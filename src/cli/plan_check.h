@@ -5,6 +5,7 @@
 #include <CLI/App.hpp>
 #include <string>
 
+#include "profile/measure.h"
 #include "train/job.h"
 
 namespace millrace {
@@ -13,11 +14,22 @@ struct CheckFlags {
   bool predict = false;
   bool check = false;
   int rounds = 5;
+  std::string run;  // directory for what `millrace report` takes; empty: none
 };
 
 void add_check_flags(CLI::App& command, CheckFlags& flags);
 
 inline bool uses_check(const CheckFlags& flags) { return flags.predict || flags.check; }
+
+// Throws InputError if flags are given that mean nothing without --predict or --check.
+void require_check(const CheckFlags& flags);
+
+// What `to_json` says of the job's prediction, made in a child of this process, which must not have
+// started threads yet. `trace` as below.
+Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const std::string& trace);
+
+// Throws InputError unless `--rounds` makes sense.
+void check(const CheckFlags& flags);
 
 // Prints; returns the exit status. `trace` is a file for the simulated timeline, or empty.
 int run_check(const CheckFlags& flags, TrainJob job, const std::string& trace, bool json);

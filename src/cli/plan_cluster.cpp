@@ -62,10 +62,26 @@ void measure(Cluster& cluster) {
   cluster.source = "hwloc; rates measured now";
 }
 
+}  // namespace
+
+Cluster described_cluster(const std::string& name) {
+  if (name == "here") {
+    ProgressPrinter messages(true);
+    return cluster_here(messages);
+  }
+  Cluster cluster = find_cluster(name.empty() ? "this-machine" : name, "--cluster");
+  measure(cluster);
+  return cluster;
+}
+
+namespace {
+
 // Everything that is known before a plan is chosen.
 class ClusterPlanner {
  public:
-  ClusterPlanner(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job_flags)
+  // On `cluster`, or on the one that the flags name.
+  ClusterPlanner(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job_flags,
+                 const Cluster* cluster = nullptr)
       : command_(command),
         flags_(flags),
         job_flags_(job_flags),
@@ -74,14 +90,7 @@ class ClusterPlanner {
                             ? builtin_constants()
                             : parse_constants(read_text(flags.constants), flags.constants);
     inputs_.software = inputs_.constants.system(flags.system, "--as");
-    if (flags.cluster == "here") {
-      ProgressPrinter messages(true);
-      inputs_.cluster = cluster_here(messages);
-    } else {
-      inputs_.cluster =
-          find_cluster(flags.cluster.empty() ? "this-machine" : flags.cluster, "--cluster");
-      measure(inputs_.cluster);
-    }
+    inputs_.cluster = cluster != nullptr ? *cluster : described_cluster(flags.cluster);
     if (job_.device_memory > 0) {
       inputs_.cluster.device.memory_bytes = static_cast<double>(job_.device_memory);
     }
@@ -115,7 +124,7 @@ class ClusterPlanner {
     return job;
   }
 
-  SearchOutcome searched() const {
+  SearchRequest request() const {
     const PlannedJob basis = basic();
     SearchRequest request;
     request.devices = devices_;
@@ -134,8 +143,10 @@ class ClusterPlanner {
       request.recompute = job_.recompute == RecomputePolicy::all;
     }
     if (command_.count("--share-optimizer") > 0) request.share_optimizer = true;
-    return search_plans(context(), request);
+    return request;
   }
+
+  SearchOutcome searched() const { return search_plans(context(), request()); }
 
   const PlanInputs& inputs() const { return inputs_; }
 
@@ -231,6 +242,12 @@ class ClusterPlanner {
 
 }  // namespace
 
+SearchSetup search_setup(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
+                         const Cluster& cluster) {
+  const ClusterPlanner planner(command, flags, job, &cluster);
+  return {planner.inputs(), planner.request()};
+}
+
 void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   const auto add = [&](const char* name, auto& value, const std::string& help) {
     return command.add_option(name, value, help)->group(kGroup);
@@ -255,6 +272,13 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
       ->group(kGroup);
   add("--global-batch", flags.global_batch,
       "With --auto: samples of one update [--batch times the devices]");
+  add("--finalists", flags.finalists,
+      "With --auto on this machine: plans that are measured before one is chosen")
+      ->capture_default_str();
+  command
+      .add_flag("--no-measure", flags.no_measure,
+                "With --auto on this machine: choose by formula, without measuring")
+      ->group(kGroup);
   add("--constants", flags.constants, "Cost constants to use instead of the built-in ones");
   add("--output", flags.output, "Write the chosen plan to this file");
   if (command.get_option_no_throw("--trace") == nullptr) {

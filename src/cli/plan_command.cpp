@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/plan_check.h"
 #include "cli/plan_cluster.h"
+#include "cli/plan_here.h"
 #include "cli/plan_pipedream.h"
 #include "cli/progress.h"
 #include "comm/mpi_group.h"
@@ -26,8 +28,13 @@ constexpr const char* kExamples = R"(Examples:
       --placement 0:0-6.0:7 --stage-weights 11:7
   Which plan is the fastest on sixteen of them?
     millrace plan --auto --cluster titanv-8x2 --model vgg16 --batch 32
+  And on this machine? Plans that are worth it are measured:
+    millrace plan --auto --cluster here --model resnet18 --global-batch 16 --output plan.json
   How long will a step take here, by a profile of its programs, and how long does it take?
     millrace plan --check --model resnet50 --batch 8 --placement 0:0.0:1 --steps 5
+  The same with both timelines, one above the other, as a page:
+    millrace plan --check --model resnet50 --batch 8 --placement 0:0.0:1 --steps 5 --run run
+    millrace report run -o run/report
   Divide a profiled network into stages on 2 servers of 4 devices, by PipeDream's optimizer:
     millrace plan --strategy pipedream --profile vgg16.txt --workers 4,2 --bandwidth 1e10,1e9
 
@@ -75,6 +82,11 @@ void print_plan(const Json& plan) {
   if (plan.contains("device_memory_bytes")) {
     fmt::print("{} the limit of {}.\n", plan["fits"].get<bool>() ? "Fits" : "Does not fit",
                format_bytes(plan["device_memory_bytes"].get<uint64_t>()));
+  }
+  if (plan["recomputed_costly"].get<int>() > 0) {
+    fmt::print(
+        "{} operators run again in the backward pass, with up to {:.0f} % more arithmetic.\n",
+        plan["recomputed"].get<int>(), 100 * plan["recomputed_share"].get<double>());
   }
   if (plan.contains("reason")) fmt::print("{}\n", plan["reason"].get<std::string>());
   if (plan.contains("advice")) fmt::print("{}\n", plan["advice"].get<std::string>());
@@ -138,11 +150,19 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   command->footer(kExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {
+      require_check(flags->check);
       if (uses_check(flags->check)) return run_check_of(*flags, session);
       if (uses_pipedream(*command, flags->pipedream)) {
         return run_pipedream(flags->pipedream, flags->workers, flags->json);
       }
+      if (plans_here(flags->cluster)) {
+        if (session != nullptr) {
+          fail_input("--auto on this machine measures in one process; leave out mpirun.");
+        }
+        return run_here_plan(*command, flags->cluster, flags->check, flags->job, flags->json);
+      }
       if (uses_cluster(*command, flags->cluster)) {
+        require_no_search_here(*command);
         return run_cluster_plan(*command, flags->cluster, flags->job, flags->json);
       }
       return run_plan(*flags);

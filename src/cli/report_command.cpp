@@ -10,17 +10,27 @@ namespace millrace {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
-  What one run did and needed:
-    millrace train --model vgg16 --batch 8 --steps 20 --summary run/run.json --trace run/trace.json
+  What one run did and needed; a directory holds its files, under any names:
+    millrace train --model vgg16 --batch 8 --steps 20 --placement 0:0.0:1 \
+      --summary run/summary.json --metrics run/metrics.jsonl --trace run/trace.json
+    millrace report run -o run/report
+  Predicted against measured, both timelines one above the other:
+    millrace plan --check --model vgg16 --batch 8 --placement 0:0.0:1 --run run
     millrace report run -o run/report
   Several runs side by side, each in a directory of its own:
     millrace report runs -o runs/report
 
-Writes index.html, a page that needs no other file: tables, curves of loss and throughput, memory,
-a timeline to zoom into, predicted against measured, and the environment. A damaged file of a
-directory is named there, and the rest is shown. Prints tables as Markdown: the run's figures and each device's memory from a summary or plan; from
-a trace where each device's time went, the bubble as a share of all time and relative to the work,
-and waits by cause. Writes them to report.md, and a picture of a few steps of each trace.)";
+What each file adds:
+  --summary         tables of the run and its memory, the environment
+  --metrics         curves of loss, throughput, learning rate and loss scale, evaluations
+  --trace           a timeline to zoom into, where the time went, memory over time
+  plan --json       what was predicted, next to what was measured
+  plan --check --run DIR   all of these
+
+Writes index.html, a page that needs no other file and no network; report.md, which is also
+printed: the same tables as Markdown; and a picture of a few steps of each trace as SVG. A damaged
+file of a directory, and damaged lines of metrics, are named there, and the rest is shown.
+Exit status: 0 success, 2 nothing could be read, with one sentence.)";
 
 struct ReportFlags {
   std::vector<std::string> paths;
@@ -51,7 +61,9 @@ RunSet read_all(const std::vector<std::string>& paths) {
 
 int run_report(const ReportFlags& flags) {
   if (flags.paths.empty()) {
-    fail_input("'millrace report' needs a file of --summary or --trace, or a directory of them.");
+    fail_input(
+        "'millrace report' needs a file of --summary, --metrics or --trace, or a directory of "
+        "them.");
   }
   if (flags.output.empty()) fail_input("-o is missing: name the directory for the report.");
   if (flags.steps < 1) fail_input("--steps is {}; it must be at least 1.", flags.steps);
@@ -66,15 +78,19 @@ void add_report_command(CLI::App& program, Action& chosen) {
   auto flags = std::make_shared<ReportFlags>();
   CLI::App* command =
       program.add_subcommand("report", "Draw and tabulate what runs wrote: time, bubbles, memory");
-  command->add_option("paths", flags->paths, "Files of --summary or --trace, or directories");
-  command->add_option("-o,--output", flags->output, "Directory for report.md and the pictures")
+  command->add_option(
+      "paths", flags->paths,
+      "Files of --summary, --metrics, --trace or plan --json, or directories of them");
+  command
+      ->add_option("-o,--output", flags->output,
+                   "Directory for index.html, report.md and the pictures")
       ->group("Output");
-  command->add_option("--steps", flags->steps, "Steps in each picture")
+  command->add_option("--steps", flags->steps, "Steps that timelines open with and pictures show")
       ->group("Output")
       ->capture_default_str();
   command
       ->add_option("--first-step", flags->first_step,
-                   "The first step in each picture, from 0; otherwise past the beginning")
+                   "The first of them, from 0; otherwise one in the middle")
       ->group("Output");
   command->footer(kExamples);
   command->callback([flags, &chosen] { chosen = [flags] { return run_report(*flags); }; });

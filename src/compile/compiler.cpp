@@ -63,10 +63,22 @@ bool computes_in_halves(const PrecisionSettings& settings) {
   return settings.is_half() && arithmetic_in_use(settings) == PrecisionSettings::Arithmetic::native;
 }
 
-Program training_program(StageGraph stage, const CompileOptions& options) {
+StepMemory step_memory(const StepShape& shape) {
+  return {.phased = shape.phasing != Phasing::whole,
+          .updates_apart = shape.phasing == Phasing::micro_batches,
+          .split_backward = shape.split_backward,
+          .slots = shape.slots};
+}
+
+struct Compiled {
+  Program program;
+  int64_t planned_bytes = 0;  // of transient memory, as recomputation counts it
+};
+
+Compiled compile_once(StageGraph stage, const CompileOptions& options, int64_t budget_bytes = 0) {
   const KernelLayouts layouts(options.kernels);
   std::vector<ParameterGradient> gradients;
-  int recomputed = 0;
+  RecomputeReport again;
   int in_place = 0;
   drop_result(stage.graph, "logits");
   drop_result(stage.graph, "embedding");
@@ -85,9 +97,9 @@ Program training_program(StageGraph stage, const CompileOptions& options) {
   const bool stores = stores_in_16_bits(options.precision);
   const bool fetched = options.shape.phasing != Phasing::whole;
   pipeline.add("recompute", [&](Graph& g) {
-    std::vector<bool> storable;
-    if (stores) storable = storable_tensors(g, options.precision, fetched);
-    recomputed = recompute(g, options.recompute, 0, storable);
+    RecomputeOptions request = {budget_bytes, {}, step_memory(options.shape)};
+    if (stores) request.storable = storable_tensors(g, options.precision, fetched);
+    again = recompute(g, options.recompute, request);
   });
   if (stores) {
     pipeline.add("storage", [&options, fetched](Graph& g) {
@@ -98,9 +110,34 @@ Program training_program(StageGraph stage, const CompileOptions& options) {
   pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
   pipeline.run(stage.graph, {options.dump_directory});
   Program program = assemble(stage.graph, options.kernels, options.shape);
-  program.recomputed = recomputed;
+  program.recomputed = again.clones;
+  program.recomputed_costly = again.costly_clones;
   program.in_place = in_place;
-  return program;
+  return {std::move(program), again.peak_bytes};
+}
+
+// As the policy says; where automatic recomputation exceeds the limit, the program that recomputes
+// anything and comes close to it, or, if none stays within, the smallest.
+Program training_program(const StageGraph& stage, const CompileOptions& options) {
+  constexpr int kTries = 4;
+  const int64_t limit = options.memory_limit;
+  Program cheap = compile_once(stage, options).program;
+  if (options.recompute != RecomputePolicy::automatic || limit <= 0 || cheap.arena_bytes <= limit) {
+    return cheap;
+  }
+  CompileOptions any = options;
+  any.recompute = RecomputePolicy::all;
+  Compiled least = compile_once(stage, any);
+  if (least.program.arena_bytes > limit) {
+    return least.program.arena_bytes < cheap.arena_bytes ? std::move(least.program) : cheap;
+  }
+  int64_t budget = limit - (least.program.arena_bytes - least.planned_bytes);
+  for (int i = 0; i < kTries && budget > least.planned_bytes; ++i) {
+    Compiled compiled = compile_once(stage, any, budget);
+    if (compiled.program.arena_bytes <= limit) return std::move(compiled.program);
+    budget = std::min(budget, compiled.planned_bytes) - (compiled.program.arena_bytes - limit);
+  }
+  return std::move(least.program);
 }
 
 Program evaluation_program(Graph graph, const CompileOptions& options, const Program* sharing) {
@@ -151,14 +188,14 @@ int64_t batch_of(const Graph& graph) {
 // so a job that cannot fit is refused at once.
 Program compile_stage(StageGraph stage, const CompileOptions& options) {
   const int64_t limit = options.memory_limit;
-  if (limit <= 0) return training_program(std::move(stage), options);
+  if (limit <= 0) return training_program(stage, options);
   const int64_t batch = batch_of(stage.graph);
   CompileOptions direct = options;
   direct.kernels.convolution = ConvolutionAlgorithm::direct;
   Program smallest = training_program(stage, direct);
   if (smallest.arena_bytes > limit) refuse(smallest, options, batch);
   if (options.kernels.convolution == ConvolutionAlgorithm::direct) return smallest;
-  Program program = training_program(std::move(stage), options);
+  Program program = training_program(stage, options);
   if (program.arena_bytes <= limit) return program;
   if (options.kernels.convolution == ConvolutionAlgorithm::winograd)
     refuse(program, options, batch);

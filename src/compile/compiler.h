@@ -30,7 +30,8 @@ struct CompileOptions {
 
 // Compiles the forward graph of a classifier (results "loss", ...) into a training step:
 // forward, backward and update. Throws InputError with the break-down and what would make it
-// fit when the program needs more than the memory limit.
+// fit when the program needs more than the memory limit. Where automatic recomputation of cheap
+// operators alone does not make it fit, others are recomputed too, as few as are found to do.
 Program compile_training(Graph graph, const CompileOptions& options);
 
 // As above for one stage of a pipeline, which receives and sends activations and gradients.

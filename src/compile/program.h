@@ -89,7 +89,8 @@ struct Program {
   std::vector<std::string> checked;
   size_t overflow_check = 0;
   int reorders = 0;
-  int recomputed = 0;
+  int recomputed = 0;         // operators that run twice
+  int recomputed_costly = 0;  // of them, those that are not cheap
   int in_place = 0;
 
   // Throws std::logic_error if there is no such slot.

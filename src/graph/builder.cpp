@@ -200,8 +200,10 @@ Value Builder::average_pool(Value x, const PoolOptions& options, const std::stri
 
 Value Builder::global_average_pool(Value x) { return apply("global_average_pool", "", {x}); }
 
-Value Builder::adaptive_average_pool(Value x, int64_t height, int64_t width) {
-  return apply("adaptive_average_pool", "", {x}, {{"output", Attributes::Integers{height, width}}});
+Value Builder::adaptive_average_pool(Value x, int64_t height, int64_t width,
+                                     const std::string& name) {
+  return apply("adaptive_average_pool", name, {x},
+               {{"output", Attributes::Integers{height, width}}});
 }
 
 Value Builder::add(Value a, Value b) { return apply("add", "", {a, b}); }

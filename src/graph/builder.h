@@ -88,7 +88,7 @@ class Builder {
   Value max_pool(Value x, const PoolOptions& options, const std::string& name = {});
   Value average_pool(Value x, const PoolOptions& options, const std::string& name = {});
   Value global_average_pool(Value x);
-  Value adaptive_average_pool(Value x, int64_t height, int64_t width);
+  Value adaptive_average_pool(Value x, int64_t height, int64_t width, const std::string& name = {});
   Value add(Value a, Value b);
   Value concat(const std::vector<Value>& parts, int64_t axis);
   Value flatten(Value x);

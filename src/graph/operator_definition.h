@@ -76,6 +76,10 @@ struct OperatorDefinition {
   std::string_view recompute_type = {};
   std::vector<TensorId> (*recompute_inputs)(const Operator&) = nullptr;
 
+  // Not cheap, but may run again as it is: it makes the same outputs from the same inputs, writes
+  // nothing else and asks nothing of other devices.
+  bool repeatable = false;
+
   // Whatever the precision, float32 it is for what the operator makes and its backward pass reads:
   // losses and heads.
   bool exact = false;

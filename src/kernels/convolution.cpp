@@ -151,6 +151,25 @@ std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusa
   return std::make_unique<StagedConvolution>(problem, *offer, outside);
 }
 
+constexpr KernelImplementation kWinograd = {"winograd", create<ConvolutionMethod::winograd>};
+
+KernelOptions winograd_options(KernelOptions options) {
+  options.convolution = ConvolutionAlgorithm::winograd;
+  options.workspace_limit = 0;
+  return options;
+}
+
+std::unique_ptr<Kernel> create_in_f32(const KernelRequest& request, std::string* refusal) {
+  const ConvolutionProblem problem = convolution_problem(request);
+  if (choose_method(problem, request.options) != ConvolutionMethod::winograd_in_f32) {
+    *refusal = "another method is chosen for this shape";
+    return nullptr;
+  }
+  const KernelOptions options = winograd_options(request.options);
+  return make_widened(kWinograd, {request.op, request.inputs, request.outputs, options}, refusal,
+                      parts_in_f32(problem));
+}
+
 // How weights that are converted anyway should lie: as the primitive of their gradient, which is
 // not, makes it.
 Layout layout_of_gradient(ConvolutionProblem problem) {
@@ -176,6 +195,11 @@ LayoutWish layouts(const KernelRequest& request) {
                      std::vector<Layout>(request.outputs.size())};
   const ConvolutionProblem problem = convolution_problem(request);
   const ConvolutionMethod method = choose_method(problem, request.options);
+  if (method == ConvolutionMethod::winograd_in_f32) {
+    const KernelOptions options = winograd_options(request.options);
+    return layouts(widened_request({request.op, request.inputs, request.outputs, options},
+                                   parts_in_f32(problem)));
+  }
   auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
   if (!offer && problem.halves) return layouts(widened_request(request));
   if (!offer) return wish;
@@ -204,17 +228,18 @@ LayoutWish layouts(const KernelRequest& request) {
 }  // namespace
 
 std::vector<KernelFamily> convolution_kernels() {
-  const KernelImplementation winograd = {"winograd", create<ConvolutionMethod::winograd>};
+  const KernelImplementation in_f32 = {"winograd in f32", create_in_f32, true};
   const KernelImplementation general = {"direct_general",
                                         create<ConvolutionMethod::direct_general>};
   const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>, true};
-  return {{"convolution", {winograd, direct, {"reference", reference_convolution}}, layouts},
-          {"convolution_backward_data",
-           {winograd, general, direct, {"reference", reference_convolution_backward_data}},
-           layouts},
-          {"convolution_backward_weights",
-           {winograd, general, direct, {"reference", reference_convolution_backward_weights}},
-           layouts}};
+  return {
+      {"convolution", {in_f32, kWinograd, direct, {"reference", reference_convolution}}, layouts},
+      {"convolution_backward_data",
+       {in_f32, kWinograd, general, direct, {"reference", reference_convolution_backward_data}},
+       layouts},
+      {"convolution_backward_weights",
+       {in_f32, kWinograd, general, direct, {"reference", reference_convolution_backward_weights}},
+       layouts}};
 }
 
 }  // namespace millrace

@@ -5,16 +5,15 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
 
-#include "base/half.h"
 #include "kernels/convolution_tuner.h"
 
 namespace millrace {
 namespace {
 
-constexpr double kLongRun = 0.15;  // seconds after which one timed run is enough
+// Bytes of float32 copies that winograd_in_f32 holds at a time: enough for the deep layers' weights
+// to be transformed seldom, little beside the activations.
+constexpr uint64_t kCopies = uint64_t{48} << 20;
 
 dnnl::algorithm to_dnnl(ConvolutionMethod method) {
   return method == ConvolutionMethod::winograd ? dnnl::algorithm::convolution_winograd
@@ -134,18 +133,21 @@ ConvolutionOffer any_offer(const ConvolutionProblem& problem, ConvolutionMethod 
   return offer_forward(problem, to_dnnl(method), descs);
 }
 
-// Memory with values that are neither zero nor denormal.
-dnnl::memory filled(const dnnl::memory::desc& desc) {
-  dnnl::memory memory(desc, dnnl_engine());
-  const auto value = [](size_t i) { return 0.01f * static_cast<float>(i % 17) - 0.08f; };
-  if (desc.data.data_type == dnnl_bf16) {
-    auto* halves = static_cast<uint16_t*>(memory.get_data_handle());
-    for (size_t i = 0; i < desc.get_size() / sizeof(uint16_t); ++i) halves[i] = to_bf16(value(i));
-    return memory;
+uint64_t float_bytes(const TensorType& type) {
+  return static_cast<uint64_t>(type.elements()) * sizeof(float);
+}
+
+// What a method takes beside the tensors.
+uint64_t workspace_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
+  if (method != ConvolutionMethod::winograd_in_f32) {
+    return offer_convolution(problem, method, any_descs(problem), nullptr)->scratchpad.get_size();
   }
-  auto* values = static_cast<float*>(memory.get_data_handle());
-  for (size_t i = 0; i < desc.get_size() / sizeof(float); ++i) values[i] = value(i);
-  return memory;
+  const ConvolutionProblem part = part_in_f32(problem);
+  const uint64_t copies = float_bytes(part.x) + float_bytes(part.y);
+  const bool sums =
+      problem.direction == ConvolutionDirection::backward_weights && parts_in_f32(problem) > 1;
+  return workspace_of(part, ConvolutionMethod::winograd) + copies +
+         (sums ? float_bytes(part.w) : 0);
 }
 
 }  // namespace
@@ -230,13 +232,37 @@ std::string_view name_of(ConvolutionMethod method) {
       return "direct_general";
     case ConvolutionMethod::winograd:
       return "winograd";
+    case ConvolutionMethod::winograd_in_f32:
+      return "winograd_in_f32";
   }
   return "unknown";
 }
 
+int64_t parts_in_f32(const ConvolutionProblem& problem) {
+  const int64_t samples = problem.x.shape[0];
+  const uint64_t bytes = float_bytes(problem.x) + float_bytes(problem.y);
+  for (int64_t parts = 1; parts < samples; ++parts) {
+    if (samples % parts == 0 && bytes / static_cast<uint64_t>(parts) <= kCopies) return parts;
+  }
+  return std::max<int64_t>(samples, 1);
+}
+
+ConvolutionProblem part_in_f32(const ConvolutionProblem& problem) {
+  ConvolutionProblem part = problem;
+  part.halves = false;
+  for (TensorType* type : {&part.x, &part.w, &part.y}) type->dtype = DataType::f32;
+  for (TensorType* type : {&part.x, &part.y}) type->shape[0] /= parts_in_f32(problem);
+  return part;
+}
+
 std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem) {
   std::vector<ConvolutionMethod> methods = {ConvolutionMethod::direct};
-  if (problem.halves) return methods;
+  if (problem.halves) {
+    const bool possible = problem.groups == 1 &&
+                          methods_for(part_in_f32(problem)).back() == ConvolutionMethod::winograd;
+    if (possible) methods.push_back(ConvolutionMethod::winograd_in_f32);
+    return methods;
+  }
   const bool backward = problem.direction != ConvolutionDirection::forward;
   const auto other = has_point_kernel(problem) && backward ? ConvolutionMethod::direct_general
                                                            : ConvolutionMethod::winograd;
@@ -254,12 +280,11 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
   std::vector<ConvolutionMethod> methods = methods_for(problem);
   std::erase_if(methods, [&](ConvolutionMethod method) {
     if (method == ConvolutionMethod::direct || options.workspace_limit <= 0) return false;
-    const auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
-    return static_cast<int64_t>(offer->scratchpad.get_size()) > options.workspace_limit;
+    return workspace_of(problem, method) > static_cast<uint64_t>(options.workspace_limit);
   });
   if (options.convolution == ConvolutionAlgorithm::winograd) {
-    const bool possible = methods.back() == ConvolutionMethod::winograd;
-    return possible ? ConvolutionMethod::winograd : ConvolutionMethod::direct;
+    const ConvolutionMethod last = methods.back();
+    return last == ConvolutionMethod::direct_general ? ConvolutionMethod::direct : last;
   }
   if (methods.size() == 1 || options.tuner == nullptr) return ConvolutionMethod::direct;
   std::vector<ConvolutionTuner::Candidate> candidates;
@@ -273,33 +298,6 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
                           }});
   }
   return methods[options.tuner->choose(tuning_key(problem, options), candidates)];
-}
-
-double measure_convolution(const ConvolutionProblem& problem, ConvolutionMethod method) {
-  const auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
-  if (!offer) return std::numeric_limits<double>::infinity();
-  const bool data = problem.direction == ConvolutionDirection::backward_data;
-  const bool weights = problem.direction == ConvolutionDirection::backward_weights;
-  std::unordered_map<int, dnnl::memory> arguments = {
-      {data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, filled(offer->descs.x)},
-      {weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, filled(offer->descs.w)},
-      {data || weights ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, filled(offer->descs.y)},
-      {DNNL_ARG_SCRATCHPAD, dnnl::memory(offer->scratchpad, dnnl_engine())}};
-  if (problem.bias) {
-    arguments.emplace(weights ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, filled(offer->bias));
-  }
-  const dnnl::primitive primitive = offer->make();
-  dnnl::stream stream(dnnl_engine());
-  const auto timed = [&] {
-    const auto start = std::chrono::steady_clock::now();
-    primitive.execute(stream, arguments);
-    stream.wait();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const double first = timed();
-  double best = timed();
-  if (first < kLongRun) best = std::min({best, timed(), timed()});
-  return best;
 }
 
 }  // namespace millrace

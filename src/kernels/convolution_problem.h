@@ -13,8 +13,9 @@
 namespace millrace {
 
 // What oneDNN can be asked for. `direct_general` passes over its special code for 1x1 kernels,
-// which is not always the faster one.
-enum class ConvolutionMethod : uint8_t { direct, direct_general, winograd };
+// which is not always the faster one. `winograd_in_f32` serves images of bf16, for which there is
+// no Winograd, by float32 copies of a part of the batch at a time.
+enum class ConvolutionMethod : uint8_t { direct, direct_general, winograd, winograd_in_f32 };
 
 std::string_view name_of(ConvolutionMethod method);
 
@@ -59,11 +60,17 @@ struct ConvolutionOffer {
   std::function<dnnl::primitive()> make;
 };
 
-// Empty if oneDNN has no such method for the problem; `refusal` says why.
+// Empty if oneDNN has no such method for the problem; `refusal` says why. Not for winograd_in_f32:
+// that is winograd for part_in_f32.
 std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& problem,
                                                   ConvolutionMethod method,
                                                   const ConvolutionDescs& descs,
                                                   std::string* refusal);
+
+// What winograd_in_f32 makes of a problem in bf16: in how many equal parts of the batch, so that
+// the copies of one stay small, and the float32 problem of each.
+int64_t parts_in_f32(const ConvolutionProblem& problem);
+ConvolutionProblem part_in_f32(const ConvolutionProblem& problem);
 
 // The methods that serve the problem, `direct` first.
 std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem);
@@ -74,8 +81,8 @@ std::string tuning_key(const ConvolutionProblem& problem, const KernelOptions& o
 // The method that the options ask for; `automatic` asks the tuner, which may measure.
 ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelOptions& options);
 
-// Seconds of the fastest of a few runs on data of its own, in the layouts oneDNN likes best;
-// infinity if the method cannot serve the problem.
+// Seconds of the fastest of a few runs on data of its own, in the layouts oneDNN likes best, with
+// the conversions that winograd_in_f32 needs; infinity if the method cannot serve the problem.
 double measure_convolution(const ConvolutionProblem& problem, ConvolutionMethod method);
 
 }  // namespace millrace

@@ -37,7 +37,8 @@ Value average_to(Builder& net, Value x, int64_t height, int64_t width) {
   const Shape& shape = net.shape(x);
   if (shape[2] == height && shape[3] == width) return x;
   if (height == 1 && width == 1) return net.global_average_pool(x);
-  return net.adaptive_average_pool(x, height, width);
+  // With a name of its own, as layers that are counted should be called the same with any image.
+  return net.adaptive_average_pool(x, height, width, "avgpool");
 }
 
 }  // namespace millrace

@@ -226,6 +226,18 @@ int Schedule::row_of(int stage, int64_t micro_batch) const {
   return first + static_cast<int>(micro_batch % replicas_of(stage));
 }
 
+bool Schedule::updates_at_once(const Row& row) const {
+  if (replicas_of(row.stage) > 1) return false;
+  for (size_t i = 0; i < row.tasks.size(); ++i) {
+    if (row.tasks[i].work == Work::backward_input) return false;
+    if (row.tasks[i].work == Work::backward &&
+        (i + 1 == row.tasks.size() || row.tasks[i + 1].work != Work::update)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 int64_t Schedule::update_of(int stage, int64_t micro_batch) const {
   const bool per_replica = kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::ssp;
   return micro_batch / (micro_batches * (per_replica ? replicas_of(stage) : 1));

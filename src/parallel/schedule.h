@@ -99,6 +99,10 @@ struct Schedule {
   int replicas_of(int stage) const;
   // The row that runs a micro-batch in a stage, as an index into `rows`.
   int row_of(int stage, int64_t micro_batch) const;
+  // Whether each update of the row follows the backward of its only micro-batch, so that both are
+  // one phase. Not so of replicas in turn: the last round may leave one without a micro-batch, and
+  // it still takes part in the update.
+  bool updates_at_once(const Row& row) const;
   // The update of the stage that includes this micro-batch, from 0, and how many there are.
   int64_t update_of(int stage, int64_t micro_batch) const;
   int64_t updates_of(int stage) const;

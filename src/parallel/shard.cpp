@@ -77,7 +77,8 @@ class Chooser {
   }
 
   void check_policy() const {
-    for (const auto& [name, sharding] : policy_.layers) {
+    for (const auto& layer : policy_.layers) {
+      const std::string& name = layer.first;
       const bool exists = std::any_of(
           graph_.order().begin(), graph_.order().end(),
           [&](OperatorId id) { return graph_.op(id).name == name && has_weights(graph_.op(id)); });

@@ -6,75 +6,93 @@
 #include <vector>
 
 #include "passes/recompute_plan.h"
+#include "passes/recompute_search.h"
 
 namespace millrace {
 namespace {
 
-// Keeps whatever can be kept at no greater peak, dearest first.
-void give_back(const RecomputePlanner& planner, RecomputeChoice& choice, int64_t peak,
-               int64_t budget_bytes) {
-  std::vector<RecomputeCandidate> dearest_first = planner.candidates();
-  std::stable_sort(dearest_first.begin(), dearest_first.end(),
-                   [](const RecomputeCandidate& a, const RecomputeCandidate& b) {
-                     return a.bytes_moved > b.bytes_moved;
-                   });
-  for (const RecomputeCandidate& candidate : dearest_first) {
-    const auto t = static_cast<size_t>(candidate.tensor);
-    choice[t] = false;
-    const int64_t without = planner.peak(choice);
-    if (without <= std::max(peak, budget_bytes) && planner.stale(choice).empty()) {
-      peak = std::min(peak, without);
-    } else {
-      choice[t] = true;
-    }
-  }
-}
+class Cloner {
+ public:
+  explicit Cloner(Graph& graph)
+      : graph_(graph), newest_(static_cast<size_t>(graph.tensor_count()), kNone) {}
 
-int apply(Graph& graph, const RecomputePlanner& planner, const RecomputeChoice& choice) {
-  // Scheduled first: adding operators ends the planner's view of the graph.
-  const std::vector<RecomputePlanner::Step> steps = planner.schedule(choice);
-  const std::vector<RecomputeCandidate> candidates = planner.candidates();
-  std::vector<TensorId> again(static_cast<size_t>(graph.tensor_count()), kNone);
-  const auto newest = [&](TensorId tensor) {
-    const TensorId clone = again[static_cast<size_t>(tensor)];
-    return clone == kNone ? tensor : clone;
-  };
-  std::vector<OperatorId> order;
-  int clones = 0;
-  for (const auto& step : steps) {
-    if (step.candidate < 0) {
-      Operator& op = graph.op(step.op);
-      if (op.phase != Phase::forward) {
-        std::transform(op.inputs.begin(), op.inputs.end(), op.inputs.begin(), newest);
+  void run(const RecomputePlanner& planner, const RecomputeChoice& choice,
+           RecomputeReport& report) {
+    // Read first: adding operators ends the planner's view of the graph.
+    struct Planned {
+      OperatorId op;
+      bool again;
+      std::vector<TensorId> inputs;
+      std::vector<TensorId> outputs;
+      std::string_view type;
+    };
+    std::vector<Planned> plan;
+    for (const auto& [op, again] : planner.schedule(choice)) {
+      if (again) {
+        plan.push_back({op, true, planner.clone_inputs(op), planner.clone_outputs(op),
+                        planner.clone_definition(op).type});
+        report.costly_clones += planner.facts().definitions[static_cast<size_t>(op)]->cheap ? 0 : 1;
+        ++report.clones;
+      } else {
+        plan.push_back({op, false, {}, {}, {}});
       }
-      order.push_back(step.op);
-      continue;
     }
-    const Operator op = graph.op(step.op);
-    const std::string_view type = definition_of(op.type).recompute_type;
-    std::vector<TensorId> inputs = candidates[static_cast<size_t>(step.candidate)].inputs;
-    std::transform(inputs.begin(), inputs.end(), inputs.begin(), newest);
-    const OperatorId clone = graph.add_operator(type.empty() ? op.type : type, op.name + "/again",
-                                                std::move(inputs), op.attributes, Phase::backward);
-    again[static_cast<size_t>(op.outputs[0])] = graph.op(clone).outputs[0];
-    order.push_back(clone);
-    ++clones;
+    std::vector<OperatorId> order;
+    for (Planned& step : plan) {
+      if (step.again) {
+        order.push_back(clone(step.op, step.type, std::move(step.inputs), step.outputs));
+        continue;
+      }
+      Operator& op = graph_.op(step.op);
+      if (op.phase != Phase::forward) read_newest(op.inputs);
+      order.push_back(step.op);
+    }
+    graph_.set_order(std::move(order));
   }
-  graph.set_order(std::move(order));
-  return clones;
-}
+
+ private:
+  void read_newest(std::vector<TensorId>& inputs) const {
+    for (TensorId& input : inputs) {
+      const TensorId clone = newest_[static_cast<size_t>(input)];
+      if (clone != kNone) input = clone;
+    }
+  }
+
+  OperatorId clone(OperatorId id, std::string_view type, std::vector<TensorId> inputs,
+                   const std::vector<TensorId>& outputs) {
+    const Operator op = graph_.op(id);
+    read_newest(inputs);
+    const OperatorId made = graph_.add_operator(type, op.name + "/again", std::move(inputs),
+                                                op.attributes, Phase::backward);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      newest_[static_cast<size_t>(outputs[i])] = graph_.op(made).outputs[i];
+    }
+    return made;
+  }
+
+  Graph& graph_;
+  std::vector<TensorId> newest_;  // by tensor of the graph as it was: what its clone makes
+};
 
 }  // namespace
 
-int recompute(Graph& graph, RecomputePolicy policy, int64_t budget_bytes,
-              const std::vector<bool>& storable) {
-  if (policy == RecomputePolicy::none) return 0;
-  const RecomputePlanner planner(graph, storable);
-  RecomputeChoice choice = planner.all();
-  const int64_t peak = planner.peak(choice);
-  if (peak >= planner.peak(planner.none())) return 0;
-  if (policy == RecomputePolicy::automatic) give_back(planner, choice, peak, budget_bytes);
-  return apply(graph, planner, choice);
+RecomputeReport recompute(Graph& graph, RecomputePolicy policy, const RecomputeOptions& options) {
+  using Scope = RecomputePlanner::Scope;
+  const bool any = policy == RecomputePolicy::all;
+  const RecomputePlanner planner(graph, any ? Scope::any : Scope::cheap, options);
+  RecomputeChoice choice = planner.none();
+  if (any) {
+    choice = choose_segments(planner, options.budget_bytes);
+  } else if (policy == RecomputePolicy::automatic) {
+    choice = choose_cheap(planner, options.budget_bytes);
+  } else if (policy == RecomputePolicy::cheap &&
+             planner.peak(planner.all()) < planner.peak(choice)) {
+    choice = planner.all();
+  }
+  RecomputeReport report;
+  report.peak_bytes = planner.peak(choice);
+  if (choice != planner.none()) Cloner(graph).run(planner, choice, report);
+  return report;
 }
 
 }  // namespace millrace

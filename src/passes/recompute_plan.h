@@ -1,4 +1,4 @@
-// Which tensors could be recomputed, and what a choice among them costs; used by recompute.cpp.
+// Which tensors could be recomputed, and in which order operators run then; used by recompute.cpp.
 #pragma once
 
 #include <cstdint>
@@ -6,64 +6,104 @@
 
 #include "graph/graph.h"
 #include "graph/operator_definition.h"
+#include "passes/recompute.h"
 
 namespace millrace {
 
+// What one forward operator made, kept or made again together.
 struct RecomputeCandidate {
-  TensorId tensor = kNone;
   OperatorId producer = kNone;
-  std::vector<TensorId> inputs;  // of the clone
-  int64_t bytes_moved = 0;       // by one run of the clone
+  std::vector<TensorId> tensors;  // what the clone makes, and views of that
+  int64_t bytes = 0;              // that keeping them takes
+  int64_t bytes_moved = 0;        // by one run of the clone
+  double cost = 0;                // of one run, in bytes moved; arithmetic counts too
+  bool cheap = true;
 };
 
-// Whether to recompute each tensor, by id.
+// Whether to recompute each tensor, by id: all of a candidate's tensors or none.
 using RecomputeChoice = std::vector<bool>;
+
+// What the planner counts with, by tensor or by operator; see liveness.h for roots.
+struct RecomputeFacts {
+  std::vector<const OperatorDefinition*> definitions;  // by operator
+  std::vector<std::vector<TensorId>> written_by;       // by operator
+  std::vector<TensorId> roots;                         // by tensor: whose memory it is in
+  std::vector<int64_t> bytes;                          // by tensor; 0 if persistent
+  std::vector<bool> is_stored;                         // by tensor that owns memory: in 16 bits
+  std::vector<bool> is_result;                         // by tensor
+  std::vector<bool> read_backward;                     // by tensor
+  std::vector<bool> memory_read_backward;              // by tensor that owns memory
+};
 
 // Reads the graph and never changes it; the graph must outlive it and stay as it is.
 class RecomputePlanner {
  public:
-  // `storable`, by tensor or empty: what is kept in 16 bits if the backward pass reads it.
-  explicit RecomputePlanner(const Graph& graph, const std::vector<bool>& storable = {});
+  enum class Scope : uint8_t { cheap, any };
 
+  explicit RecomputePlanner(const Graph& graph, Scope scope = Scope::cheap,
+                            const RecomputeOptions& options = {});
+
+  const Graph& graph() const { return graph_; }
+  const RecomputeFacts& facts() const { return facts_; }
+  const StepMemory& memory() const { return memory_; }
+
+  // In the order of the forward pass if any operator may be recomputed.
   const std::vector<RecomputeCandidate>& candidates() const { return candidates_; }
   RecomputeChoice all() const;
   RecomputeChoice none() const;
+  static void choose(RecomputeChoice& choice, const RecomputeCandidate& candidate, bool again);
 
-  // One operator of the new order: an operator of the graph, or the clone of `candidate`.
+  // The index of the candidate that makes a tensor, or -1.
+  int candidate_of(TensorId tensor) const { return candidate_of_[static_cast<size_t>(tensor)]; }
+
+  // What an operator's clone reads and makes.
+  const std::vector<TensorId>& clone_inputs(OperatorId op) const {
+    return clone_inputs_[static_cast<size_t>(op)];
+  }
+  const std::vector<TensorId>& clone_outputs(OperatorId op) const {
+    return clone_outputs_[static_cast<size_t>(op)];
+  }
+  const OperatorDefinition& clone_definition(OperatorId op) const;
+
+  // One operator of the new order: an operator of the graph, or its clone.
   struct Step {
     OperatorId op = kNone;
-    int candidate = -1;
+    bool again = false;
   };
   std::vector<Step> schedule(const RecomputeChoice& choice) const;
 
-  // The most transient bytes in use at once under this choice, in-place outputs counted once.
+  // The most transient bytes in use at once under this choice, in-place outputs counted once; what
+  // micro-batches keep between phases as often as there are such.
   int64_t peak(const RecomputeChoice& choice) const;
 
-  // The tensors whose clones would run behind an operator that writes one of their inputs: a
-  // choice is sound if there are none.
-  std::vector<TensorId> stale(const RecomputeChoice& choice) const;
+  // Of all clones.
+  double cost(const RecomputeChoice& choice) const;
+
+  // The operators whose clones would run behind one that writes one of their inputs: a choice is
+  // sound if there are none.
+  std::vector<OperatorId> stale(const RecomputeChoice& choice) const;
 
  private:
-  class Sweep;
-
+  void gather_facts(const std::vector<bool>& storable);
   void find_candidates();
+  void add_views();
   void drop_costly_candidates();
   void drop_stale_candidates();
+  void erase_dropped();
+  bool may_repeat(OperatorId op) const;
   void consider(TensorId tensor);
-  void drop(TensorId tensor);
+  void drop(const RecomputeCandidate& candidate);
+  bool is_dropped(const RecomputeCandidate& candidate) const;
   bool kept_without(TensorId tensor) const;
   int64_t kept_bytes(TensorId tensor) const;
 
   const Graph& graph_;
-  std::vector<const OperatorDefinition*> definitions_;  // by operator
-  std::vector<std::vector<TensorId>> written_by_;       // by operator
-  std::vector<TensorId> roots_;                         // by tensor: whose memory it is in
-  std::vector<int64_t> bytes_;                          // by tensor; 0 if persistent
-  std::vector<bool> is_stored_;                         // by tensor that owns memory: in 16 bits
-  std::vector<bool> is_result_;                         // by tensor
-  std::vector<bool> read_backward_;                     // by tensor
-  std::vector<bool> memory_read_backward_;              // by tensor that owns memory
-  std::vector<int> candidate_of_;                       // by tensor; -1 for none
+  const Scope scope_;
+  const StepMemory memory_;
+  RecomputeFacts facts_;
+  std::vector<std::vector<TensorId>> clone_inputs_;   // by operator
+  std::vector<std::vector<TensorId>> clone_outputs_;  // by operator
+  std::vector<int> candidate_of_;                     // by tensor; -1 for none
   std::vector<RecomputeCandidate> candidates_;
 };
 

@@ -50,8 +50,9 @@ std::string_view name_of(PrecisionSettings::Arithmetic arithmetic);
 // Which forward operators run again in the backward pass instead of keeping what they made.
 enum class RecomputePolicy : uint8_t {
   none,
-  automatic,  // only where it lowers the peak, or brings it within the budget
-  all,        // every candidate, if that lowers the peak at all
+  automatic,  // cheap ones, where that lowers the peak; any, where a limit demands it
+  cheap,      // every cheap one, if that lowers the peak at all
+  all,        // any, so that the peak is the least that is found
 };
 
 }  // namespace millrace

@@ -45,8 +45,9 @@ void write_inputs(Worker& worker) {
     }
     const bool gradient = slot.name.find(".grad_from_") != std::string::npos;
     std::vector<float> values(count);
-    for (size_t i = 0; i < count; ++i) {
-      values[i] = random.normal(i) * (gradient ? kGradientScale : 1.0f);
+    random.normals(0, values);
+    if (gradient) {
+      for (float& value : values) value *= kGradientScale;
     }
     worker.session->write_input(*worker.training, slot.name, values);
   }

@@ -178,6 +178,7 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   prediction.steps = steps_of(prediction.simulation, prediction.result);
   prediction.step_seconds = prediction.steps.median;
   prediction.samples_per_second = static_cast<double>(job.options.batch) / prediction.step_seconds;
+  prediction.devices = gather_reports(engine, prediction.devices);
   prediction.profile_seconds = seconds_since(start);
   engine.finish();
   return prediction;
@@ -186,6 +187,7 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
 Json to_json(const HerePrediction& prediction) {
   Json json;
   json["predicted_step_seconds"] = prediction.step_seconds;
+  json["predicted_seconds_per_step"] = prediction.step_seconds;  // as other plans name it
   json["predicted_samples_per_second"] = prediction.samples_per_second;
   json["error_estimate"] = prediction.error_estimate;
   json["bubble"] = prediction.steps.bubble;

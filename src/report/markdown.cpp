@@ -36,8 +36,7 @@ std::string describe_summary(const RunFile& file) {
   return fmt::format("{}\n{}", text, to_markdown(memory_table(file.json)));
 }
 
-std::string describe_trace(const RunFile& file) {
-  const TimeReport report = time_report(file.trace, steady_window(file.trace));
+std::string describe_trace(const RunFile& file, const TimeReport& report) {
   std::string text = fmt::format("{}{}\n\n", heading(file), sentence_of(report));
   text += fmt::format(
       "- bubble, share of all time (as (p-1)/(m+p-1)): {:.1f} %\n"
@@ -53,8 +52,11 @@ std::string describe_trace(const RunFile& file) {
 
 std::string sentence_of(const TimeReport& report) {
   const auto span = static_cast<double>(report.window.end - report.window.begin);
-  std::string text = fmt::format("{:.4f} s on {} devices", span / 1e9, report.devices.size());
-  if (report.window.steps > 0) text += fmt::format(", {} steps", report.window.steps);
+  std::string text = fmt::format("{:.4f} s on {} device{}", span / 1e9, report.devices.size(),
+                                 report.devices.size() == 1 ? "" : "s");
+  if (report.window.steps > 0) {
+    text += fmt::format(", {} step{}", report.window.steps, report.window.steps == 1 ? "" : "s");
+  }
   return text + ".";
 }
 

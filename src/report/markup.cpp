@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 namespace millrace {
@@ -17,8 +18,8 @@ bool is_number(std::string_view text) {
   if (status != std::errc()) return false;
   const std::string_view rest = text.substr(static_cast<size_t>(end - text.data()));
   if (rest.empty()) return true;
-  constexpr std::string_view kRests[] = {" %",   " B",   " KiB", " MiB",
-                                         " GiB", " TiB", " /",   " predicted"};
+  constexpr std::string_view kRests[] = {" %", " B",         " KiB",    " MiB", " GiB", " TiB",
+                                         " /", " predicted", " points", " s",   " ms"};
   return std::any_of(std::begin(kRests), std::end(kRests),
                      [&](std::string_view known) { return rest.starts_with(known); });
 }
@@ -76,11 +77,35 @@ std::string to_markdown(const Table& table) {
   return text;
 }
 
+std::string links_to(const std::vector<Source>& sources) {
+  std::string text;
+  for (const Source& source : sources) {
+    text += fmt::format("{}<a href=\"{}\">{}</a>", text.empty() ? "from " : ", ",
+                        escaped(source.address), escaped(source.name));
+  }
+  return text.empty() ? text : "<span class=\"source\">" + text + "</span>";
+}
+
+Source source_of(const std::filesystem::path& file, const std::filesystem::path& directory) {
+  std::error_code error;
+  const std::filesystem::path near =
+      std::filesystem::relative(file, directory.empty() ? "." : directory, error);
+  const std::string path = (error || near.empty() ? file.filename() : near).generic_string();
+  std::string address;
+  for (const char c : path) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool plain =
+        std::isalnum(byte) != 0 || std::string_view("/._-~").find(c) != std::string_view::npos;
+    address += plain ? std::string(1, c) : fmt::format("%{:02X}", byte);
+  }
+  return {file.filename().string(), address};
+}
+
 std::string to_html(const Table& table) {
   std::string text = fmt::format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>"
-      "<caption>{0}</caption><thead><tr>",
-      escaped(table.caption));
+      "<caption>{0}{1}</caption><thead><tr>",
+      escaped(table.caption), links_to(table.sources));
   std::vector<std::string> kinds;
   for (size_t i = 0; i < table.head.size(); ++i) {
     kinds.push_back(is_numeric(table, i) ? "n" : "");
@@ -95,6 +120,8 @@ std::string to_html(const Table& table) {
       if (static_cast<int>(i) == table.bar_column && index < table.bar_shares.size()) {
         text += fmt::format("<td class=\"{} bar\" style=\"--share:{:.1f}%\">{}</td>", kind,
                             100 * std::clamp(table.bar_shares[index], 0.0, 1.0), escaped(row[i]));
+      } else if (i == 0) {
+        text += fmt::format("<th scope=\"row\">{}</th>", escaped(row[i]));
       } else {
         text += fmt::format("<td class=\"{}\">{}</td>", kind, escaped(row[i]));
       }

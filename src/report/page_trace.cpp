@@ -3,29 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
-#include <set>
-#include <tuple>
+#include <array>
+#include <map>
+#include <span>
 
-#include "report/run_facts.h"
+#include "report/device_order.h"
 
 namespace millrace {
 namespace {
 
-constexpr size_t kMostCurves = 7;
 constexpr double kMicroseconds = 1e3;
-constexpr double kSeconds = 1e9;
-
-std::vector<size_t> order_of(const TraceLog& log) {
-  std::vector<size_t> order(log.devices.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const TraceDevice& x = log.devices[a];
-    const TraceDevice& y = log.devices[b];
-    return std::tie(x.stage, x.node, x.device) < std::tie(y.stage, y.node, y.device);
-  });
-  return order;
-}
+constexpr size_t kMostBins = 1500;  // of a device
 
 int64_t beginning(const TraceLog& log) {
   int64_t first = log.events.empty() ? 0 : log.events.front().begin;
@@ -33,109 +21,167 @@ int64_t beginning(const TraceLog& log) {
   return first;
 }
 
-// Micro-batches under way on a device, after each change within the window.
-std::vector<std::pair<int64_t, int>> under_way(const TraceLog& log, int device) {
-  std::vector<std::pair<int64_t, int>> changes;
-  for (const TraceEvent& event : log.events) {
-    if (event.device != device || event.micro_batch < 0) continue;
-    if (event.category == TraceCategory::forward) changes.emplace_back(event.begin, 1);
-    if (event.category == TraceCategory::backward && !event.name.ends_with("weights")) {
-      changes.emplace_back(event.end, -1);
+// `count` of `events`, which are sorted, around the window.
+std::span<const TraceEvent* const> near_window(const std::vector<const TraceEvent*>& events,
+                                               const Window& window, size_t count) {
+  const auto at = [&](int64_t time) {
+    return static_cast<size_t>(
+        std::lower_bound(events.begin(), events.end(), time,
+                         [](const TraceEvent* event, int64_t t) { return event->begin < t; }) -
+        events.begin());
+  };
+  const size_t middle = (at(window.begin) + at(window.end)) / 2;
+  const size_t from = std::min(middle - std::min(middle, count / 2), events.size() - count);
+  return std::span(events).subspan(from, count);
+}
+
+class Timeline {
+ public:
+  Timeline(const std::vector<TimelinePart>& parts, size_t most_events)
+      : parts_(parts), events_of_part_(most_events / std::max<size_t>(1, parts.size())) {
+    json_["devices"] = Json::array();
+    json_["categories"] = Json::array();
+    json_["events"] = Json::array();
+    for (int i = 0; i < kTraceCategories; ++i) {
+      json_["categories"].push_back(name_of(static_cast<TraceCategory>(i)));
     }
   }
-  std::sort(changes.begin(), changes.end());
-  int count = 0;
-  for (auto& [time, change] : changes) {
-    count = std::max(0, count + change);
-    change = count;
+
+  PageTimeline take() {
+    align();
+    for (size_t i = 0; i < parts_.size(); ++i) add(i);
+    std::vector<std::string> names(names_.size());
+    for (const auto& [name, index] : names_) names[index] = name;
+    json_["names"] = names;
+    json_["end"] = end_;
+    if (to_ > from_ && from_ >= 0 && to_ <= end_) json_["window"] = {from_, to_};
+    return {std::move(json_), std::move(note_)};
   }
-  return changes;
-}
+
+ private:
+  // Where the time of each part begins, so that the windows do so together.
+  void align() {
+    std::vector<int64_t> leads;
+    for (const TimelinePart& part : parts_) {
+      starts_.push_back(beginning(*part.log));
+      leads.push_back(part.window.begin - starts_.back());
+    }
+    const int64_t longest = leads.empty() ? 0 : *std::max_element(leads.begin(), leads.end());
+    for (size_t i = 0; i < parts_.size(); ++i) starts_[i] -= longest - leads[i];
+    end_ = 1 / kMicroseconds;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Window& window = parts_[i].window;
+      from_ = time(i, window.begin);
+      to_ = std::max(to_, time(i, window.end));
+      for (const TraceEvent& event : parts_[i].log->events) {
+        end_ = std::max(end_, time(i, event.end));
+      }
+    }
+  }
+
+  double time(size_t part, int64_t nanoseconds) const {
+    return static_cast<double>(nanoseconds - starts_[part]) / kMicroseconds;
+  }
+
+  void add(size_t index) {
+    const TimelinePart& part = parts_[index];
+    const std::vector<size_t> order = device_order(*part.log);
+    const size_t first_row = json_["devices"].size();
+    const size_t rows =
+        std::min(order.size(), kMostPageDevices - std::min(kMostPageDevices, first_row));
+    std::vector<int> row_of(order.size(), -1);
+    for (size_t i = 0; i < rows; ++i) {
+      const TraceDevice& device = part.log->devices[order[i]];
+      row_of[order[i]] = static_cast<int>(first_row + i);
+      json_["devices"].push_back(
+          {{"name", fmt::format("stage {} · {}:{}", device.stage, device.node, device.device)},
+           {"group", part.group}});
+    }
+    if (rows < order.size()) {
+      note_ += fmt::format(" {} of {} devices are shown.", rows, order.size());
+    }
+    std::vector<const TraceEvent*> events;
+    for (const TraceEvent& event : part.log->events) {
+      if (row_of.at(static_cast<size_t>(event.device)) >= 0) events.push_back(&event);
+    }
+    const auto earlier = [](const TraceEvent* a, const TraceEvent* b) {
+      return a->begin < b->begin;
+    };
+    std::stable_sort(events.begin(), events.end(), earlier);
+    if (events.size() <= events_of_part_) return add_events(index, events, row_of);
+    const auto shown = near_window(events, part.window, events_of_part_);
+    add_bins(index, events, row_of);
+    const double from = time(index, shown.front()->begin), to = time(index, shown.back()->begin);
+    for (size_t row = first_row; row < first_row + rows; ++row) {
+      json_["devices"][row]["detail"] = {from, to};
+    }
+    note_ += fmt::format(
+        " The trace has {} events, too many for a page: those from {:.4g} s to {:.4g} s are shown "
+        "one by one, the rest as shares of time, {:.3g} s each.",
+        events.size(), from / 1e6, to / 1e6, end_ / 1e6 / static_cast<double>(bins(rows)));
+    add_events(index, shown, row_of);
+  }
+
+  static size_t bins(size_t rows) {
+    return std::clamp(kMostPageBins / std::max<size_t>(1, rows), size_t{50}, kMostBins);
+  }
+
+  void add_events(size_t part, std::span<const TraceEvent* const> events,
+                  const std::vector<int>& row_of) {
+    Json& list = json_["events"];
+    for (const TraceEvent* event : events) {
+      const size_t name = names_.try_emplace(event->name, names_.size()).first->second;
+      list.push_back({row_of[static_cast<size_t>(event->device)], static_cast<int>(event->category),
+                      name, event->micro_batch, time(part, event->begin),
+                      static_cast<double>(event->end - event->begin) / kMicroseconds});
+    }
+  }
+
+  void add_bins(size_t part, const std::vector<const TraceEvent*>& events,
+                const std::vector<int>& row_of) {
+    using Shares = std::array<double, kTraceCategories>;
+    const auto rows = static_cast<size_t>(
+        std::count_if(row_of.begin(), row_of.end(), [](int row) { return row >= 0; }));
+    const size_t count = bins(rows);
+    const double length = end_ / static_cast<double>(count);
+    std::map<int, std::vector<Shares>> by_row;
+    for (const int row : row_of) {
+      if (row >= 0) by_row[row].resize(count, Shares{});
+    }
+    for (const TraceEvent* event : events) {
+      std::vector<Shares>& shares = by_row[row_of[static_cast<size_t>(event->device)]];
+      const double begin = time(part, event->begin), end = time(part, event->end);
+      for (auto i = static_cast<size_t>(begin / length); i < count; ++i) {
+        const double low = static_cast<double>(i) * length;
+        if (low >= end) break;
+        shares[i][static_cast<size_t>(event->category)] +=
+            std::min(end, low + length) - std::max(begin, low);
+      }
+    }
+    for (const auto& [row, shares] : by_row) {
+      Json list = Json::array();
+      for (const Shares& share : shares) {
+        for (const double spent : share) {
+          list.push_back(static_cast<int>(std::min(100.0, 100 * spent / length + 0.5)));
+        }
+      }
+      json_["devices"][static_cast<size_t>(row)]["bins"] = std::move(list);
+    }
+  }
+
+  const std::vector<TimelinePart>& parts_;
+  const size_t events_of_part_;
+  std::vector<int64_t> starts_;
+  std::map<std::string, size_t> names_;
+  double end_ = 0, from_ = 0, to_ = 0;
+  Json json_;
+  std::string note_;
+};
 
 }  // namespace
 
-Json page_trace(const TraceLog& log, const Window& window, int64_t& left_out) {
-  const std::vector<size_t> order = order_of(log);
-  std::vector<int> row_of(log.devices.size(), -1);
-  Json json;
-  json["devices"] = Json::array();
-  for (size_t i = 0; i < std::min(order.size(), kMostPageDevices); ++i) {
-    row_of[order[i]] = static_cast<int>(i);
-    const TraceDevice& device = log.devices[order[i]];
-    json["devices"].push_back(
-        fmt::format("stage {} · {}:{}", device.stage, device.node, device.device));
-  }
-  json["categories"] = Json::array();
-  for (int i = 0; i < kTraceCategories; ++i) {
-    json["categories"].push_back(name_of(static_cast<TraceCategory>(i)));
-  }
-  std::vector<const TraceEvent*> events;
-  for (const TraceEvent& event : log.events) {
-    if (row_of.at(static_cast<size_t>(event.device)) >= 0) events.push_back(&event);
-  }
-  std::stable_sort(events.begin(), events.end(),
-                   [](const TraceEvent* a, const TraceEvent* b) { return a->begin < b->begin; });
-  if (events.size() > kMostPageEvents) events.resize(kMostPageEvents);
-  left_out = std::ssize(log.events) - std::ssize(events);
-  const int64_t first = beginning(log);
-  std::map<std::string, size_t> names;
-  int64_t end = first + 1;
-  json["events"] = Json::array();
-  for (const TraceEvent* event : events) {
-    const size_t name = names.try_emplace(event->name, names.size()).first->second;
-    json["events"].push_back({row_of[static_cast<size_t>(event->device)],
-                              static_cast<int>(event->category), name, event->micro_batch,
-                              static_cast<double>(event->begin - first) / kMicroseconds,
-                              static_cast<double>(event->end - event->begin) / kMicroseconds});
-    end = std::max(end, event->end);
-  }
-  std::vector<std::string> listed(names.size());
-  for (const auto& [name, index] : names) listed[index] = name;
-  json["names"] = listed;
-  const double length = static_cast<double>(end - first) / kMicroseconds;
-  json["end"] = length;
-  const double from = static_cast<double>(window.begin - first) / kMicroseconds;
-  const double to = static_cast<double>(window.end - first) / kMicroseconds;
-  if (from >= 0 && to > from && to <= length) json["window"] = {from, to};
-  return json;
-}
-
-Json memory_over_time(const TraceLog& log, const Window& window, const Json& summary) {
-  const Json devices = json_member(summary, "devices");
-  Json curves = Json::array();
-  std::set<int> stages;
-  for (const size_t index : order_of(log)) {
-    const TraceDevice& device = log.devices[index];
-    if (curves.size() >= kMostCurves || !stages.insert(device.stage).second) continue;
-    const std::string id = fmt::format("{}:{}", device.node, device.device);
-    const auto found = std::find_if(devices.begin(), devices.end(), [&](const Json& entry) {
-      return json_text(entry, "id") == id;
-    });
-    if (found == devices.end()) continue;
-    const auto peak = json_number(*found, "peak_bytes");
-    const auto activations = json_number(json_member(*found, "breakdown"), "activations");
-    const auto changes = under_way(log, static_cast<int>(index));
-    int most = 0;
-    for (const auto& [time, count] : changes) most = std::max(most, count);
-    if (!peak || !activations || most == 0) continue;
-    Json points = Json::array();
-    const auto add = [&](int64_t time, int count) {
-      points.push_back({static_cast<double>(time - window.begin) / kSeconds,
-                        *peak - *activations * (1 - static_cast<double>(count) / most)});
-    };
-    int before = 0;
-    for (const auto& [time, count] : changes) {
-      if (time >= window.begin && time <= window.end) {
-        if (points.empty()) add(window.begin, before);
-        add(time, count);
-      }
-      before = count;
-    }
-    if (points.empty()) continue;
-    points.push_back({static_cast<double>(window.end - window.begin) / kSeconds, points.back()[1]});
-    curves.push_back({{"name", fmt::format("stage {}, {}", device.stage, id)}, {"points", points}});
-  }
-  return curves.empty() ? Json() : curves;
+PageTimeline page_timeline(const std::vector<TimelinePart>& parts, size_t most_events) {
+  return Timeline(parts, most_events).take();
 }
 
 }  // namespace millrace

@@ -22,17 +22,17 @@ std::string file_name(const std::string& stem, std::set<std::string>& used) {
   return name;
 }
 
-std::string overview(const RunSet& set) {
-  std::vector<RunFacts> facts;
-  for (const Run& run : set.runs) {
-    if (run.find(Kind::published) == nullptr) facts.push_back(facts_of(run));
-  }
+std::string overview(const RunSet& set, const std::vector<RunFacts>& facts) {
   std::string text;
   for (const std::string& note : set.notes) text += fmt::format("> {}\n\n", markdown_cell(note));
-  for (const RunFacts& run : facts) {
-    text += fmt::format("**{}**: {}\n\n", markdown_cell(run.name), markdown_cell(sentence_of(run)));
+  std::vector<RunFacts> trained;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    if (set.runs[i].find(Kind::published) != nullptr) continue;
+    trained.push_back(facts[i]);
+    text += fmt::format("**{}**: {}\n\n", markdown_cell(facts[i].name),
+                        markdown_cell(sentence_of(facts[i])));
   }
-  return facts.empty() ? text : text + to_markdown(run_table(facts));
+  return trained.empty() ? text : text + to_markdown(run_table(trained));
 }
 
 }  // namespace
@@ -44,9 +44,14 @@ std::string write_report(const RunSet& set, const ReportOptions& options) {
     fail_input("The directory '{}' for the report cannot be made: {}.", options.directory.string(),
                error.message());
   }
-  std::string text = overview(set);
-  std::set<std::string> used;
+  std::vector<RunFacts> facts;
   for (const Run& run : set.runs) {
+    facts.push_back(facts_of(run, options.first_step, options.steps));
+  }
+  std::string text = overview(set, facts);
+  std::set<std::string> used;
+  for (size_t i = 0; i < set.runs.size(); ++i) {
+    const Run& run = set.runs[i];
     for (const RunFile& file : run.files) {
       if (file.kind == Kind::metrics) continue;
       if (!text.empty()) text += "\n";
@@ -58,19 +63,21 @@ std::string write_report(const RunSet& set, const ReportOptions& options) {
         text += describe_summary(file);
         continue;
       }
-      const Window window = steps_window(file.trace, options.first_step, options.steps);
+      const TraceFacts& trace = facts[i].traces.at(&file);
+      const Window& window = trace.shown;
       const std::string stem = file.path.stem().string();
       const std::string picture = file_name(stem, used);
       const std::string title =
           window.steps > 0 ? fmt::format("{}: {} steps", stem, window.steps) : stem;
       write_text(options.directory / picture, timeline_svg(file.trace, window, title));
-      text += describe_trace(file) + fmt::format("\n![What each device did]({})\n", picture);
+      text += describe_trace(file, trace.times) +
+              fmt::format("\n![What each device did]({})\n", picture);
     }
-    const Table prediction = prediction_table(run, facts_of(run));
+    const Table prediction = prediction_table(run, facts[i]);
     if (!prediction.rows.empty()) text += fmt::format("\n{}", to_markdown(prediction));
   }
   write_text(options.directory / "report.md", text);
-  write_text(options.directory / "index.html", report_page(set, options));
+  write_text(options.directory / "index.html", report_page(set, facts, options.directory));
   return text;
 }
 

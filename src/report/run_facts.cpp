@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace millrace {
 namespace {
 
@@ -56,17 +58,36 @@ void add_general(const Json& root, RunFacts& facts) {
 void add_prediction(const Json& root, RunFacts& facts) {
   facts.predicted_seconds = json_number(root, "predicted_seconds_per_step");
   facts.predicted_rate = json_number(root, "predicted_samples_per_second");
-  facts.predicted_error = json_number(json_member(root, "error_estimate"), "median");
+  const Json estimate = json_member(root, "error_estimate");
+  facts.predicted_error =
+      estimate.is_number() ? json_number(root, "error_estimate") : json_number(estimate, "median");
+  facts.predicted_bubble = json_number(root, "bubble");
+  facts.predicted_process_memory = json_number(root, "process_rss_bytes");
+  facts.seconds_per_step = json_number(root, "measured_step_seconds");
+  facts.samples_per_second = json_number(root, "measured_samples_per_second");
+  facts.process_memory = json_number(root, "measured_rss_bytes");
+}
+
+Evaluation evaluation_of(const Json& json) {
+  return {json_number(json, "step").value_or(0), json_number(json, "samples"),
+          json_number(json, "loss"), json_number(json, "top1"), json_number(json, "top5")};
+}
+
+void set_if_known(std::optional<double>& to, const std::optional<double>& from) {
+  if (from) to = from;
 }
 
 void add_summary(const Json& root, RunFacts& facts) {
   add_general(root, facts);
   if (root.contains("predicted_seconds_per_step")) add_prediction(root, facts);
   facts.steps = json_number(root, "steps");
-  facts.samples_per_second = json_number(root, "samples_per_second");
-  facts.seconds_per_step = json_number(json_member(root, "seconds_per_step"), "median");
+  set_if_known(facts.samples_per_second, json_number(root, "samples_per_second"));
+  set_if_known(facts.seconds_per_step,
+               json_number(json_member(root, "seconds_per_step"), "median"));
+  set_if_known(facts.process_memory, json_number(root, "process_peak_rss_bytes"));
   facts.skipped_steps = json_number(json_member(root, "loss_scale"), "skipped_steps");
-  facts.top1 = json_number(json_member(root, "evaluation"), "top1");
+  const Json evaluation = json_member(root, "evaluation");
+  if (evaluation.is_object()) facts.evaluations.push_back(evaluation_of(evaluation));
   const Json finished = json_member(root, "finished");
   if (finished.is_boolean()) facts.finished = finished.get<bool>();
   const Json losses = json_member(root, "loss");
@@ -89,10 +110,11 @@ double median_of(std::vector<double> values) {
 
 void add_metrics(const std::vector<Json>& lines, RunFacts& facts) {
   std::vector<StepPoint> points;
+  std::vector<Evaluation> evaluations;
   std::vector<double> seconds, rates;
   for (const Json& line : lines) {
     const std::string kind = json_text(line, "kind");
-    if (kind == "evaluation") facts.top1 = json_number(line, "top1");
+    if (kind == "evaluation") evaluations.push_back(evaluation_of(line));
     const std::optional<double> step = json_number(line, "step");
     if (!step || (kind != "step" && !kind.empty())) continue;
     points.push_back({*step, json_number(line, "loss"), json_number(line, "samples_per_second"),
@@ -103,6 +125,7 @@ void add_metrics(const std::vector<Json>& lines, RunFacts& facts) {
     if (const auto value = json_number(line, "seconds")) seconds.push_back(*value);
     if (points.back().samples_per_second) rates.push_back(*points.back().samples_per_second);
   }
+  if (!evaluations.empty()) facts.evaluations = std::move(evaluations);
   if (points.empty()) return;
   const auto skipped = std::count_if(points.begin(), points.end(),
                                      [](const StepPoint& point) { return point.skipped; });
@@ -140,7 +163,7 @@ std::string json_text(const Json& object, const char* key) {
   return value.dump();
 }
 
-RunFacts facts_of(const Run& run) {
+RunFacts facts_of(const Run& run, int64_t first_step, int64_t steps) {
   RunFacts facts;
   facts.name = run.name;
   const RunFile* plan = run.find(Kind::plan);
@@ -155,7 +178,18 @@ RunFacts facts_of(const Run& run) {
     add_summary(summary->json, facts);
   }
   if (metrics != nullptr) add_metrics(metrics->metrics, facts);
+  for (const RunFile& file : run.files) {
+    if (file.kind != Kind::trace) continue;
+    const TraceFacts& trace =
+        facts.traces.emplace(&file, trace_facts(file.trace, first_step, steps)).first->second;
+    std::optional<double>& bubble = file.simulated ? facts.predicted_bubble : facts.bubble;
+    if (!bubble && !file.trace.events.empty()) bubble = trace.times.bubble_of_total();
+  }
   return facts;
+}
+
+std::string error_text(double predicted, double measured) {
+  return measured > 0 ? fmt::format("{:+.1f} %", 100 * (predicted / measured - 1)) : "–";
 }
 
 std::string sentence_of(const RunFacts& facts) {
@@ -169,19 +203,42 @@ std::string sentence_of(const RunFacts& facts) {
     text += fmt::format(" in {} stages ({})", facts.stage_memory.size(), facts.schedule);
   }
   if (facts.batch) text += fmt::format(", {:g} samples a step", *facts.batch);
+  const std::optional<double> rate = facts.samples_per_second;
   if (facts.steps) {
     text += fmt::format(": {:g} step{}", *facts.steps, *facts.steps == 1 ? "" : "s");
-    if (facts.samples_per_second)
-      text += fmt::format(" at {:.4g} samples/s", *facts.samples_per_second);
+    if (rate) text += fmt::format(" at {:.4g} samples/s", *rate);
     if (facts.first_loss && facts.last_loss) {
       text += fmt::format(", loss from {:.4g} to {:.4g}", *facts.first_loss, *facts.last_loss);
     }
     if (!facts.finished) text += "; it did not run to its end";
+  } else if (rate) {
+    text += fmt::format(": {:.4g} samples/s measured", *rate);
   } else if (facts.predicted_rate) {
     text += fmt::format(": predicted {:.4g} samples/s", *facts.predicted_rate);
     if (!facts.fits) text += ", and does not fit";
   }
-  return text + ".";
+  text += ".";
+  if (!facts.evaluations.empty() && facts.evaluations.back().top1) {
+    text += fmt::format(" The last evaluation had {:.1f} % right.",
+                        100 * *facts.evaluations.back().top1);
+  }
+  if (!facts.stage_memory.empty()) {
+    const double most = *std::max_element(facts.stage_memory.begin(), facts.stage_memory.end());
+    if (most >= 0 && most < 9e18) {
+      text +=
+          fmt::format(" The fullest device needs {}.", format_bytes(static_cast<uint64_t>(most)));
+    }
+  }
+  const std::optional<double> bubble = facts.bubble ? facts.bubble : facts.predicted_bubble;
+  if (bubble) {
+    text += fmt::format(" Devices {} idle for {:.1f} % of the time.",
+                        facts.bubble ? "were" : "would be", 100 * *bubble);
+  }
+  if (rate && facts.predicted_rate) {
+    text += fmt::format(" The prediction was {:.4g} samples/s ({}).", *facts.predicted_rate,
+                        error_text(*facts.predicted_rate, *rate));
+  }
+  return text;
 }
 
 }  // namespace millrace

@@ -1,11 +1,13 @@
 // What can be said about a run, from whichever of its files are there. Plain data.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "report/run_files.h"
+#include "report/timeline.h"
 
 namespace millrace {
 
@@ -23,17 +25,27 @@ struct StepPoint {
   bool skipped = false;  // its gradients overflowed
 };
 
+struct Evaluation {
+  double step = 0;
+  std::optional<double> samples, loss, top1, top5;
+};
+
 struct RunFacts {
   std::string name, model, data, precision, schedule, placement, cuts;
   int devices = 0;
   std::optional<double> batch, steps, image, micro_batches;
   std::optional<double> seconds_per_step, samples_per_second;  // measured
-  std::optional<double> predicted_seconds, predicted_rate, predicted_error;
+  std::optional<double> predicted_seconds, predicted_rate;
+  std::optional<double> predicted_error;   // relative, as the prediction expects it
+  std::optional<double> predicted_bubble;  // share of all time
+  std::optional<double> process_memory, predicted_process_memory;
   std::vector<double> stage_memory;  // of the fullest device of each stage
   std::optional<double> first_loss, last_loss, skipped_steps;
-  std::optional<double> top1;  // of the last evaluation
+  std::vector<Evaluation> evaluations;
   bool fits = true, finished = true;
   std::vector<StepPoint> points;
+  std::map<const RunFile*, TraceFacts> traces;  // of the run that the facts were taken from
+  std::optional<double> bubble;  // share of all time, of the first trace that was measured
 
   // The measured rate, or else the predicted one.
   std::optional<double> rate() const {
@@ -41,9 +53,14 @@ struct RunFacts {
   }
 };
 
-RunFacts facts_of(const Run& run);
+// `first_step` and `steps` choose what pictures of traces open with, as in ReportOptions.
+RunFacts facts_of(const Run& run, int64_t first_step = -1, int64_t steps = 2);
 
-// The run in a sentence.
+// The run in a few sentences: what ran where, how fast, how large, and how near the prediction
+// came.
 std::string sentence_of(const RunFacts& facts);
+
+// A prediction relative to what was measured, such as "+3.1 %"; "–" if that makes no sense.
+std::string error_text(double predicted, double measured);
 
 }  // namespace millrace

@@ -24,39 +24,70 @@ Json parse(const std::string& text, const std::string& source) {
   }
 }
 
-// Lines up to the first that is damaged, as the last of a killed run may be.
+// A killed run may have cut its last line; lines that are no objects are left out.
 void read_metrics(const std::string& text, RunFile& file, std::vector<std::string>& notes) {
-  size_t number = 0;
+  size_t number = 0, first = 0, damaged = 0;
   for (const std::string& line : split(text, '\n')) {
     ++number;
     if (line.empty()) continue;
     Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) {
-      notes.push_back(fmt::format("'{}' is damaged from line {} on; what comes before is shown.",
-                                  file.path.string(), number));
-      return;
+    if (json.is_object()) {
+      file.metrics.push_back(std::move(json));
+    } else if (damaged++ == 0) {
+      first = number;
     }
-    file.metrics.push_back(std::move(json));
+  }
+  if (damaged == 0 || file.metrics.empty()) return;
+  notes.push_back(
+      damaged == 1 ? fmt::format("'{}': line {} is damaged and left out.",
+                                 file.path.filename().string(), first)
+                   : fmt::format("'{}': {} lines are damaged and left out, the first is line {}.",
+                                 file.path.filename().string(), damaged, first));
+}
+
+bool looks_like_trace(std::string_view text) {
+  const size_t start = text.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos) return false;
+  return text[start] == '[' ||
+         (text[start] == '{' && text.find("\"traceEvents\"") != std::string_view::npos);
+}
+
+// `plan --predict` and `--check` name the time of a step in their own way.
+void add_usual_names(Json& root) {
+  const auto seconds = root.find("predicted_step_seconds");
+  if (seconds != root.end() && !root.contains("predicted_seconds_per_step")) {
+    root["predicted_seconds_per_step"] = Json(*seconds);
   }
 }
 
 // False if the file is something else.
 bool read_file(const std::filesystem::path& path, RunFile& file, std::vector<std::string>& notes) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    fail_input("'{}' is not a file; give a file of --summary, --metrics or --trace.",
+               path.string());
+  }
   const std::string text = read_text(path);
   file.path = path;
   if (path.extension() == ".jsonl") {
     file.kind = Kind::metrics;
     read_metrics(text, file, notes);
+    if (file.metrics.empty() && !text.empty()) {
+      fail_input("'{}' is damaged: no line of it is a JSON object.", path.string());
+    }
     return !file.metrics.empty();
   }
-  Json root = parse(text, path.string());
-  if (root.is_array() || (root.is_object() && root.contains("traceEvents"))) {
+  if (looks_like_trace(text)) {
     file.kind = Kind::trace;
-    file.trace = parse_trace(text, path.string());
+    TraceFile trace = parse_trace_file(text, path.string());
+    file.trace = std::move(trace.log);
+    file.simulated = trace.simulated;
     return true;
   }
+  Json root = parse(text, path.string());
   const bool compares = has_array(root, "rows") && root.contains("errors");
   if (!compares && !has_array(root, "devices")) return false;
+  add_usual_names(root);
   const bool planned = root.contains("predicted_seconds_per_step") && !root.contains("loss");
   file.kind = compares ? Kind::published : planned ? Kind::plan : Kind::summary;
   file.json = std::move(root);
@@ -103,6 +134,13 @@ void add_directory(const std::filesystem::path& directory, RunSet& set) {
 const RunFile* Run::find(RunFile::Kind kind) const {
   for (const RunFile& file : files) {
     if (file.kind == kind) return &file;
+  }
+  return nullptr;
+}
+
+const RunFile* Run::find_trace(bool simulated) const {
+  for (const RunFile& file : files) {
+    if (file.kind == Kind::trace && file.simulated == simulated) return &file;
   }
   return nullptr;
 }

@@ -10,13 +10,15 @@
 
 namespace millrace {
 
-// A file that --summary, plan --json, --trace, --metrics or bench published wrote.
+// A file that --summary, plan --json, --trace, --metrics or bench published wrote. A plan may be a
+// prediction from programs measured here, and may have what was then measured.
 struct RunFile {
   enum class Kind : uint8_t { summary, plan, trace, metrics, published };
   std::filesystem::path path;
   Kind kind = Kind::summary;
   Json json;       // of a summary or plan: an object with an array "devices"; of published: "rows"
   TraceLog trace;  // of a trace
+  bool simulated = false;     // of a trace: what would happen
   std::vector<Json> metrics;  // objects, one a line
 };
 
@@ -27,6 +29,7 @@ struct Run {
 
   // The first of its kind; none: null.
   const RunFile* find(RunFile::Kind kind) const;
+  const RunFile* find_trace(bool simulated) const;
 };
 
 // Runs, and a sentence for each file that could not be read, or not to its end.
@@ -36,8 +39,9 @@ struct RunSet {
 };
 
 // A file, a directory of a run's files ("*.json" and "*.jsonl"), or a directory of such
-// directories, a run each. Takes any bytes. A damaged file of a directory becomes a note; throws
-// InputError if a file that was named cannot be read, or nothing of a directory can.
+// directories, a run each. Takes any bytes. A damaged file of a directory and damaged lines of
+// metrics become notes; throws InputError if a file that was named cannot be read, or nothing of a
+// directory can.
 RunSet read_runs(const std::filesystem::path& path);
 
 }  // namespace millrace

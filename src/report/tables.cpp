@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "base/text.h"
 
@@ -54,18 +55,12 @@ std::string stages_text(const RunFacts& run) {
   return or_none(text);
 }
 
-// The run that others of its model are compared with.
-const RunFacts* base_of(const RunFacts& run, const std::vector<RunFacts>& runs) {
-  const RunFacts* base = nullptr;
-  for (const RunFacts& other : runs) {
-    if (other.model != run.model || !other.rate()) continue;
-    if (base == nullptr || other.devices < base->devices) base = &other;
-  }
-  return base;
-}
-
-std::string error_text(double predicted, double measured) {
-  return measured > 0 ? fmt::format("{:+.1f} %", 100 * (predicted / measured - 1)) : kNone;
+// Without the directories of a path: "idx:/data/mnist" is "idx:mnist".
+std::string data_text(const std::string& data) {
+  const size_t colon = data.find(':'), slash = data.find_last_of('/');
+  if (colon == std::string::npos || slash == std::string::npos || slash < colon) return data;
+  if (slash + 1 == data.size()) return data_text(data.substr(0, slash));
+  return data.substr(0, colon + 1) + data.substr(slash + 1);
 }
 
 void add_flat(const std::string& prefix, const Json& json, Table& table) {
@@ -73,6 +68,8 @@ void add_flat(const std::string& prefix, const Json& json, Table& table) {
     const std::string name = prefix.empty() ? key : prefix + " " + key;
     if (entry.is_object()) {
       add_flat(name, entry, table);
+    } else if (entry.empty()) {
+      continue;
     } else if (key.ends_with("_bytes") && entry.is_number()) {
       table.rows.push_back({name.substr(0, name.size() - 6), bytes_text(entry)});
     } else {
@@ -84,6 +81,18 @@ void add_flat(const std::string& prefix, const Json& json, Table& table) {
 }
 
 }  // namespace
+
+const RunFacts* base_of(const RunFacts& run, const std::vector<RunFacts>& runs) {
+  const auto rank = [](const RunFacts& facts) {
+    return std::tuple(facts.devices, !facts.samples_per_second, facts.precision != "fp32");
+  };
+  const RunFacts* base = nullptr;
+  for (const RunFacts& other : runs) {
+    if (other.model != run.model || !other.rate()) continue;
+    if (base == nullptr || rank(other) < rank(*base)) base = &other;
+  }
+  return base;
+}
 
 Table run_table(const std::vector<RunFacts>& runs) {
   Table table;
@@ -98,9 +107,10 @@ Table run_table(const std::vector<RunFacts>& runs) {
     const bool measured = run.samples_per_second.has_value();
     const RunFacts* base = base_of(run, runs);
     std::string schedule = run.schedule;
-    if (run.micro_batches.value_or(1) > 1) schedule += fmt::format(" × {:g}", *run.micro_batches);
+    if (run.micro_batches.value_or(1) > 1)
+      schedule += fmt::format("\u00a0×\u00a0{:g}", *run.micro_batches);
     table.rows.push_back(
-        {run.name, or_none(run.model), or_none(run.data), or_none(run.precision),
+        {run.name, or_none(run.model), or_none(data_text(run.data)), or_none(run.precision),
          run.devices > 0 ? std::to_string(run.devices) : kNone, value(run.batch), stages_text(run),
          or_none(schedule), memory_text(run),
          value(measured ? run.seconds_per_step : run.predicted_seconds),
@@ -155,20 +165,36 @@ Table prediction_table(const Run& run, const RunFacts& facts) {
   };
   add("seconds per step", facts.predicted_seconds, facts.seconds_per_step);
   add("samples per second", facts.predicted_rate, facts.samples_per_second);
+  if (facts.predicted_bubble && facts.bubble) {
+    table.rows.push_back(
+        {"idle share of all time", fmt::format("{:.1f} %", 100 * *facts.predicted_bubble),
+         fmt::format("{:.1f} %", 100 * *facts.bubble),
+         fmt::format("{:+.1f} points", 100 * (*facts.predicted_bubble - *facts.bubble))});
+  }
+  if (facts.predicted_process_memory && facts.process_memory) {
+    table.rows.push_back({"memory of the process", size_text(*facts.predicted_process_memory),
+                          size_text(*facts.process_memory),
+                          error_text(*facts.predicted_process_memory, *facts.process_memory)});
+  }
   const RunFile* plan = run.find(RunFile::Kind::plan);
   const RunFile* summary = run.find(RunFile::Kind::summary);
-  if (plan == nullptr || summary == nullptr) return table;
-  std::map<std::string, double> planned;
-  for (const Json& device : json_member(plan->json, "devices")) {
-    if (const auto peak = json_number(device, "peak_bytes"))
-      planned[json_text(device, "id")] = *peak;
+  if (plan == nullptr) return table;
+  const auto key = [](const Json& device) {
+    return fmt::format("device {}, stage {}", json_text(device, "id"), json_text(device, "stage"));
+  };
+  std::map<std::string, double> measured;
+  if (summary != nullptr) {
+    for (const Json& device : json_member(summary->json, "devices")) {
+      if (const auto peak = json_number(device, "peak_bytes")) measured[key(device)] = *peak;
+    }
   }
-  for (const Json& device : json_member(summary->json, "devices")) {
-    const std::string id = json_text(device, "id");
+  for (const Json& device : json_member(plan->json, "devices")) {
     const auto peak = json_number(device, "peak_bytes");
-    if (!peak || !planned.contains(id)) continue;
-    table.rows.push_back({"memory of " + id, size_text(planned[id]), size_text(*peak),
-                          error_text(planned[id], *peak)});
+    auto found = json_number(device, "measured_peak_bytes");
+    if (measured.contains(key(device))) found = measured[key(device)];
+    if (!peak || !found) continue;
+    table.rows.push_back({"memory of " + key(device), size_text(*peak), size_text(*found),
+                          error_text(*peak, *found)});
   }
   return table;
 }
@@ -209,6 +235,56 @@ Table wait_table(const TimeReport& report) {
     table.rows.push_back(
         {cause, fmt::format("{:.4f}", static_cast<double>(time) / 1e9), share(time, span)});
   }
+  return table;
+}
+
+Table evaluation_table(const std::vector<Evaluation>& evaluations) {
+  Table table;
+  table.caption = "Evaluations";
+  table.head = {"step", "samples", "loss", "top-1", "top-5"};
+  const auto percent = [](const std::optional<double>& number) {
+    return number ? fmt::format("{:.2f} %", 100 * *number) : std::string(kNone);
+  };
+  for (const Evaluation& evaluation : evaluations) {
+    table.rows.push_back({fmt::format("{:g}", evaluation.step), value(evaluation.samples),
+                          value(evaluation.loss), percent(evaluation.top1),
+                          percent(evaluation.top5)});
+  }
+  return table;
+}
+
+Table settings_table(const Json& root) {
+  Table table;
+  table.caption = "Everything the job was told";
+  table.head = {"setting", "value"};
+  Json kept = Json::object();
+  for (const char* key : {"model",
+                          "data",
+                          "image",
+                          "classes",
+                          "global_batch",
+                          "seed",
+                          "precision",
+                          "arithmetic",
+                          "communication_dtype",
+                          "schedule",
+                          "threads_per_device",
+                          "steps",
+                          "first_step",
+                          "total_steps",
+                          "finished",
+                          "skipped_records",
+                          "wait_seconds",
+                          "loss_scale",
+                          "plan",
+                          "device_memory_bytes",
+                          "reorders",
+                          "recomputed",
+                          "in_place"}) {
+    const Json entry = json_member(root, key);
+    if (!entry.is_null()) kept[key] = entry;
+  }
+  add_flat("", kept, table);
   return table;
 }
 

@@ -9,7 +9,9 @@ using Interval = std::pair<int64_t, int64_t>;
 
 // The length of the union.
 int64_t covered(std::vector<Interval> intervals) {
-  std::sort(intervals.begin(), intervals.end());
+  if (!std::is_sorted(intervals.begin(), intervals.end())) {
+    std::sort(intervals.begin(), intervals.end());
+  }
   int64_t total = 0;
   int64_t reached = INT64_MIN;
   for (const auto& [begin, end] : intervals) {
@@ -20,7 +22,7 @@ int64_t covered(std::vector<Interval> intervals) {
   return total;
 }
 
-Window whole_window(const TraceLog& log) {
+Window whole_window(const TraceLog& log, const std::vector<int64_t>& ends) {
   Window window;
   if (log.events.empty()) return window;
   window.begin = INT64_MAX;
@@ -29,7 +31,7 @@ Window whole_window(const TraceLog& log) {
     window.begin = std::min(window.begin, event.begin);
     window.end = std::max(window.end, event.end);
   }
-  window.steps = std::ssize(step_ends(log));
+  window.steps = std::ssize(ends);
   return window;
 }
 
@@ -51,8 +53,10 @@ double total_time(const TimeReport& report) {
 
 // Ends of updates that a forward or nothing follows.
 std::vector<int64_t> step_ends_of(std::vector<const TraceEvent*> events) {
-  std::stable_sort(events.begin(), events.end(),
-                   [](const TraceEvent* a, const TraceEvent* b) { return a->begin < b->begin; });
+  const auto earlier = [](const TraceEvent* a, const TraceEvent* b) { return a->begin < b->begin; };
+  if (!std::is_sorted(events.begin(), events.end(), earlier)) {
+    std::stable_sort(events.begin(), events.end(), earlier);
+  }
   std::vector<int64_t> ends;
   int64_t last_update = -1;
   bool open = false;
@@ -67,6 +71,24 @@ std::vector<int64_t> step_ends_of(std::vector<const TraceEvent*> events) {
   }
   if (open) ends.push_back(last_update);
   return ends;
+}
+
+Window steps_window(const TraceLog& log, const std::vector<int64_t>& ends, int64_t first,
+                    int64_t count) {
+  Window window = whole_window(log, ends);
+  if (std::ssize(ends) <= count) return window;
+  const int64_t last_first = std::ssize(ends) - count;
+  if (first < 0) first = std::max<int64_t>(1, last_first / 2);
+  first = std::min(first, last_first);
+  if (first > 0) window.begin = ends[static_cast<size_t>(first) - 1];
+  window.end = ends[static_cast<size_t>(first + count) - 1];
+  window.steps = count;
+  return window;
+}
+
+Window steady_window(const TraceLog& log, const std::vector<int64_t>& ends) {
+  if (ends.size() < 2) return whole_window(log, ends);
+  return {ends.front(), ends.back(), std::ssize(ends) - 1};
 }
 
 }  // namespace
@@ -89,22 +111,14 @@ std::vector<int64_t> step_ends(const TraceLog& log) {
 }
 
 Window steps_window(const TraceLog& log, int64_t first, int64_t count) {
-  const std::vector<int64_t> ends = step_ends(log);
-  if (std::ssize(ends) <= count) return whole_window(log);
-  const int64_t last_first = std::ssize(ends) - count;
-  if (first < 0) first = std::max<int64_t>(1, last_first / 2);
-  first = std::min(first, last_first);
-  Window window = whole_window(log);
-  if (first > 0) window.begin = ends[static_cast<size_t>(first) - 1];
-  window.end = ends[static_cast<size_t>(first + count) - 1];
-  window.steps = count;
-  return window;
+  return steps_window(log, step_ends(log), first, count);
 }
 
-Window steady_window(const TraceLog& log) {
+Window steady_window(const TraceLog& log) { return steady_window(log, step_ends(log)); }
+
+TraceFacts trace_facts(const TraceLog& log, int64_t first_step, int64_t steps) {
   const std::vector<int64_t> ends = step_ends(log);
-  if (ends.size() < 2) return whole_window(log);
-  return {ends.front(), ends.back(), std::ssize(ends) - 1};
+  return {steps_window(log, ends, first_step, steps), time_report(log, steady_window(log, ends))};
 }
 
 double TimeReport::bubble_of_total() const {

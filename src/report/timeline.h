@@ -48,4 +48,12 @@ struct TimeReport {
 
 TimeReport time_report(const TraceLog& log, const Window& window);
 
+// What a report says of a trace: its steady part, and the steps that pictures open with.
+struct TraceFacts {
+  Window shown;
+  TimeReport times;
+};
+
+TraceFacts trace_facts(const TraceLog& log, int64_t first_step, int64_t steps);
+
 }  // namespace millrace

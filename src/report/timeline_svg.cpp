@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <tuple>
 
+#include "report/device_order.h"
 #include "report/markup.h"
 
 namespace millrace {
@@ -29,16 +31,16 @@ text { font: 12px sans-serif; fill: #24292f }
 .lane { fill: #f3f4f6 }
 .grid { stroke: #d0d7de; stroke-width: 1 }
 .forward { fill: #2f6fb3 }
-.backward { fill: #c2571a }
-.weights { fill: #b8783f }
-.update { fill: #2e8b57 }
+.backward { fill: #b85214 }
+.weights { fill: #8f6a3c }
+.update { fill: #27784b }
 .communication { fill: #8a63c9 }
 .wait { fill: #a8b0b9 }
 .data { fill: #1b9aaa }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3 }
   .small { fill: #9da7b1 }
-  .number { fill: #ffffff }
+  .number { fill: #0d1117 }
   .paper { fill: #0d1117 }
   .lane { fill: #1b222c }
   .grid { stroke: #30363d }
@@ -76,13 +78,7 @@ class Drawing {
  public:
   Drawing(const TraceLog& log, const Window& window) : log_(log), window_(window) {
     rows_.resize(log.devices.size());
-    std::vector<size_t> order(log.devices.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      const TraceDevice& x = log.devices[a];
-      const TraceDevice& y = log.devices[b];
-      return std::tie(x.stage, x.node, x.device) < std::tie(y.stage, y.node, y.device);
-    });
+    const std::vector<size_t> order = device_order(log);
     for (size_t i = 0; i < order.size(); ++i) rows_[order[i]] = static_cast<double>(i);
     bottom_ = kTop + kRow * static_cast<double>(rows_.size());
   }
@@ -196,6 +192,17 @@ class Drawing {
 };
 
 }  // namespace
+
+std::vector<size_t> device_order(const TraceLog& log) {
+  std::vector<size_t> order(log.devices.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const TraceDevice& x = log.devices[a];
+    const TraceDevice& y = log.devices[b];
+    return std::tie(x.stage, x.node, x.device) < std::tie(y.stage, y.node, y.device);
+  });
+  return order;
+}
 
 std::string timeline_svg(const TraceLog& log, const Window& window, const std::string& title) {
   return Drawing(log, window).take(title);

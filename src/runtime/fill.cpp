@@ -1,5 +1,7 @@
 #include "runtime/fill.h"
 
+#include <algorithm>
+
 #include "base/parallel.h"
 #include "base/random.h"
 
@@ -26,6 +28,9 @@ struct Rows {
   int64_t place(int64_t i) const {
     return row == stride ? first + i : first + i / row * stride + i % row;
   }
+
+  // How many values from the i-th on lie next to each other.
+  int64_t run(int64_t i) const { return row == stride ? kFillGrain : row - i % row; }
 };
 
 }  // namespace
@@ -34,16 +39,23 @@ void fill_slice(const Initializer& initializer, std::string_view name, uint64_t 
                 const Shape& shape, const Slice& slice, std::span<float> values, int64_t first) {
   const Random random(seed, hash_bytes(name.data(), name.size()));
   const Rows rows(shape, slice);
-  parallel_for(static_cast<int64_t>(values.size()), kFillGrain, [&](int64_t i) {
-    const auto index = static_cast<uint64_t>(rows.place(first + i));
-    float value = initializer.first;
-    if (initializer.kind == Initializer::Kind::normal) {
-      value += initializer.second * random.normal(index);
-    } else if (initializer.kind == Initializer::Kind::uniform) {
-      value += (initializer.second - initializer.first) * random.uniform(index);
-    }
-    values[static_cast<size_t>(i)] = value;
-  });
+  const bool normal = initializer.kind == Initializer::Kind::normal;
+  const bool uniform = initializer.kind == Initializer::Kind::uniform;
+  const float scale = normal ? initializer.second : initializer.second - initializer.first;
+  parallel_ranges(
+      static_cast<int64_t>(values.size()), kFillGrain, [&](int, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end;) {
+          const int64_t count = std::min(end - i, rows.run(first + i));
+          const auto index = static_cast<uint64_t>(rows.place(first + i));
+          const auto part = values.subspan(static_cast<size_t>(i), static_cast<size_t>(count));
+          if (normal) random.normals(index, part);
+          for (size_t k = 0; k < part.size(); ++k) {
+            const float drawn = normal ? part[k] : uniform ? random.uniform(index + k) : 0.0f;
+            part[k] = initializer.first + (normal || uniform ? scale * drawn : 0.0f);
+          }
+          i += count;
+        }
+      });
 }
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 // exception to its caller.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -23,7 +24,14 @@ enum class Watch : uint8_t {
 // The first tensor at fault; the message is a clause: "layer 'conv1' (convolution, forward) …".
 class Suspicious : public JobError {
  public:
-  using JobError::JobError;
+  explicit Suspicious(const std::string& clause, std::optional<int64_t> step = {})
+      : JobError(clause), step_(step) {}
+
+  // Of the job, where several may be under way.
+  std::optional<int64_t> step() const { return step_; }
+
+ private:
+  std::optional<int64_t> step_;
 };
 
 // Replaces earlier checks. The program must not be running.

@@ -1,7 +1,5 @@
 #include "runtime/input_gate.h"
 
-#include "base/error.h"
-
 namespace millrace {
 
 void InputGate::open(int slots) {
@@ -22,7 +20,7 @@ void InputGate::close() {
 }
 
 void InputGate::throw_if_closed() const {
-  if (closed_) fail_job("A stage of the pipeline has stopped.");
+  if (closed_) throw StageClosed("A stage of the pipeline has stopped.");
 }
 
 void InputGate::wait_for_slot(int64_t number) {

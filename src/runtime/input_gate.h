@@ -5,13 +5,20 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/error.h"
 #include "runtime/lane.h"
 
 namespace millrace {
 
+// Thrown by those that wait for a stage that has failed; the stage itself tells why.
+class StageClosed : public JobError {
+ public:
+  using JobError::JobError;
+};
+
 // Micro-batches of a device are numbered from 0 in the order in which it runs them; number i uses
 // slot i mod slots. The feeding thread waits for a free slot, writes it, and says so; the device
-// waits for that, and gives the slot back. Once closed, all waits throw JobError.
+// waits for that, and gives the slot back. Once closed, all waits throw StageClosed.
 class InputGate {
  public:
   explicit InputGate(Bell& bell) : bell_(bell) {}

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/parallel.h"
+#include "runtime/finite_check.h"
 
 namespace millrace {
 namespace {
@@ -156,8 +157,13 @@ void StageRunner::run_phase(const Task& task, const PhaseRange& range, TraceCate
   const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device, category,
                          trace_name(task.work), task.micro_batch);
   StepState state = step_state(task.micro_batch);
+  const int64_t step = state.step;
   if (range.phase == Phase::update) state.step = updates();
-  session_.run_phase(training_, range, frame, state);
+  try {
+    session_.run_phase(training_, range, frame, state);
+  } catch (const Suspicious& found) {
+    throw Suspicious(fmt::format("{} in stage {}", found.what(), stage()), step);
+  }
 }
 
 void StageRunner::forward(const Task& task) {

@@ -122,9 +122,15 @@ DeviceReport parse_device_report(const Json& json) {
 }
 
 std::vector<DeviceReport> describe_devices(Engine& engine) {
-  Json own = Json::array();
-  for (const auto& worker : engine.workers()) own.push_back(to_json(report_of(*worker)));
-  std::vector<std::string> texts = {own.dump()};
+  std::vector<DeviceReport> own;
+  for (const auto& worker : engine.workers()) own.push_back(report_of(*worker));
+  return gather_reports(engine, own);
+}
+
+std::vector<DeviceReport> gather_reports(Engine& engine, const std::vector<DeviceReport>& own) {
+  Json list = Json::array();
+  for (const DeviceReport& report : own) list.push_back(to_json(report));
+  std::vector<std::string> texts = {list.dump()};
   if (engine.rank_group() != nullptr) texts = gather_texts(*engine.rank_group(), texts[0]);
   std::vector<DeviceReport> reports;
   for (const std::string& text : texts) {

@@ -36,6 +36,9 @@ std::string crowded_device(const std::vector<DeviceReport>& devices, int64_t lim
 // Of every device in every process, in the order of stages; called by all processes.
 std::vector<DeviceReport> describe_devices(Engine& engine);
 
+// What each process has to say of its own devices, likewise.
+std::vector<DeviceReport> gather_reports(Engine& engine, const std::vector<DeviceReport>& own);
+
 Json to_json(const MemoryBreakdown& breakdown);
 Json to_json(const DeviceReport& report);
 DeviceReport parse_device_report(const Json& json);

@@ -5,6 +5,7 @@
 #include "comm/texts.h"
 #include "train/device_report.h"
 #include "train/engine.h"
+#include "train/plan.h"
 #include "train/stage_options.h"
 
 namespace millrace {
@@ -25,6 +26,22 @@ std::map<std::string, Layout> layouts_from_text(const std::string& text) {
   return layouts;
 }
 
+void say_what_runs_again(const std::vector<std::unique_ptr<Worker>>& workers,
+                         TrainingObserver& observer) {
+  int operators = 0;
+  double share = 0;
+  for (const auto& worker : workers) {
+    if (!worker->training || worker->training->recomputed_costly == 0) continue;
+    operators = std::max(operators, worker->training->recomputed);
+    share = std::max(share, recomputed_share(*worker->training));
+  }
+  if (operators == 0) return;
+  observer.on_message(Severity::note,
+                      fmt::format("To fit into --device-memory, up to {} operators of a device run "
+                                  "again in the backward pass, with {:.0f} % more arithmetic.",
+                                  operators, 100 * share));
+}
+
 }  // namespace
 
 void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer) {
@@ -40,6 +57,7 @@ void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& obs
     for (const auto& worker : workers_) reports.push_back(report_of(*worker));
     const std::string crowded = crowded_device(reports, job.device_memory);
     if (!crowded.empty()) fail_input("{}", crowded);
+    if (job.recompute == RecomputePolicy::automatic) say_what_runs_again(workers_, observer);
   } catch (const std::exception& error) {
     fail(error.what());
     throw;

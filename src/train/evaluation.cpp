@@ -6,6 +6,10 @@
 
 #include "base/error.h"
 #include "train/engine.h"
+#include "train/feed/feeds.h"
+#include "train/job_state.h"
+#include "train/trainer.h"
+#include "train/weights.h"
 
 namespace millrace {
 
@@ -53,6 +57,20 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed,
                           .top1 = static_cast<double>(scores.top1) / count,
                           .top5 = static_cast<double>(scores.top5) / count,
                           .seconds = elapsed.count()};
+}
+
+EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {
+  const std::filesystem::path weights = weights_file(job, observer);
+  const auto data = open_evaluation_data(job);
+  Engine engine(job, Purpose::evaluation, observer);
+  engine.start(job.seed);
+  JobState state(engine);
+  load_weights(state, weights);
+  const auto feed = data->start();
+  const auto report = evaluate(engine, *feed, job.stop);
+  if (!report) fail_job("Stopped before the whole data set was evaluated.");
+  return {*report, engine.device().threads(), engine.session().arena_bytes(),
+          engine.evaluation()->breakdown};
 }
 
 }  // namespace millrace

@@ -45,7 +45,7 @@ struct Pipeline::Labels {
   const std::vector<int32_t>& wait_for(int64_t step) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return failed || steps.contains(step); });
-    if (failed) fail_job("The data ended.");
+    if (failed) throw StageClosed("The data ended.");
     return steps.at(step);
   }
 
@@ -141,10 +141,14 @@ void Pipeline::run(const std::function<void(const std::vector<StageRunner*>&)>& 
   std::map<Device*, std::vector<StageRunner*>> by_device;
   for (Stage& stage : stages_) by_device[stage.worker->device].push_back(stage.runner.get());
   std::mutex mutex;
-  std::exception_ptr first;
+  std::exception_ptr first, closed;
+  // A stage that fails closes itself before it says why: who waits for it may be heard earlier.
   const auto guarded = [&](const std::function<void()>& body) {
     try {
       body();
+    } catch (const StageClosed&) {
+      const std::lock_guard lock(mutex);
+      closed = std::current_exception();
     } catch (const std::exception& error) {
       const std::lock_guard lock(mutex);
       if (first) return;
@@ -174,6 +178,7 @@ void Pipeline::run(const std::function<void(const std::vector<StageRunner*>&)>& 
   });
   closer.join();
   if (first) std::rethrow_exception(first);
+  if (closed) std::rethrow_exception(closed);
 }
 
 std::optional<Group> Pipeline::everyone_of(const StageRunner& runner) const {

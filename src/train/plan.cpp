@@ -116,6 +116,16 @@ double predict_seconds(const Program& program, const MachineSpeed& speed) {
   return seconds;
 }
 
+double recomputed_share(const Program& program) {
+  double again = 0;
+  double all = 0;
+  for (const Instruction& instruction : program.instructions) {
+    all += instruction.arithmetic;
+    if (instruction.name.ends_with("/again")) again += instruction.arithmetic;
+  }
+  return all > again ? again / (all - again) : 0;
+}
+
 namespace {
 
 // What a job's devices would run. Devices with equal parts of a stage are compiled once.
@@ -124,6 +134,8 @@ struct CompiledPlan {
   double seconds_per_step = 0;  // of the slowest stage, or of all together where they take turns
   int reorders = 0;
   int recomputed = 0;
+  int recomputed_costly = 0;
+  double recomputed_share = 0;  // of the device where it is the greatest
   int in_place = 0;
   size_t instructions = 0;
 };
@@ -161,6 +173,8 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
         seconds = std::max(seconds, predict_seconds(program, speed));
         compiled.reorders += program.reorders;
         compiled.recomputed += program.recomputed;
+        compiled.recomputed_costly += program.recomputed_costly;
+        compiled.recomputed_share = std::max(compiled.recomputed_share, recomputed_share(program));
         compiled.in_place += program.in_place;
         compiled.instructions += program.instructions.size();
       }
@@ -274,6 +288,8 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   json["instructions"] = compiled.instructions;
   json["reorders"] = compiled.reorders;
   json["recomputed"] = compiled.recomputed;
+  json["recomputed_costly"] = compiled.recomputed_costly;
+  json["recomputed_share"] = compiled.recomputed_share;
   json["in_place"] = compiled.in_place;
   json["plan"] = to_json(job.plan);
   return json;

@@ -21,6 +21,9 @@ MachineSpeed measure_speed(Device& device);
 // Each instruction takes the longer of computing and moving its tensors.
 double predict_seconds(const Program& program, const MachineSpeed& speed);
 
+// The arithmetic of what runs again, against that of all else.
+double recomputed_share(const Program& program);
+
 // Compiles the job's training step and describes it: "devices" with the exact memory,
 // "predicted_seconds_per_step", "predicted_samples_per_second", "fits" and "plan". A job beyond
 // the memory limit is described all the same, with "fits" false and the reason.

@@ -7,21 +7,6 @@
 #include "base/error.h"
 
 namespace millrace {
-namespace {
-
-// Whether each update follows one backward, so that both are one phase.
-bool updates_at_once(const Row& row) {
-  for (size_t i = 0; i < row.tasks.size(); ++i) {
-    if (row.tasks[i].work == Work::backward_input) return false;
-    if (row.tasks[i].work == Work::backward &&
-        (i + 1 == row.tasks.size() || row.tasks[i + 1].work != Work::update)) {
-      return false;
-    }
-  }
-  return true;
-}
-
-}  // namespace
 
 int64_t steps_to_fill(const Plan& plan) {
   if (is_synchronous(plan.schedule)) return 1;
@@ -74,7 +59,7 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
     if (row.stage != stage || row.replica != replica) continue;
     // Stages that update together have to agree first whether they may.
     const bool agrees = options.updates.check_overflow && is_synchronous(plan.schedule);
-    const bool at_once = updates_at_once(row) && !agrees;
+    const bool at_once = schedule.updates_at_once(row) && !agrees;
     options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
     options.shape.slots = static_cast<int>(row.in_flight);
     options.shape.versions = static_cast<int>(row.versions);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 namespace millrace {
 namespace {
@@ -33,6 +34,26 @@ TEST(Random, UniformAndNormalHaveTheRightMoments) {
   EXPECT_NEAR(uniform_sum / count, 0.5, 0.005);
   EXPECT_NEAR(normal_sum / count, 0.0, 0.02);
   EXPECT_NEAR(normal_squares / count, 1.0, 0.02);
+}
+
+// Against the definition by the standard library, whose rounding may differ in the last place.
+TEST(Random, NormalsAreBoxAndMullersWhereverTheyBegin) {
+  const Random random(11, uint64_t{1} << 40);
+  for (const uint64_t first : {uint64_t{0}, uint64_t{1}, uint64_t{127}, (uint64_t{1} << 33) - 3}) {
+    for (const size_t count : {size_t{1}, size_t{2}, size_t{127}, size_t{128}, size_t{1000}}) {
+      std::vector<float> values(count, 99.0f);
+      random.normals(first, values);
+      for (size_t i = 0; i < count; ++i) {
+        const uint64_t index = first + i;
+        const auto words = random.words(index / 2);
+        const size_t pair = index % 2 * 2;
+        const double radius = std::sqrt(-2 * std::log((words[pair] + 0.5) / 4294967296.0));
+        const double expected = radius * std::cos(2 * M_PI * (words[pair + 1] / 4294967296.0));
+        ASSERT_NEAR(values[i], expected, 1e-7 * std::max(1.0, std::abs(expected))) << index;
+        ASSERT_EQ(values[i], random.normal(index)) << index;
+      }
+    }
+  }
 }
 
 TEST(Random, BelowStaysBelowAndReachesEveryValue) {

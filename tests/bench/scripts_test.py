@@ -56,14 +56,24 @@ class Figures(unittest.TestCase):
         self.assertRaises(ValueError, prediction.parse_report, "nothing")
 
     def test_choice_is_held_against_the_best_measured(self):
-        rows = [{"name": "a", "predicted": 1.0, "measured": 1.02},
-                {"name": "b", "predicted": 1.1, "measured": 1.0}]
-        result = plan_choice.judge(rows)
-        self.assertEqual((result["chosen"], result["best"]), ("a", "b"))
+        result = plan_choice.judge([1.02, 9.0, 1.0, 1.02, 1.03], [1.0, 1.0, 5.0, 0.9, 1.0])
         self.assertAlmostEqual(result["loss"], 0.02)
         self.assertTrue(result["met"])
-        rows[0]["measured"] = 1.03
-        self.assertFalse(plan_choice.judge(rows)["met"])
+        self.assertFalse(plan_choice.judge([1.03] * 3, [1.0] * 3)["met"])
+        self.assertTrue(plan_choice.judge([0.9], [1.0])["met"])
+        rows = [{"name": plan_choice.CHOSEN, "measured": [0.1]},
+                {"name": "a", "measured": [1.0, 3.0, 3.0]},
+                {"name": "b", "measured": [2.0, 2.0, 9.0]}]
+        self.assertEqual(plan_choice.best_of_others(rows)["name"], "b")
+
+    def test_chosen_plan_is_trained_with_its_flags(self):
+        report = {"flags": {"--batch": 8.0, "--recompute": "none"}}
+        self.assertEqual(plan_choice.flags_of(report, "p.json"),
+                         ["--plan", "p.json", "--batch", "8", "--recompute", "none"])
+        names = [name for name, _, _ in plan_choice.plans([1, 2])]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("zero-bubble, 2", names)
+        self.assertNotIn("2bw, 1", names)
 
     @staticmethod
     def checkpoint_run(beside, pause):
@@ -122,6 +132,28 @@ class RealData(unittest.TestCase):
             self.assertGreater(result["synthetic_seconds_per_step"], 0)
             self.assertEqual(sorted(os.listdir(directory)),
                              ["jpeg-24-500x375-8", "result.json"])
+
+
+class PlanChoice(unittest.TestCase):
+    def test_tiny_run(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "result.json")
+            command = [sys.executable, "-B", os.path.join(ROOT, "bench", "plan_choice.py"),
+                       "--build", BUILD, "--json", path, "--model", "fashion_cnn", "--image", "28",
+                       "--classes", "10", "--samples", "4", "--steps", "2", "--rounds", "1",
+                       "--finalists", "2", "--repeats", "1", "--finals", "1", "--microbatches",
+                       "1", "--conv-algo", "direct"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            with open(path) as file:
+                result = json.load(file)
+            self.assertEqual(result["met"], done.returncode == 0)
+            model, = result["models"]
+            self.assertEqual(len(model["rows"]), 8)
+            self.assertEqual(len(model["finalists"]), 2)
+            self.assertEqual(model["predicted_seconds"],
+                             min(one["predicted"] for one in model["finalists"]))
+            self.assertEqual(sorted(model["again"]), sorted([plan_choice.CHOSEN, model["best"]]))
 
 
 class CheckpointSlowdown(unittest.TestCase):

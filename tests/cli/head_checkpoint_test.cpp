@@ -100,6 +100,7 @@ TEST_F(HeadCheckpointTest, MistakesAreOneSentence) {
   must_train("--head-parallel mp", 1, "--steps 2 --checkpoint run");
   expect_refusal("ckpt split run", "--shards, the number of files, is missing");
   expect_refusal("ckpt split run --shards 0", "--shards");
+  expect_refusal("ckpt split run --shards -1", "--shards");
   expect_refusal("ckpt split run --shards 102", "101 classes can lie in 1 to 101");
   expect_refusal("ckpt split run --shards two", "--shards");
   expect_refusal("ckpt merge nowhere", "There is no checkpoint in 'nowhere'");

@@ -4,6 +4,7 @@
 #   head   so with a margin head, also as three ranks, and a checkpoint of it serves any number
 #   wire   the same with 16 bits between them, in parallel and as stages, and half the bytes
 #   overflow  of one skips the same step as two devices do, and leaves the same weights
+#   predict  is foretold with the memory that it takes, as replicas and as stages
 #   seeds  is refused by both ranks if their seeds differ
 #   data   ends on both if one has no data
 #   stop   ends by itself, naming the rank, within ten seconds of the stop of one
@@ -109,6 +110,23 @@ EOF
         fail "$(cat "$work/devices")"
       cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
       cmp "$work/one" "$work/two" || fail "other weights with '$plan'"
+    done
+    ;;
+  predict)
+    job="plan --check --json --steps 3 --rounds 2 --model fashion_cnn --batch 8
+      --threads-per-device 1 --oversubscribe --conv-algo direct"
+    for plan in "" "--placement 0:0.1:0 --microbatches 4"; do
+      timeout 60 "$@" -n 2 "$program" $job $plan > "$work/output" 2> "$work/errors" ||
+        fail "status $? with '$plan': $(cat "$work/errors")"
+      python3 - "$work/output" << 'EOF' || fail "not what was asked for with '$plan'"
+import json, sys
+said = json.load(open(sys.argv[1]))
+assert said["arena_exact"] is True
+assert min(said["predicted_step_seconds"], said["measured_step_seconds"]) > 0
+assert [device["id"] for device in said["devices"]] == ["0:0", "1:0"], said["devices"]
+used = {link["name"] for link in said["links"] if link["bytes_per_step"] > 0}
+assert {f"device {i} {way}" for i in (0, 1) for way in ("out", "in")} <= used, used
+EOF
     done
     ;;
   seeds)

@@ -29,7 +29,25 @@ TEST_F(ReportCommandTest, TellsOfARunAndItsTrace) {
   EXPECT_THAT(read_text(work() / "out" / "trace.svg"), HasSubstr("class=\"backward\""));
   const std::string page = read_text(work() / "out" / "index.html");
   EXPECT_THAT(page, HasSubstr("<td class=\"\">fashion_cnn</td>"));
-  EXPECT_THAT(page, HasSubstr("data-figure=\"trace/0\""));
+  EXPECT_THAT(page, HasSubstr("data-figure=\"timeline/0\""));
+}
+
+TEST_F(ReportCommandTest, APlanThatWasCheckedIsARun) {
+  const Outcome checked =
+      run("plan --check --model fashion_cnn --batch 4 --placement 0:0.0:1 --steps 3 --rounds 1 "
+          "--threads-per-device 1 --oversubscribe --conv-algo direct --run deep/run");
+  ASSERT_EQ(checked.status, 0) << checked.errors;
+  EXPECT_THAT(checked.output, HasSubstr("millrace report deep/run"));
+  const Outcome told = run("report deep/run -o out");
+  ASSERT_EQ(told.status, 0) << told.errors;
+  EXPECT_THAT(told.output, HasSubstr("The prediction was"));
+  const std::string page = read_text(work() / "out" / "index.html");
+  EXPECT_THAT(page, HasSubstr("Timeline: predicted above measured"));
+  EXPECT_THAT(page, HasSubstr("href=\"../deep/run/metrics.jsonl\""));
+  EXPECT_THAT(page, HasSubstr("<caption>Environment"));
+  expect_refusal("plan --model fashion_cnn --batch 4 --run other", "--run goes with --check");
+  write_text(work() / "file", "");
+  expect_refusal("plan --check --model fashion_cnn --batch 4 --run file/x", "file/x");
 }
 
 TEST_F(ReportCommandTest, BadUsageIsOneSentence) {
@@ -40,6 +58,11 @@ TEST_F(ReportCommandTest, BadUsageIsOneSentence) {
   expect_refusal("report absent.json -o out", "absent.json");
   expect_refusal("report odd.json -o out --steps 0", "--steps");
   expect_refusal("report odd.json -o odd.json", "odd.json");
+  std::filesystem::create_directory(work() / "empty");
+  expect_refusal("report empty -o out", "has no file of --summary, --metrics or --trace");
+  write_text(work() / "cut.json", "{\"model\": \"vg");
+  expect_refusal("report cut.json -o out", "is not JSON: mistake at byte");
+  expect_refusal("report /dev/zero -o out", "is not a file");
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(Compiler, RecomputeSavesMemory) {
 
 TEST(Compiler, AJobThatDoesNotFitIsRefusedWithTheTableAndARemedy) {
   CompileOptions options = direct();
-  options.memory_limit = 700 << 20;
+  options.memory_limit = 450 << 20;
   try {
     compile_training(model("resnet50", 16), options);
     FAIL();

@@ -1,15 +1,18 @@
 // Operators on bf16 against their float32 references on the same, rounded, numbers: for the shapes
 // in shapes/, in the layouts that the kernels wish for, in place where that is allowed.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "base/half.h"
 #include "base/parallel.h"
 #include "case_file.h"
 #include "graph/operator_definition.h"
+#include "kernels/convolution_problem.h"
 #include "kernels/processor.h"
+#include "kernels/support/widened.h"
 
 namespace millrace::testing {
 namespace {
@@ -51,6 +54,12 @@ std::vector<Values> rounded(std::vector<Values> inputs, const OperatorCase& entr
   return inputs;
 }
 
+constexpr std::pair<const char*, ConvolutionAlgorithm> kVariants[] = {
+    {"", ConvolutionAlgorithm::automatic},
+    {"aBcd16b", ConvolutionAlgorithm::automatic},
+    {"aBcd8b", ConvolutionAlgorithm::automatic},
+    {"aBcd16b", ConvolutionAlgorithm::winograd}};
+
 class Halves : public ::testing::TestWithParam<std::string> {
  protected:
   void TearDown() override { set_team_size(team_); }
@@ -76,8 +85,9 @@ TEST_P(Halves, AgreeWithTheFloatReference) {
     const KernelRun expected =
         run_reference(SingleOperator(floats.type, floats.attributes, floats.inputs), inputs);
     const SingleOperator single(entry.type, entry.attributes, entry.inputs);
-    for (const char* tag : {"", "aBcd16b", "aBcd8b"}) {
+    for (const auto& [tag, algorithm] : kVariants) {
       KernelOptions options;
+      options.convolution = algorithm;
       options.threads = std::string_view(tag) == "aBcd16b" ? 3 : 1;
       set_team_size(options.threads);
       const KernelRequest request = wished(single, options, Layout(tag));
@@ -102,6 +112,101 @@ INSTANTIATE_TEST_SUITE_P(Families, Halves,
                                            "concat", "convolution", "dropout", "flatten", "linear",
                                            "max_pool", "prelu"),
                          [](const auto& parameter) { return parameter.param; });
+
+// One convolution and its gradients on bf16, where oneDNN has Winograd for float32.
+std::vector<SingleOperator> convolutions(int64_t batch) {
+  using Integers = Attributes::Integers;
+  Attributes window = {{"stride", Integers{1, 1}},   {"padding", Integers{1, 1}},
+                       {"dilation", Integers{1, 1}}, {"groups", int64_t{1}},
+                       {"kernel", Integers{3, 3}},   {"input_shape", Integers{batch, 32, 14, 13}}};
+  const TensorType x = {{batch, 32, 14, 13}, DataType::bf16};
+  const TensorType y = {{batch, 48, 14, 13}, DataType::bf16};
+  const TensorType w = {{48, 32, 3, 3}, DataType::f32};
+  Attributes with_relu = window;
+  with_relu.set("relu", true);
+  Attributes with_bias = window;
+  with_bias.set("bias", true);
+  return {{"convolution", with_relu, {x, w, {{48}, DataType::f32}}},
+          {"convolution_backward_data", window, {y, w}},
+          {"convolution_backward_weights", with_bias, {x, y}}};
+}
+
+// Values that bf16 holds exactly.
+std::vector<Values> inputs_of(const SingleOperator& single) {
+  std::vector<Values> inputs;
+  for (const TensorType& type : single.inputs) {
+    inputs.push_back(random_values(type, 11 + inputs.size()));
+    for (double& value : inputs.back()) value = std::round(value * 64) / 64;
+  }
+  return inputs;
+}
+
+SingleOperator in_floats(const SingleOperator& single) {
+  std::vector<TensorType> inputs = single.inputs;
+  for (TensorType& type : inputs) type.dtype = DataType::f32;
+  return {single.op.type, single.op.attributes, inputs};
+}
+
+TEST(NativeHalves, WinogradWorksOnFloatCopies) {
+  ASSERT_TRUE(can_compute_bf16());
+  KernelOptions options;
+  options.convolution = ConvolutionAlgorithm::winograd;
+  for (const SingleOperator& single : convolutions(3)) {
+    const KernelRequest request = wished(single, options, Layout("aBcd16b"));
+    std::string chosen;
+    make_kernel(request, &chosen);
+    EXPECT_EQ(chosen, "winograd in f32") << single.op.type;
+  }
+}
+
+// Copies of a part of the batch at a time give the same, in less workspace.
+TEST(NativeHalves, ABatchMayBeComputedInParts) {
+  for (const SingleOperator& single : convolutions(6)) {
+    SCOPED_TRACE(single.op.type);
+    const KernelOptions options;
+    const std::vector<Values> inputs = inputs_of(single);
+    const KernelRun expected = run_reference(in_floats(single), inputs);
+    const KernelImplementation& reference = kernels_of(single.op.type).implementations.back();
+    const KernelRequest plain = single.request(options);
+    uint64_t whole = 0;
+    for (const int64_t parts : {1, 2, 3, 6}) {
+      std::string refusal;
+      const auto kernel = make_widened(reference, plain, &refusal, parts);
+      ASSERT_NE(kernel, nullptr) << refusal;
+      const KernelRun actual = run_kernel(*kernel, plain, inputs);
+      for (size_t i = 0; i < expected.outputs.size(); ++i) {
+        EXPECT_EQ(difference(actual.outputs[i], expected.outputs[i], kTolerance), "")
+            << parts << " parts, output " << i;
+      }
+      if (parts == 1) whole = kernel->workspace_bytes();
+      if (parts == 6) {
+        EXPECT_LT(kernel->workspace_bytes(), whole / 2);
+      }
+    }
+    std::string refusal;
+    EXPECT_EQ(make_widened(reference, plain, &refusal, 4), nullptr);
+    EXPECT_THAT(refusal, ::testing::HasSubstr("4 equal parts"));
+  }
+}
+
+// The float32 copies of one part are bounded, whatever the batch.
+TEST(NativeHalves, PartsOfABatchAreSmall) {
+  const auto problem_of = [](int64_t batch, int64_t size) {
+    ConvolutionProblem problem;
+    problem.x = problem.y = {{batch, 64, size, size}, DataType::bf16};
+    problem.w = {{64, 64, 3, 3}, DataType::bf16};
+    problem.halves = true;
+    return problem;
+  };
+  EXPECT_EQ(parts_in_f32(problem_of(8, 28)), 1);
+  EXPECT_EQ(parts_in_f32(problem_of(8, 224)), 8);   // 24.5 MiB a sample
+  EXPECT_EQ(parts_in_f32(problem_of(14, 112)), 2);  // 6.1 MiB a sample
+  EXPECT_EQ(parts_in_f32(problem_of(13, 112)), 13);
+  const ConvolutionProblem part = part_in_f32(problem_of(14, 112));
+  EXPECT_EQ(part.x.shape, (Shape{7, 64, 112, 112}));
+  EXPECT_EQ(part.y.dtype, DataType::f32);
+  EXPECT_FALSE(part.halves);
+}
 
 // What a network in bf16 spends its time in must not go through float32 copies.
 TEST(NativeHalves, LargeTensorsAreNotCopied) {

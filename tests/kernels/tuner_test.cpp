@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "kernels/convolution_problem.h"
 #include "kernels/convolution_tuner.h"
+#include "kernels/processor.h"
 #include "testing.h"
 
 namespace millrace::testing {
@@ -122,6 +123,40 @@ TEST_F(TunerTest, GeneralDirectConvolutionAgreesWithTheReference) {
     ASSERT_EQ(got.size(), expected.size());
     for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4);
   }
+}
+
+// Images of bf16 have Winograd only in float32; it is taken where measured as faster and where its
+// copies fit.
+TEST_F(TunerTest, WinogradInFloat32IsAChoiceForHalves) {
+  ASSERT_TRUE(can_compute_bf16());
+  const Attributes window = {{"stride", Attributes::Integers{1, 1}},
+                             {"padding", Attributes::Integers{1, 1}},
+                             {"dilation", Attributes::Integers{1, 1}},
+                             {"groups", int64_t{1}}};
+  const SingleOperator single("convolution", window,
+                              {{{2, 32, 14, 14}, DataType::bf16}, {{32, 32, 3, 3}, DataType::f32}});
+  const auto chosen_by = [&](const char* method, double seconds, int64_t limit) {
+    ConvolutionTuner tuner({});
+    KernelOptions options;
+    options.tuner = &tuner;
+    options.workspace_limit = limit;
+    const ConvolutionProblem problem = convolution_problem(single.request(options));
+    EXPECT_EQ(methods_for(problem).size(), 2u);
+    tuner.choose(tuning_key(problem, options),
+                 {{"direct", [] { return 2.0; }}, {method, [=] { return seconds; }}});
+    std::string chosen;
+    make_kernel(wished(single, options, Layout("aBcd16b")), &chosen);
+    return chosen;
+  };
+  EXPECT_EQ(chosen_by("winograd_in_f32", 1.0, 0), "winograd in f32");
+  EXPECT_EQ(chosen_by("winograd_in_f32", 3.0, 0), "direct");
+  EXPECT_EQ(chosen_by("winograd_in_f32", 1.0, 1000), "direct");
+
+  ConvolutionTuner tuner({});
+  KernelOptions options;
+  options.tuner = &tuner;
+  make_kernel(wished(single, options, Layout("aBcd16b")));
+  EXPECT_EQ(tuner.measured(), 1);
 }
 
 }  // namespace

@@ -248,6 +248,42 @@ TEST(Models, SmallImagesGetTheSmallestThatWorks) {
       ThrowsMessage<InputError>(AllOf(HasSubstr("layer4.0.bn1"), HasSubstr("works from 33x33"))));
 }
 
+// Every network is built with the smallest image and refused with one pixel less; the sizes of
+// networks that only shrink follow from their layers: three pools by two and a convolution by four
+// in AlexNet, five pools in VGG.
+TEST(Models, SmallestImageIsTheLeastThatWorks) {
+  for (const std::string& name : model_names()) {
+    ModelOptions options = default_options(name);
+    options.batch = 2;
+    options.image = -1;  // not looked at
+    options.image = smallest_image(name, options);
+    EXPECT_NO_THROW(build_model(name, options)) << name;
+    --options.image;
+    EXPECT_THROW(build_model(name, options), InputError) << name;
+  }
+  EXPECT_EQ(smallest_image("alexnet", {}), 63);
+  EXPECT_EQ(smallest_image("vgg16", {}), 32);
+  // One sample alone has nothing to be normalised with in a layer of one pixel.
+  EXPECT_EQ(smallest_image("resnet18", {.batch = 1}), 33);
+  EXPECT_EQ(smallest_image("resnet18", {.batch = 2}), 1);
+  EXPECT_THROW(smallest_image("resnet19", {}), InputError);
+}
+
+// A plan names layers to cut after, and holds for any size of image.
+TEST(Models, LayersAreCalledTheSameWithAnyImage) {
+  const auto names = [](const Graph& graph) {
+    Lines lines;
+    for (const OperatorId id : graph.order()) {
+      const Operator& op = graph.op(id);
+      if (op.type != "adaptive_average_pool") lines.push_back(op.name);
+    }
+    return lines;
+  };
+  for (const std::string model : {"alexnet", "vgg16"}) {
+    EXPECT_EQ(names(build_model(model, {.image = 224})), names(build_model(model, {.image = 64})));
+  }
+}
+
 TEST(Models, RefuseOptionsOutOfRange) {
   EXPECT_THROW(build_model("resnet18", {.batch = 0}), InputError);
   EXPECT_THROW(build_model("resnet18", {.classes = 0}), InputError);

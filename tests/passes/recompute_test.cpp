@@ -74,7 +74,7 @@ TEST(Recompute, ChainByHand) {
   Graph graph = three_layers();
   const int64_t before = peak_of(graph);
   const Symbolic values(graph);
-  EXPECT_EQ(recompute(graph, RecomputePolicy::all), 2);
+  EXPECT_EQ(recompute(graph, RecomputePolicy::cheap).clones, 2);
   graph.validate();
   EXPECT_EQ(Symbolic(graph).persistent(), values.persistent());
   // The peak is at the last norm's backward: three convolutions' outputs, the gradient before
@@ -97,14 +97,14 @@ TEST(Recompute, ChainByHand) {
 TEST(Recompute, NoneChangesNothing) {
   Graph graph = three_layers();
   const std::string text = to_text(graph);
-  EXPECT_EQ(recompute(graph, RecomputePolicy::none), 0);
+  EXPECT_EQ(recompute(graph, RecomputePolicy::none).clones, 0);
   EXPECT_EQ(to_text(graph), text);
 }
 
 TEST(Recompute, AutomaticUsesTheBudget) {
   const auto clones = [](int64_t budget) {
     Graph graph = three_layers();
-    const int count = recompute(graph, RecomputePolicy::automatic, budget);
+    const int count = recompute(graph, RecomputePolicy::automatic, {.budget_bytes = budget}).clones;
     graph.validate();
     return count;
   };
@@ -131,8 +131,8 @@ TEST(Recompute, AutomaticKeepsWhatDoesNotRaiseThePeak) {
   Graph graph = net.take();
   train(graph);
   Graph all = graph;
-  EXPECT_EQ(recompute(all, RecomputePolicy::all), 3);
-  EXPECT_EQ(recompute(graph, RecomputePolicy::automatic), 1);
+  EXPECT_EQ(recompute(all, RecomputePolicy::cheap).clones, 3);
+  EXPECT_EQ(recompute(graph, RecomputePolicy::automatic).clones, 1);
   EXPECT_EQ(graph.op(all_of_type(graph, "batch_norm_apply").at(0)).name, "wide_norm/again");
   assign_in_place(graph);
   assign_in_place(all);
@@ -153,7 +153,7 @@ TEST(Recompute, ClonesReadClones) {
   train(graph);
   const Symbolic values(graph);
   // Two prelu outputs for the convolutions behind them, three norm outputs for the prelus.
-  EXPECT_EQ(recompute(graph, RecomputePolicy::all), 5);
+  EXPECT_EQ(recompute(graph, RecomputePolicy::cheap).clones, 5);
   graph.validate();
   EXPECT_EQ(Symbolic(graph).persistent(), values.persistent());
   expect_clones_used(graph);
@@ -166,7 +166,7 @@ TEST(Recompute, InputsOnlyTheCloneNeedsAreRecomputedToo) {
   Graph graph = small_residual_network();
   train(graph);
   Graph plain = graph;
-  ASSERT_GT(recompute(graph, RecomputePolicy::all), 0);
+  ASSERT_GT(recompute(graph, RecomputePolicy::cheap).clones, 0);
   graph.validate();
   EXPECT_EQ(Symbolic(graph).persistent(), Symbolic(plain).persistent());
   expect_clones_used(graph);
@@ -187,8 +187,8 @@ TEST(Recompute, NothingIsDoneWhereItsInputWouldHaveToBeKeptInstead) {
   net.classify(net.linear(net.flatten(x), "head", {.features = 10}));
   Graph graph = net.take();
   train(graph);
-  EXPECT_EQ(recompute(graph, RecomputePolicy::all), 0);
-  EXPECT_EQ(recompute(graph, RecomputePolicy::automatic), 0);
+  EXPECT_EQ(recompute(graph, RecomputePolicy::cheap).clones, 0);
+  EXPECT_EQ(recompute(graph, RecomputePolicy::automatic).clones, 0);
 }
 
 TEST(Recompute, NotBehindAnUpdateOfItsInputs) {
@@ -218,7 +218,7 @@ TEST(Recompute, NotBehindAnUpdateOfItsInputs) {
     const TensorId last = graph.apply("global_average_pool", "last", {p}, {}, Phase::backward);
     if (!update_first) update();
     graph.set_results({pool, last});
-    EXPECT_EQ(recompute(graph, RecomputePolicy::all), update_first ? 0 : 1);
+    EXPECT_EQ(recompute(graph, RecomputePolicy::cheap).clones, update_first ? 0 : 1);
     graph.validate();
   }
 }
@@ -231,7 +231,7 @@ TEST(Recompute, PlannedPeakIsThePeakOfTheFinishedGraph) {
     const RecomputePlanner planner(kept);
     const int64_t planned_none = planner.peak(planner.none());
     const int64_t planned_all = planner.peak(planner.all());
-    if (recompute(all, RecomputePolicy::all) > 0) {
+    if (recompute(all, RecomputePolicy::cheap).clones > 0) {
       assign_in_place(all);
       EXPECT_EQ(peak_of(all), planned_all) << model;
     }
@@ -247,8 +247,8 @@ TEST(Recompute, Resnet50FitsWhereItDidNot) {
   assign_in_place(kept);
   EXPECT_GT(peak_of(kept), 5'000'000'000);
   Graph all = graph;
-  const int most = recompute(all, RecomputePolicy::all);
-  const int some = recompute(graph, RecomputePolicy::automatic);
+  const int most = recompute(all, RecomputePolicy::cheap).clones;
+  const int some = recompute(graph, RecomputePolicy::automatic).clones;
   graph.validate();
   EXPECT_LE(some, most);
   EXPECT_GT(some, 20);
@@ -267,7 +267,7 @@ TEST(Recompute, Resnet152TakesLessThanASecond) {
   Graph graph = build_model("resnet152", {.batch = 64});
   train(graph);
   const std::clock_t start = std::clock();
-  EXPECT_GT(recompute(graph, RecomputePolicy::automatic), 50);
+  EXPECT_GT(recompute(graph, RecomputePolicy::automatic).clones, 50);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_LT(seconds, 1.0);
   graph.validate();

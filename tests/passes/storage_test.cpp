@@ -27,9 +27,9 @@ Graph training_graph(RecomputePolicy policy, const PrecisionSettings* precision 
   const auto gradients = differentiate(graph, graph.find_tensor("loss"));
   fuse_gradients(graph);
   add_updates(graph, gradients, {});
-  std::vector<bool> storable;
-  if (precision != nullptr) storable = storable_tensors(graph, *precision, false);
-  recompute(graph, policy, 0, storable);
+  RecomputeOptions options;
+  if (precision != nullptr) options.storable = storable_tensors(graph, *precision, false);
+  recompute(graph, policy, options);
   return graph;
 }
 
@@ -71,7 +71,8 @@ void expect_stored(const Graph& graph, DataType type) {
 }
 
 TEST(Storage, WhatTheBackwardPassReadsIsIn16Bits) {
-  for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::all}) {
+  for (const RecomputePolicy policy :
+       {RecomputePolicy::none, RecomputePolicy::cheap, RecomputePolicy::all}) {
     for (const DataType type : {DataType::f16, DataType::bf16}) {
       Graph graph = training_graph(policy);
       const StorageReport report = store_in_16_bits(graph, half(type));
@@ -135,7 +136,8 @@ TEST(Storage, NarrowStandsBehindTheProducerAndWidenBeforeTheReader) {
 }
 
 TEST(Storage, SharedMemoryStaysSound) {
-  for (const RecomputePolicy policy : {RecomputePolicy::none, RecomputePolicy::all}) {
+  for (const RecomputePolicy policy :
+       {RecomputePolicy::none, RecomputePolicy::cheap, RecomputePolicy::all}) {
     Graph graph = training_graph(policy);
     store_in_16_bits(graph, half());
     assign_in_place(graph);

@@ -96,8 +96,8 @@ class Symbolic {
         out.push_back(mix(op.type + std::to_string(i), in, detail));
       }
     }
-    if (op.attributes.flag("relu") && op.phase == Phase::forward) out[0] = relu(out[0]);
-    if (op.attributes.flag("relu") && op.type == "batch_norm_apply") out[0] = relu(out[0]);
+    const bool forward = op.phase == Phase::forward || op.name.ends_with("/again");
+    if (op.attributes.flag("relu") && forward) out[0] = relu(out[0]);
     if (op.attributes.flag("relu") && op.type == "batch_norm_backward") {
       for (uint64_t& gradient : out) gradient = mix("masked", {gradient});
     }

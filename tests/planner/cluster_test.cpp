@@ -1,5 +1,6 @@
 #include "planner/cluster/cluster.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "base/error.h"
@@ -78,6 +79,85 @@ TEST(ClusterTest, ThisMachineHasCoresAndMemory) {
   EXPECT_GT(cluster.device.memory_bytes, 1 << 26);
   EXPECT_GT(cluster.device.fp32_operations, 1e9);
   EXPECT_EQ(cluster.links.size(), static_cast<size_t>(cluster.devices_per_machine));
+}
+
+TEST(ClusterTest, YamlSaysTheSame) {
+  const char* text = R"(# two machines
+name: pair
+machines: 2
+devices_per_machine: 2
+device: {name: d, memory_bytes: 1e9, fp32_operations: 1e12, memory_bandwidth: 1e11}
+links:
+  NV: {bandwidth: 25e9, latency: 1e-6}
+topology:
+  - X NV2
+  - NV2 X
+network:
+  bandwidth: 1e9
+  latency: 1e-5
+)";
+  EXPECT_EQ(describe(parse_cluster(text, "some.yaml")),
+            describe(parse_cluster(pair_of_machines().dump(), "some.json")));
+  const std::string numbered(text);
+  EXPECT_EQ(parse_cluster(std::string(text).replace(numbered.find("pair"), 4, "'17'"), "a").name,
+            "17");
+}
+
+TEST(ClusterTest, SaysWhatIsWrongInYaml) {
+  expect_refusal(std::string("name: [1"), "mistake in line");
+  expect_refusal(std::string("a: &a 1\nb: *c\n"), "mistake in line 2");
+  expect_refusal(std::string("no fields at all"), "must be an object");
+  expect_refusal(std::string(""), "must be an object");
+  expect_refusal(std::string("? [1, 2]\n: 3\n"), "has no name");
+  std::string bomb = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1]\n";
+  for (int i = 1; i < 12; ++i) {
+    bomb += fmt::format("a{}: &a{} [*a{}, *a{}, *a{}, *a{}]\n", i, i, i - 1, i - 1, i - 1, i - 1);
+  }
+  expect_refusal(bomb, "more than");
+  expect_refusal(std::string(100000, '-') + " x", "must be an object");
+  std::string deep;
+  for (int i = 0; i < 5000; ++i) deep += "- ";
+  expect_refusal(deep + "x", "mistake in line 1");
+}
+
+// Two packages of two cores, with 1 and 2 GiB.
+TEST(ClusterTest, TakesTheXmlOfLstopo) {
+  std::string text = R"(<?xml version="1.0" encoding="UTF-8"?>
+<topology version="2.0">
+<object type="Machine" os_index="0" cpuset="0xf" complete_cpuset="0xf" allowed_cpuset="0xf"
+ nodeset="0x3" complete_nodeset="0x3" allowed_nodeset="0x3" gp_index="1">
+)";
+  for (int node = 0; node < 2; ++node) {
+    const int cores = 3 << (2 * node), memory = 1 << node;
+    const std::string sets = fmt::format(
+        R"(cpuset="{0:#x}" complete_cpuset="{0:#x}" nodeset="{1:#x}" complete_nodeset="{1:#x}")",
+        cores, 1 << node);
+    text += fmt::format(
+        R"(<object type="Package" os_index="{0}" {1} gp_index="{2}"><info name="CPUModel" value="made up"/>
+<object type="NUMANode" os_index="{0}" {1} gp_index="{3}" local_memory="{4}"/>)",
+        node, sets, 10 + node, 20 + node, int64_t{memory} << 30);
+    for (int core = 2 * node; core < 2 * node + 2; ++core) {
+      const std::string own = fmt::format(
+          R"(cpuset="{0:#x}" complete_cpuset="{0:#x}" nodeset="{1:#x}" complete_nodeset="{1:#x}")",
+          1 << core, 1 << node);
+      text += fmt::format(
+          R"(<object type="Core" os_index="{0}" {1} gp_index="{2}"><object type="PU" os_index="{0}" {1} gp_index="{3}"/></object>)",
+          core, own, 30 + core, 40 + core);
+    }
+    text += "</object>\n";
+  }
+  text += "</object>\n</topology>\n";
+  const Cluster cluster = parse_cluster(text, "host.xml");
+  EXPECT_EQ(cluster.name, "host");
+  EXPECT_EQ(cluster.devices_per_machine, 2);
+  EXPECT_EQ(cluster.host_cores, 4);
+  EXPECT_EQ(cluster.device.name, "made up");
+  EXPECT_DOUBLE_EQ(cluster.device.memory_bytes, 1 << 30);
+  EXPECT_DOUBLE_EQ(cluster.device.fp32_operations, 2 * 2.5e9 * 32);
+  for (size_t cut = 1; cut < text.size(); cut += 97) {
+    EXPECT_THROW(parse_cluster(text.substr(0, cut), "some.json"), InputError) << cut;
+  }
+  expect_refusal(std::string("<html></html>"), "lstopo");
 }
 
 TEST(ClusterTest, SaysWhatIsWrong) {

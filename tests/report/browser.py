@@ -27,7 +27,7 @@ class Browser:
             os.dup2(b, 4)
 
         self.process = subprocess.Popen(
-            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run",
+            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
              "--disable-dev-shm-usage", "--disable-background-networking", "--disable-extensions",
              "--remote-debugging-pipe", "--user-data-dir=" + self.profile, "about:blank"],
             preexec_fn=pipes, close_fds=False, start_new_session=True,
@@ -118,6 +118,15 @@ class Browser:
     def drag(self, x, y, to_x):
         for kind, at in (("mousePressed", x), ("mouseMoved", (x + to_x) / 2), ("mouseMoved", to_x), ("mouseReleased", to_x)):
             self.call("Input.dispatchMouseEvent", type=kind, x=at, y=y, button="left", buttons=1, clickCount=1)
+
+    def touch(self, begin, end):
+        """Fingers go down at `begin`, move in ten parts to `end` and leave; lists of (x, y)."""
+        points = lambda part: [{"x": a[0] + (b[0] - a[0]) * part, "y": a[1] + (b[1] - a[1]) * part, "id": i}
+                               for i, (a, b) in enumerate(zip(begin, end))]
+        self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=points(0))
+        for i in range(1, 11):
+            self.call("Input.dispatchTouchEvent", type="touchMove", touchPoints=points(i / 10))
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
 
     def move(self, x, y):
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)

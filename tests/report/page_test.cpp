@@ -1,10 +1,12 @@
 #include "report/page.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "report/page_curves.h"
 #include "report/page_trace.h"
 #include "report/published_section.h"
 #include "report/tables.h"
@@ -32,7 +34,13 @@ class PageTest : public ::testing::Test {
     write_text(directory_ / name, text);
   }
 
-  std::string page() const { return report_page(read_runs(directory_), {}); }
+  static std::string page_of(const RunSet& set) {
+    std::vector<RunFacts> facts;
+    for (const millrace::Run& run : set.runs) facts.push_back(facts_of(run));
+    return report_page(set, facts, {});
+  }
+
+  std::string page() const { return page_of(read_runs(directory_)); }
 
   // The data that the page carries.
   static Json data_of(const std::string& page) {
@@ -62,7 +70,8 @@ TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
   write("metrics.jsonl",
         "{\"kind\":\"step\",\"step\":1,\"loss\":3,\"samples_per_second\":10,\"loss_scale\":8,"
         "\"skipped\":true}\n"
-        "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"samples_per_second\":20}\n"
+        "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"samples_per_second\":20,"
+        "\"loss_scale\":4}\n"
         "{\"kind\":\"evaluation\",\"step\":2,\"loss\":2.5,\"top1\":0.5}\n{\"kind\":");
   write_trace(directory_ / "trace.json",
               simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3}));
@@ -74,7 +83,7 @@ TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
   const std::string text = page();
   EXPECT_THAT(text, Not(HasSubstr("<b>m</b>")));
   EXPECT_THAT(text, HasSubstr("&lt;b&gt;m"));
-  EXPECT_THAT(text, HasSubstr("metrics.jsonl' is damaged from line 4 on"));
+  EXPECT_THAT(text, HasSubstr("metrics.jsonl': line 4 is damaged and left out."));
   EXPECT_THAT(text, HasSubstr("+25.0 %"));  // 20 predicted, 16 measured
   for (const char* outside : {"http://", "https://", "src=", "@import", "url("}) {
     std::string rest = text;
@@ -90,8 +99,8 @@ TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
   EXPECT_THAT(text, HasSubstr("data-figure=\"loss_scale/0\""));
   EXPECT_THAT(text, HasSubstr("<dt>steps skipped</dt><dd>1</dd>"));
   EXPECT_EQ(run["memory"]["rows"][1]["parts"][3], 400);
-  EXPECT_EQ(data["traces"][0]["devices"].size(), 2u);
-  EXPECT_EQ(data["traces"][0]["events"].size(),
+  EXPECT_EQ(data["timelines"][0]["devices"].size(), 2u);
+  EXPECT_EQ(data["timelines"][0]["events"].size(),
             simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3}).events.size());
 }
 
@@ -112,7 +121,7 @@ TEST_F(PageTest, ASuiteComparesItsRuns) {
   EXPECT_EQ(table.rows[1].back(), "2.50");
   EXPECT_EQ(table.rows[2].back(), "1.00");
   EXPECT_THAT(table.bar_shares, ElementsAre(0.4, 1.0, 0.28));
-  EXPECT_THAT(report_page(set, {}), HasSubstr("--share:40.0%"));
+  EXPECT_THAT(page_of(set), HasSubstr("--share:40.0%"));
 }
 
 TEST_F(PageTest, WhatIsLeftOfARunIsShown) {
@@ -121,7 +130,7 @@ TEST_F(PageTest, WhatIsLeftOfARunIsShown) {
   write("summary.json",
         "{\"devices\": [1, {}, {\"stage\": 1e9, \"peak_bytes\": 5}], \"loss\": [\"a\"]}");
   write("trace.json", "[]");
-  EXPECT_THAT(page(), HasSubstr("data-figure=\"trace/0\""));
+  EXPECT_THAT(page(), HasSubstr("data-figure=\"timeline/0\""));
   for (const char* name : {"metrics.jsonl", "summary.json", "trace.json"}) write(name, "\xff{");
   EXPECT_THROW(read_runs(directory_), InputError);
 }
@@ -141,17 +150,132 @@ TEST(PageTrace, MemoryFollowsTheMicroBatchesUnderWay) {
   EXPECT_TRUE(memory_over_time(log, {0, 60, 1}, Json()).is_null());
 }
 
-TEST(PageTrace, LargeTracesAreCut) {
+TEST(PageTrace, ActivationsStayUntilTheLastPieceOfTheBackwardPass) {
+  TraceLog log;
+  log.devices = {{0, 0, 0}};
+  log.events = {
+      {0, TraceCategory::forward, "f", 7, 0, 10},  {0, TraceCategory::backward, "b", 7, 10, 20},
+      {0, TraceCategory::update, "u", 7, 20, 25},  {0, TraceCategory::backward, "b", 7, 25, 40},
+      {0, TraceCategory::forward, "f", 7, 50, 60}, {0, TraceCategory::backward, "b", 7, 60, 80}};
+  const Json curves = memory_over_time(log, {0, 90, 2}, summary("m", 1, 1));
+  EXPECT_EQ(curves[0]["points"],
+            Json::parse("[[0.0,600.0],[0.0,1000.0],[4e-08,600.0],[5e-08,1000.0],"
+                        "[8e-08,600.0],[9e-08,600.0]]"));
+}
+
+TEST(PageTrace, LargeTracesAreSharesOfTimeButForTheStepsShown) {
   TraceLog log;
   for (int i = 0; i < 300; ++i) log.devices.push_back({0, i, 0});
   for (int i = 0; i < 200000; ++i) {
-    log.events.push_back({i % 300, TraceCategory::forward, "f", 0, i, i + 1});
+    const bool computes = i < 100000;  // and waits in the second half
+    const auto category = computes ? TraceCategory::forward : TraceCategory::wait;
+    log.events.push_back({i % 2, category, "f", 0, i / 2 * 100LL, i / 2 * 100LL + 50});
   }
-  int64_t left_out = 0;
-  const Json trace = page_trace(log, {}, left_out);
-  EXPECT_EQ(trace["devices"].size(), kMostPageDevices);
-  EXPECT_EQ(trace["events"].size(), kMostPageEvents);
-  EXPECT_EQ(left_out, 50000);
+  const PageTimeline timeline = page_timeline({{&log, {4'000'000, 4'000'400, 1}, ""}}, 1000);
+  const Json& devices = timeline.json["devices"];
+  EXPECT_EQ(devices.size(), kMostPageDevices);
+  EXPECT_EQ(timeline.json["events"].size(), 1000u);
+  EXPECT_THAT(timeline.note, HasSubstr("256 of 300 devices"));
+  EXPECT_THAT(timeline.note, HasSubstr("200000 events, too many for a page"));
+  const double from = devices[0]["detail"][0].get<double>();
+  const double to = devices[0]["detail"][1].get<double>();
+  EXPECT_LT(from, 4000);
+  EXPECT_GT(to, 4000.4);
+  EXPECT_NEAR(to - from, 50, 1);  // 1000 events of two devices, one every 100 ns
+  for (const Json& event : timeline.json["events"]) {
+    EXPECT_TRUE(event[4] >= from && event[4] <= to);
+  }
+  const Json& bins = devices[1]["bins"];
+  const size_t count = bins.size() / kTraceCategories;
+  EXPECT_LE(count * devices.size(), kMostPageBins);
+  EXPECT_NEAR(bins[0].get<int>(), 50, 1);  // forward, of the first
+  EXPECT_EQ(bins[4].get<int>(), 0);        // wait
+  EXPECT_EQ(bins[(count - 1) * kTraceCategories].get<int>(), 0);
+  EXPECT_NEAR(bins[(count - 1) * kTraceCategories + 4].get<int>(), 50, 1);
+}
+
+TEST(PageTrace, PartsHaveOneScaleAndBeginTheirStepsTogether) {
+  TraceLog measured, simulated;
+  measured.devices = simulated.devices = {{0, 0, 0}};
+  measured.events = {{0, TraceCategory::forward, "f", 0, 50'000, 51'000},
+                     {0, TraceCategory::forward, "f", 1, 70'000, 73'000}};
+  simulated.events = {{0, TraceCategory::forward, "f", 0, 0, 1'000},
+                      {0, TraceCategory::forward, "f", 1, 5'000, 7'000}};
+  const Json json = page_timeline({{&simulated, {5'000, 7'000, 1}, "predicted"},
+                                   {&measured, {70'000, 73'000, 1}, "measured"}},
+                                  100)
+                        .json;
+  EXPECT_EQ(json["devices"][0]["group"], "predicted");
+  EXPECT_EQ(json["devices"][1]["group"], "measured");
+  std::vector<double> begins;
+  for (const Json& event : json["events"]) begins.push_back(event[4].get<double>());
+  EXPECT_THAT(begins, ElementsAre(15, 20, 0, 20));
+  EXPECT_EQ(json["window"], Json({20.0, 23.0}));
+  EXPECT_EQ(json["end"], 23.0);
+}
+
+TEST_F(PageTest, APredictionAndItsRunAreShownTogether) {
+  Json plan = summary("m", 2, 16);
+  plan.erase("loss");
+  plan.erase("samples_per_second");
+  plan["predicted_step_seconds"] = 0.4;
+  plan["predicted_samples_per_second"] = 20;
+  plan["error_estimate"] = 0.05;
+  plan["measured_step_seconds"] = 0.5;
+  plan["measured_samples_per_second"] = 16;
+  plan["process_rss_bytes"] = 11 << 20;
+  plan["measured_rss_bytes"] = 10 << 20;
+  for (Json& device : plan["devices"]) device["measured_peak_bytes"] = 1000;
+  write("plan.json", plan.dump());
+  const TraceLog log = simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3});
+  write_trace(directory_ / "a.json", log);
+  EXPECT_THAT(page(), HasSubstr("<h3>Timeline</h3>"));
+  write_trace(directory_ / "predicted.json", log, true);
+  const std::string text = page();
+  EXPECT_THAT(text, HasSubstr("m on 2 devices in 2 stages (): 16 samples/s measured."));
+  EXPECT_THAT(text, HasSubstr("The prediction was 20 samples/s (+25.0 %)."));
+  EXPECT_THAT(text, HasSubstr("expected to be off by about 5.0 %"));
+  EXPECT_THAT(text, HasSubstr("memory of the process"));
+  EXPECT_THAT(text, HasSubstr("memory of device 0:1, stage 1"));
+  EXPECT_THAT(text, HasSubstr("Timeline: predicted above measured"));
+  EXPECT_THAT(text, HasSubstr("Where each device's time went, predicted"));
+  const Json data = data_of(text);
+  ASSERT_EQ(data["timelines"].size(), 1u);
+  EXPECT_EQ(data["timelines"][0]["devices"].size(), 4u);
+}
+
+TEST_F(PageTest, ManyStepsAreMeansWithTheirRange) {
+  std::string lines;
+  for (int i = 1; i <= 10000; ++i) {
+    lines += fmt::format("{{\"kind\":\"step\",\"step\":{},\"loss\":{}}}\n", i, i % 4);
+  }
+  write("metrics.jsonl", lines);
+  const Json metrics = data_of(page())["runs"][0]["metrics"];
+  EXPECT_EQ(metrics["steps"].size(), kMostPagePoints);
+  EXPECT_EQ(metrics["steps"].back(), 10000);
+  EXPECT_EQ(metrics["loss"][7], 1.5);
+  EXPECT_EQ(metrics["low"]["loss"][7], 0);
+  EXPECT_EQ(metrics["high"]["loss"][7], 3);
+  EXPECT_THAT(page(), HasSubstr("Each point is the mean of 4 steps, the band their range."));
+}
+
+TEST_F(PageTest, DamagedLinesAreLeftOutAndCounted) {
+  const std::string good = "{\"kind\":\"step\",\"step\":1,\"loss\":3}\n";
+  write("metrics.jsonl", good + "\xff\xfe{\n" + good + "[1]\n" + good);
+  const RunSet set = read_runs(directory_);
+  ASSERT_EQ(set.notes.size(), 1u);
+  EXPECT_EQ(set.notes[0],
+            "'metrics.jsonl': 2 lines are damaged and left out, the first is line 2.");
+  EXPECT_EQ(set.runs[0].files[0].metrics.size(), 3u);
+}
+
+TEST(Markup, LinksAreRelativeToThePage) {
+  const Source source = source_of("runs/a b/su#m.json", "runs/out/deep");
+  EXPECT_EQ(source.name, "su#m.json");
+  EXPECT_EQ(source.address, "../../a%20b/su%23m.json");
+  EXPECT_EQ(links_to({source, {"x", "y"}}),
+            "<span class=\"source\">from <a href=\"../../a%20b/su%23m.json\">su#m.json</a>, "
+            "<a href=\"y\">x</a></span>");
 }
 
 TEST(Markup, TablesEscapeTheirTextAndAlignNumbers) {

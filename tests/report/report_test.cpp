@@ -140,6 +140,8 @@ TEST_F(ReportTest, WritesTablesAndPicturesOfADirectory) {
   EXPECT_THAT(text, HasSubstr("relative to the work (as (p-1)/m): 37.5 %"));
   EXPECT_THAT(text, HasSubstr("| activations |"));
   EXPECT_THAT(text, HasSubstr("| gradients |"));
+  EXPECT_THAT(read_text(directory_ / "out" / "deep" / "index.html"),
+              HasSubstr("<a href=\"../../run.json\">run.json</a>"));
   EXPECT_EQ(read_text(directory_ / "out" / "deep" / "report.md"), text);
   EXPECT_THAT(read_text(directory_ / "out" / "deep" / "trace.svg"), HasSubstr("</svg>"));
 }
@@ -155,7 +157,12 @@ TEST_F(ReportTest, AnyBytesGiveASentence) {
   EXPECT_THAT(message("{}"), HasSubstr("neither a summary, a plan, metrics nor a trace"));
   EXPECT_THAT(message("{\"devices\": 3}"), HasSubstr("neither"));
   EXPECT_THAT(message("{\"traceEvents\": [7]}"), HasSubstr("event 0"));
-  EXPECT_THAT(message(std::string(100'000, '[')), HasSubstr("is not JSON"));
+  EXPECT_THAT(message(std::string(100'000, '[')), HasSubstr("event 0 is not an object"));
+  EXPECT_THAT(message("{\"traceEvents\": ["), HasSubstr("is not JSON"));
+  EXPECT_THAT(message(std::string("\x7f\x45\x4c\x46\0\0", 6)), HasSubstr("mistake at byte 1"));
+  write_text(directory_ / "x.jsonl", "\xff\xfe garbage\n");
+  EXPECT_THAT(message_of("x.jsonl"), HasSubstr("no line of it is a JSON object"));
+  std::filesystem::remove(directory_ / "x.jsonl");
   // A summary with anything in it can be described.
   for (const std::string text :
        {R"({"devices": [1, null, {"id": [1], "breakdown": 4, "peak_bytes": 1e99}], "loss": 5})",

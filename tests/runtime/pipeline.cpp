@@ -68,7 +68,6 @@ TestPipeline::TestPipeline(const PipelineSpec& spec)
 }
 
 void TestPipeline::compile(const PipelineSpec& spec) {
-  const bool each_updates = spec.micro_batches == 1 && !is_synchronous(spec.schedule);
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     std::map<std::string, Layout> layouts;
     const auto& devices = spec.devices[static_cast<size_t>(stage)];
@@ -81,7 +80,9 @@ void TestPipeline::compile(const PipelineSpec& spec) {
       options.updates.members = static_cast<int>(devices.size());
       options.updates.member = member;
       options.updates.wire = spec.wire;
-      const bool at_once = each_updates && (!spec.round_robin || devices.size() == 1);
+      options.precision = spec.precision;
+      options.recompute = spec.recompute;
+      const bool at_once = schedule_.updates_at_once(row);
       options.updates.accumulate = !at_once;
       options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
       options.shape.slots = static_cast<int>(row.in_flight);
@@ -273,6 +274,12 @@ Weights TestPipeline::weights(int64_t micro_batch) const {
 std::vector<const StageRunner*> TestPipeline::runners() const {
   std::vector<const StageRunner*> list;
   for (const auto& part : parts_) list.push_back(part->runner.get());
+  return list;
+}
+
+std::vector<const Program*> TestPipeline::programs() const {
+  std::vector<const Program*> list;
+  for (const auto& part : parts_) list.push_back(&part->training);
   return list;
 }
 

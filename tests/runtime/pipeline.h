@@ -38,6 +38,8 @@ struct PipelineSpec {
   bool evaluation = false;
   OptimizerSettings optimizer = {};
   DataType wire = DataType::f32;
+  PrecisionSettings precision = {};
+  RecomputePolicy recompute = RecomputePolicy::automatic;
 };
 
 PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,
@@ -64,6 +66,7 @@ class TestPipeline {
   const JobGraphs& graphs() const { return graphs_; }
   const Schedule& schedule() const { return schedule_; }
   std::vector<const StageRunner*> runners() const;
+  std::vector<const Program*> programs() const;
 
  private:
   struct Part {

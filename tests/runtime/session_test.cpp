@@ -99,6 +99,24 @@ TEST(Session, RecomputingChangesNothing) {
             train(compile_training(graph, options_for()), 2, 2));
 }
 
+// Dropout draws the same numbers again; batch norms keep their statistics and count a step once.
+TEST(Session, RecomputingConvolutionsChangesNothing) {
+  for (const char* name : {"fashion_cnn", "alexnet", "resnet18"}) {
+    CompileOptions keep = options_for();
+    keep.recompute = RecomputePolicy::none;
+    CompileOptions again = options_for();
+    again.recompute = RecomputePolicy::all;
+    const Graph graph = small_model(name, 4, std::string(name) == "fashion_cnn" ? 28 : 64);
+    const Program program = compile_training(graph, again);
+    EXPECT_GT(program.recomputed_costly, 0) << name;
+    std::vector<float> losses;
+    std::vector<float> expected;
+    EXPECT_EQ(train(program, 2, 3, &losses), train(compile_training(graph, keep), 2, 3, &expected))
+        << name;
+    EXPECT_EQ(losses, expected) << name;
+  }
+}
+
 TEST(Session, TheArenaIsUsedToTheByteThatWasPlanned) {
   const Program program = compile_training(small_model("resnet18", 8, 64), options_for());
   Device device({.threads = 2});

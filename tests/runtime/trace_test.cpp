@@ -103,6 +103,24 @@ TEST(Trace, FileAndBack) {
   }
 }
 
+TEST(Trace, FilesSayWhetherTheyAreSimulated) {
+  EXPECT_TRUE(parse_trace_file(trace_to_json(sample(), true), "t.json").simulated);
+  EXPECT_FALSE(parse_trace_file(trace_to_json(sample()), "t.json").simulated);
+}
+
+TEST(Trace, WhatOtherProgramsAddIsPassedOver) {
+  const TraceLog log = parse_trace(
+      R"({"meta": {"traceEvents": 3, "dropped": 4}, "list": [[1], {"ph": "X"}], "traceEvents": [
+          {"args": {"deep": {"micro_batch": 9}, "micro_batch": 5, "dur": 1}, "ph": "X", "pid": 0,
+           "extra": [{"ts": 7}], "cat": "forward", "tid": 2, "ts": 1.5, "dur": 2, "name": 8}],
+         "dropped": 2, "after": []})",
+      "t");
+  ASSERT_EQ(log.events.size(), 1u);
+  EXPECT_EQ(log.events[0], (TraceEvent{0, TraceCategory::forward, "", 5, 1500, 3500}));
+  EXPECT_EQ(log.devices, (std::vector<TraceDevice>{{0, 2, 0}}));
+  EXPECT_EQ(log.dropped, 2);
+}
+
 TEST(Trace, RanksMergeOntoOneClock) {
   TraceLog other = sample();
   other.devices = {{1, 3, 1}, {1, 4, 1}};
@@ -121,6 +139,7 @@ TEST(Trace, AnyBytesGiveASentence) {
   EXPECT_THAT(message_of("{}"), HasSubstr("traceEvents"));
   EXPECT_THAT(message_of("3"), HasSubstr("traceEvents"));
   EXPECT_THAT(message_of("[1]"), HasSubstr("event 0 is not an object"));
+  EXPECT_THAT(message_of("[{}, [{}]]"), HasSubstr("event 1 is not an object"));
   const std::string head = R"([{"ph":"X","name":"a","cat":"wait",)";
   EXPECT_THAT(message_of(head + R"("pid":0,"tid":0,"ts":0}])"), HasSubstr("no number 'dur'"));
   EXPECT_THAT(message_of(head + R"("pid":0,"tid":0,"ts":0,"dur":-1}])"), HasSubstr("ends before"));

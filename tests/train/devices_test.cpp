@@ -132,6 +132,21 @@ TEST_F(DevicesTest, LinearLayersOnTheImagesThemselves) {
   expect_same(run(job("0:0.0:1", 3), "stages"), one);
 }
 
+// A last round that does not reach every replica ends like any other.
+TEST_F(DevicesTest, ReplicasTakeTurnsForAnyNumberOfSteps) {
+  TrainJob turns = job("0:0-2.0:3");
+  turns.plan.schedule = ScheduleKind::one_f_one_b;
+  turns.plan.round_robin = true;
+  turns.steps = 6;
+  const std::vector<double> losses = run(turns, "six").result.losses;
+  ASSERT_EQ(losses.size(), 6u);
+  for (const int64_t steps : {1, 2, 4, 5}) {
+    turns.steps = steps;
+    const std::vector<double> fewer = run(turns, "turns" + std::to_string(steps)).result.losses;
+    EXPECT_EQ(fewer, std::vector<double>(losses.begin(), losses.begin() + steps));
+  }
+}
+
 TEST_F(DevicesTest, SamePlanSameBits) {
   for (const char* placement : {"0:0-2", "0:0.0:1"}) {
     const Outcome first = run(job(placement), "first");

@@ -246,6 +246,34 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheJob) {
   }
 }
 
+// Whoever waits for the stage that fails is often heard before it.
+TEST_F(TrainerTest, APipelineThatDivergesSaysWhatOneDeviceWould) {
+  const auto sentence = [&](const std::string& placement, ScheduleKind schedule) {
+    TrainJob job = small_job();
+    job.learning_rate.base = 1e30;
+    job.oversubscribe = true;
+    job.plan.stages = parse_stages(placement);
+    job.plan.schedule = schedule;
+    try {
+      run_training(job, recorder_);
+    } catch (const JobError& error) {
+      return std::string(error.what());
+    }
+    return std::string("the job went on");
+  };
+  const std::string alone = sentence("0:0", ScheduleKind::one_f_one_b_flush);
+  const std::string beginning = alone.substr(0, alone.find(": "));
+  EXPECT_THAT(beginning, HasSubstr("The loss is not finite at step "));
+  for (int i = 0; i < 5; ++i) {
+    const std::string drained = sentence("0:0.0:1", ScheduleKind::one_f_one_b_flush);
+    EXPECT_THAT(drained, HasSubstr(beginning + ": layer '"));
+    EXPECT_THAT(drained, HasSubstr("'loss' that are not finite in stage 1; lower --lr"));
+    const std::string late = sentence("0:0.0:1", ScheduleKind::one_f_one_b);
+    EXPECT_THAT(late, HasSubstr("The loss is not finite at step "));
+    EXPECT_THAT(late, HasSubstr("in stage 1; lower --lr"));
+  }
+}
+
 TEST_F(TrainerTest, AJobBeyondTheLimitIsRefusedBeforeItStarts) {
   TrainJob job = small_job();
   job.device_memory = 1 << 20;

@@ -88,11 +88,13 @@ std::vector<OperatorDefinition> concat_operators() {
   return {{.type = "concat",
            .infer = infer_concat,
            .differentiate = differentiate_concat,
+           .repeatable = true,
            .shardings = shardings,
            .arithmetic = no_arithmetic},
           {.type = "slice",
            .infer = infer_slice,
            .differentiate = differentiate_slice,
+           .repeatable = true,
            .shardings = shardings,
            .arithmetic = no_arithmetic}};
 }

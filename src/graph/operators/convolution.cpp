@@ -135,6 +135,7 @@ std::vector<OperatorDefinition> convolution_operators() {
   return {{.type = "convolution",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .repeatable = true,
            .shardings = shardings,
            .arithmetic = count_forward},
           {.type = "convolution_backward_data",

@@ -37,6 +37,7 @@ std::vector<OperatorDefinition> flatten_operators() {
        .infer = infer_flatten,
        .differentiate = differentiate_flatten,
        .is_view = true,
+       .repeatable = true,
        .shardings = shard_linear_map,
        .arithmetic = no_arithmetic},
       {.type = "reshape", .infer = infer_reshape, .is_view = true, .arithmetic = no_arithmetic}};

@@ -96,6 +96,7 @@ std::vector<OperatorDefinition> linear_operators() {
   return {{.type = "linear",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .repeatable = true,
            .shardings = shard_weighted_sum,
            .arithmetic = count_forward},
           {.type = "linear_backward_data",

@@ -61,6 +61,7 @@ std::vector<OperatorDefinition> max_pool_operators() {
   return {{.type = "max_pool",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .repeatable = true,
            .shardings = shard_both_by_sample_or_channel,
            .arithmetic = count_forward},
           {.type = "max_pool_backward", .infer = infer_backward, .arithmetic = count_backward}};

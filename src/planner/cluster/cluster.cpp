@@ -8,8 +8,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "planner/cluster/processor_machine.h"
 #include "planner/cluster/this_machine.h"
 #include "planner/cluster/topology.h"
+#include "planner/cluster/yaml.h"
 #include "planner/data/embedded.h"
 
 namespace millrace {
@@ -18,6 +20,7 @@ namespace {
 constexpr int kMostMachines = 65536;
 constexpr int kMostDevicesOfMachine = 1024;
 constexpr double kMost = 1e30;
+constexpr double kUsualOperations = 32;  // a cycle, of a core with vectors of eight float32
 
 // One object of the description; knows its place for error messages.
 class Fields {
@@ -210,7 +213,16 @@ LinkClass Cluster::link_between(int from, int to) const {
 }
 
 Cluster parse_cluster(std::string_view text, const std::filesystem::path& file) {
-  return to_cluster(parse_json(text, file.string()), file.string());
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  const char first = begin == std::string_view::npos ? ' ' : text[begin];
+  if (first == '<') {
+    Cluster cluster = cluster_of(parse_lstopo(text, file.string()), kUsualOperations);
+    cluster.name = file.stem().string();
+    return cluster;
+  }
+  const bool json = first == '{' || first == '[';
+  return to_cluster(json ? parse_json(text, file.string()) : parse_yaml(text, file.string()),
+                    file.string());
 }
 
 Json describe(const Cluster& cluster) {

@@ -57,8 +57,9 @@ struct Cluster {
   LinkClass link_between(int from, int to) const;
 };
 
-// Reads the JSON of a description; `file` is named in errors, and a "topology_file" is looked for
-// next to it. Takes any bytes; throws InputError with the field at fault and what it should hold.
+// Reads a description in JSON or YAML, or what `lstopo --of xml` says of a machine; `file` is named
+// in errors, and a "topology_file" is looked for next to it. Takes any bytes; throws InputError
+// with the field at fault and what it should hold.
 Cluster parse_cluster(std::string_view text, const std::filesystem::path& file);
 
 // The JSON that parse_cluster reads.

@@ -6,14 +6,10 @@
 #include <memory>
 
 #include "base/error.h"
+#include "planner/cluster/processor_machine.h"
 
 namespace millrace {
 namespace {
-
-constexpr double kUsualClock = 2.5e9;              // cycles per second
-constexpr double kCoreBandwidth = 10e9;            // bytes per second that one core moves
-constexpr double kNodeBandwidth = 60e9;            // that the memory of one node gives at most
-constexpr LinkClass kBetweenNodes = {15e9, 1e-6};  // through the sockets' interconnect
 
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
@@ -28,7 +24,6 @@ TopologyHandle load() {
   return topology;
 }
 
-// Multiplies and adds of float32 per cycle and core.
 double operations_per_cycle() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return 64;
@@ -53,27 +48,17 @@ double node_memory(hwloc_topology* topology, unsigned node) {
 
 Cluster this_machine() {
   const TopologyHandle topology = load();
-  const int nodes = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_NUMANODE));
-  const int cores = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
-  double memory = node_memory(topology.get(), 0);
-  for (int node = 1; node < nodes; ++node) {
-    memory = std::min(memory, node_memory(topology.get(), static_cast<unsigned>(node)));
+  ProcessorMachine machine;
+  machine.processor = processor_name(topology.get());
+  machine.nodes = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_NUMANODE));
+  machine.cores = std::max(1, hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_CORE));
+  machine.node_memory = node_memory(topology.get(), 0);
+  for (int node = 1; node < machine.nodes; ++node) {
+    machine.node_memory =
+        std::min(machine.node_memory, node_memory(topology.get(), static_cast<unsigned>(node)));
   }
-  Cluster cluster;
+  Cluster cluster = cluster_of(machine, operations_per_cycle());
   cluster.name = "this-machine";
-  cluster.source = "hwloc; rates estimated from the cores";
-  cluster.devices_per_machine = nodes;
-  cluster.host_cores = cores;
-  cluster.device.name = processor_name(topology.get());
-  cluster.device.memory_bytes = std::max(memory, 1.0);
-  const double cores_of_node = std::max(1, cores / nodes);
-  cluster.device.fp32_operations = cores_of_node * kUsualClock * operations_per_cycle();
-  cluster.device.memory_bandwidth = std::min(cores_of_node * kCoreBandwidth, kNodeBandwidth);
-  cluster.classes["NODE"] = kBetweenNodes;
-  for (int i = 0; i < nodes; ++i) {
-    cluster.links.emplace_back(static_cast<size_t>(nodes), "NODE");
-    cluster.links.back()[static_cast<size_t>(i)] = std::string("X");
-  }
   return cluster;
 }
 

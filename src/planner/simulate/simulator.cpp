@@ -288,7 +288,7 @@ Json trace_of(const SimulationInput& input, const SimulationResult& result) {
                       {"pid", on_lane ? input.lanes[item.lane].device : input.devices},
                       {"tid", on_lane ? item.lane : link}});
   }
-  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
+  return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}, {"simulated", true}};
 }
 
 }  // namespace millrace

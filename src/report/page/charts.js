@@ -39,7 +39,7 @@ function bytes(value) {
 
 function duration(seconds) {
   const size = Math.abs(seconds);
-  if (size >= 1) return +seconds.toPrecision(5) + ' s';
+  if (size >= 1 || size < 1e-12) return +seconds.toPrecision(5) + ' s';
   if (size >= 1e-3) return +(seconds * 1e3).toPrecision(4) + ' ms';
   return +(seconds * 1e6).toPrecision(4) + ' µs';
 }
@@ -78,7 +78,22 @@ function tip(box) {
   };
 }
 
-// series: [{name, colour, points: [[x, y], ...], steps}]; points whose y is null leave a gap.
+function describe(root, title, text) {
+  svg('title', {}, root, title);
+  if (text) svg('desc', {}, root, text);
+}
+
+// A curve in words, for those who do not see it.
+function summaryOf(series, options, format) {
+  const points = series.points.filter(p => p[1] !== null && isFinite(p[1]));
+  if (points.length === 0) return '';
+  const [first, last] = [points[0], points.at(-1)];
+  return `${series.name}: ${format(first[1])} at ${options.x} ${number(first[0])}, ` +
+    `${format(last[1])} at ${options.x} ${number(last[0])}.`;
+}
+
+// series: [{name, colour, points: [[x, y], ...], steps, band: [[x, low, high], ...]}]; points whose y
+// is null leave a gap.
 function curves(box, series, options) {
   const format = options.format || number;
   const all = series.flatMap(s => s.points).filter(p => p[1] !== null && isFinite(p[1]));
@@ -93,7 +108,8 @@ function curves(box, series, options) {
   }
   const place = html('div', {}, box);
   const message = tip(box);
-  const xs = all.map(p => p[0]), ys = all.map(p => p[1]);
+  const xs = all.map(p => p[0]);
+  const ys = [...all.map(p => p[1]), ...series.flatMap(s => (s.band || []).flatMap(b => [b[1], b[2]]))].filter(y => y !== null);
   const x0 = options.from ?? xs.reduce((a, b) => Math.min(a, b)), x1 = xs.reduce((a, b) => Math.max(a, b));
   let y0 = ys.reduce((a, b) => Math.min(a, b)), y1 = ys.reduce((a, b) => Math.max(a, b));
   if (options.zero) y0 = Math.min(0, y0);
@@ -105,23 +121,31 @@ function curves(box, series, options) {
   onWidth(box, width => {
     place.textContent = '';
     const height = Math.max(190, Math.min(280, width * 0.45));
-    const left = 62, right = 12, top = 22, bottom = 34;
+    const left = 66, right = 24, top = 24, bottom = 36;
     const X = x => left + (x1 > x0 ? (x - x0) / (x1 - x0) : 0.5) * (width - left - right);
     const Y = y => height - bottom - (y - y0) / (y1 - y0) * (height - top - bottom);
     const root = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img', tabindex: 0,
       'aria-label': `${options.title}; arrow keys read the values`}, place);
-    svg('title', {}, root, options.title);
+    describe(root, options.title, series.map(s => summaryOf(s, options, format)).join(' '));
     for (const y of ticks(y0, y1, 5, options.base || 10)) {
       svg('line', {class: 'grid', x1: left, x2: width - right, y1: Y(y), y2: Y(y)}, root);
       svg('text', {x: left - 6, y: Y(y) + 4, 'text-anchor': 'end'}, root, format(y));
     }
     for (const x of ticks(x0, x1, Math.min(8, width / 90))) {
       if (options.whole && x !== Math.round(x)) continue;
+      svg('line', {class: 'axis', x1: X(x), x2: X(x), y1: height - bottom, y2: height - bottom + 4}, root);
       svg('text', {x: X(x), y: height - bottom + 16, 'text-anchor': 'middle'}, root, number(x));
     }
     svg('line', {class: 'axis', x1: left, x2: width - right, y1: height - bottom, y2: height - bottom}, root);
     svg('text', {x: (left + width - right) / 2, y: height - 3, 'text-anchor': 'middle'}, root, options.x);
     svg('text', {x: 4, y: 12}, root, options.y);
+    for (const s of series) {
+      if (!s.band) continue;
+      const known = s.band.filter(b => b[1] !== null);
+      const line = known.map(b => `${X(b[0]).toFixed(1)},${Y(b[2]).toFixed(1)}`)
+        .concat(known.reverse().map(b => `${X(b[0]).toFixed(1)},${Y(b[1]).toFixed(1)}`));
+      svg('polygon', {class: 'band', points: line.join(' '), style: `fill:var(--${s.colour})`}, root);
+    }
     for (const s of series) {
       let path = '', open = false, before = 0;
       for (const [x, y] of s.points) {
@@ -145,7 +169,9 @@ function curves(box, series, options) {
       const lines = [`${options.x} ${options.at ? options.at(x) : number(x)}`];
       for (const s of series) {
         const point = s.steps ? s.points.findLast(p => p[0] <= x) : s.points.find(p => p[0] === x);
-        if (point && point[1] !== null) lines.push(`${s.name}: ${format(point[1])}`);
+        if (!point || point[1] === null) continue;
+        const band = s.band?.find(b => b[0] === x);
+        lines.push(`${s.name}: ${format(point[1])}` + (band ? ` (${format(band[1])} to ${format(band[2])})` : ''));
       }
       cross.setAttribute('x1', X(x));
       cross.setAttribute('x2', X(x));
@@ -155,9 +181,12 @@ function curves(box, series, options) {
     const hide = () => { message.hide(); cross.setAttribute('visibility', 'hidden'); };
     root.addEventListener('pointermove', event => {
       const at = event.clientX - root.getBoundingClientRect().left;
-      let best = 0;
-      steps.forEach((x, i) => { if (Math.abs(X(x) - at) < Math.abs(X(steps[best]) - at)) best = i; });
-      show(best);
+      let low = 0, high = steps.length - 1;
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (X(steps[middle]) < at) low = middle + 1; else high = middle;
+      }
+      show(low > 0 && at - X(steps[low - 1]) < X(steps[low]) - at ? low - 1 : low);
     });
     root.addEventListener('pointerleave', hide);
     root.addEventListener('blur', hide);
@@ -185,10 +214,10 @@ function bars(box, parts, rows, options) {
   const most = Math.max(1, ...rows.map(sum), ...rows.map(row => row.limit || 0));
   onWidth(box, width => {
     place.textContent = '';
-    const left = Math.min(150, width * 0.32), right = 76, bar = 20, step = 28;
+    const left = Math.min(150, width * 0.32), right = 84, bar = 20, step = 28;
     const height = rows.length * step + 6;
-    const root = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img'}, place);
-    svg('title', {}, root, options.title);
+    const root = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': options.title}, place);
+    describe(root, options.title, rows.map(row => `${row.name}: ${options.format(sum(row))}.`).join(' '));
     rows.forEach((row, i) => {
       let x = left;
       const y = i * step + 4;
@@ -200,7 +229,9 @@ function bars(box, parts, rows, options) {
         rect.addEventListener('pointermove', event => {
           const area = box.getBoundingClientRect();
           message.show(event.clientX - area.left, event.clientY - area.top + 12,
-            `${row.name}\n${parts[k]}: ${options.format(part)}`);
+            `${row.name}\n${parts[k]}: ${options.format(part)}` +
+            (parts.length > 1 ? ` (${(100 * part / sum(row)).toFixed(1)} %)` : '') +
+            (row.limit ? `\nlimit: ${options.format(row.limit)}` : ''));
         });
         rect.addEventListener('pointerleave', message.hide);
         x += wide;
@@ -230,8 +261,8 @@ function deviations(box, rows, range) {
     const narrow = width < 620, step = narrow ? 30 : 19, left = narrow ? 8 : Math.min(430, width * 0.52), right = 12;
     const height = rows.length * step + 24;
     const X = e => left + (Math.max(-1.1, Math.min(1.1, e / range)) + 1.1) / 2.2 * (width - left - right);
-    const root = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img'}, place);
-    svg('title', {}, root, 'Error of each prediction');
+    const root = svg('svg', {viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': 'Error of each prediction'}, place);
+    describe(root, 'Error of each prediction', rows.map(row => `${row.name}: ${percent(row.error)}.`).join(' '));
     for (const e of [-range, -range / 2, 0, range / 2, range]) {
       svg('line', {class: e === 0 ? 'axis' : 'grid', x1: X(e), x2: X(e), y1: 2, y2: height - 20}, root);
       svg('text', {x: X(e), y: height - 5, 'text-anchor': 'middle'}, root, percent(e));

@@ -2,7 +2,8 @@
 'use strict';
 
 const series = (name, key, colourName, metrics) => ({name, colour: colourName,
-  points: metrics.steps.map((step, i) => [step, metrics[key][i]])});
+  points: metrics.steps.map((step, i) => [step, metrics[key][i]]),
+  band: metrics.low?.[key] && metrics.steps.map((step, i) => [step, metrics.low[key][i], metrics.high[key][i]])});
 
 const figures = {
   loss(box, run) {
@@ -34,20 +35,27 @@ const figures = {
   memory_over_time(box, run) {
     const all = run.memory_over_time.map((device, i) =>
       ({name: device.name, colour: `part-${i % 7}`, steps: true, points: device.points}));
-    curves(box, all, {title: 'Memory over time', x: 'seconds', y: 'memory in use', zero: true, base: 2, from: 0, format: bytes,
+    curves(box, all, {title: 'Memory over time', x: 'seconds of the steps shown', y: 'memory in use', zero: true, base: 2, from: 0, format: bytes,
       at: duration});
   },
   prediction(box, run) {
     const rows = run.prediction.map(p => ({name: p.name, parts: [p.value]}));
     bars(box, ['samples per second'], rows, {title: 'Predicted against measured', format: number});
   },
-  trace(box, trace) { timeline(box, trace); },
+  comparison(box, runs) {
+    const all = runs.map((run, i) => ({name: run.name, colour: `part-${i % 7}`, points: run.steps.map((step, k) => [step, run.loss[k]])}));
+    curves(box, all, {title: 'Loss of all runs by step', x: 'step', y: 'loss', whole: true});
+  },
+  timeline(box, trace) { timeline(box, trace); },
   published(box, rows) { deviations(box, rows, 0.2); },
 };
 
 const data = JSON.parse(document.getElementById('data').textContent);
-for (const box of document.querySelectorAll('[data-figure]')) {
+const places = {timeline: 'timelines', published: 'published', comparison: 'comparison'};
+const fill = box => {
   const [kind, index] = box.dataset.figure.split('/');
-  figures[kind](box, data[kind === 'trace' ? 'traces' : kind === 'published' ? 'published' : 'runs'][index]);
-}
+  figures[kind](box, data[places[kind] || 'runs'][index]);
+};
+for (const table of document.querySelectorAll('table')) sortable(table);
+for (const box of document.querySelectorAll('[data-figure]')) fill(box);
 document.documentElement.dataset.ready = 'yes';

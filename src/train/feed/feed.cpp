@@ -1,5 +1,7 @@
 #include "train/feed/feed.h"
 
+#include <span>
+
 #include "base/parallel.h"
 #include "base/random.h"
 
@@ -32,9 +34,10 @@ class SyntheticFeed : public Feed {
     const int64_t size = shape_.channels * shape_.height * shape_.width;
     images_.resize(rows_.size() * static_cast<size_t>(size));
     const Random pixels(seed_, kImageStream);
-    parallel_for(static_cast<int64_t>(images_.size()), 4096, [&](int64_t i) {
-      const int64_t element = rows_[static_cast<size_t>(i / size)] * size + i % size;
-      images_[static_cast<size_t>(i)] = pixels.normal(static_cast<uint64_t>(element));
+    parallel_for(static_cast<int64_t>(rows_.size()), 1, [&](int64_t i) {
+      pixels.normals(
+          static_cast<uint64_t>(rows_[static_cast<size_t>(i)] * size),
+          std::span(images_).subspan(static_cast<size_t>(i * size), static_cast<size_t>(size)));
     });
     labels_.resize(rows_.size());
     const Random classes(seed_, kLabelStream);

@@ -1,0 +1,167 @@
+#include "cli/here_report.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/text.h"
+#include "passes/settings.h"
+#include "profile/measure.h"
+
+namespace millrace {
+namespace {
+
+constexpr size_t kBest = 5;
+constexpr size_t kMostOthers = 24;  // that were not measured
+
+uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
+
+uint64_t arenas_of(const Json& report) {
+  uint64_t sum = 0;
+  for (const Json& device : report["devices"]) sum += device["peak_bytes"].get<uint64_t>();
+  return sum;
+}
+
+// What measured and other plans have in common.
+Json describe(const HereCandidate& candidate, double global_batch) {
+  const double estimated = candidate.estimated_seconds;
+  return {{"shape", candidate.shape},
+          {"device_count", candidate.devices()},
+          {"fits", candidate.fits},
+          {"estimated", estimated},
+          {"predicted_seconds_per_step", estimated * candidate.samples() / global_batch},
+          {"predicted_samples_per_second", global_batch / estimated},
+          {"predicted_epoch_seconds", kImagesOfEpoch * estimated / global_batch},
+          {"peak_bytes", whole(candidate.memory)},
+          {"flags", describe_flags(candidate.job)},
+          {"plan", to_json(candidate.plan)}};
+}
+
+std::string why_slower(const MeasuredPlan& plan, double seconds, double best) {
+  const Json& report = plan.reports.back();
+  const double idle = report["bubble"].get<double>();
+  std::string text = fmt::format("{:.1f} % slower", (seconds / best - 1) * 100);
+  if (idle > 0.05) text += fmt::format("; devices idle {:.0f} % of the time", idle * 100);
+  if (plan.candidate.job.recompute) text += "; computes activations twice";
+  return text;
+}
+
+Json describe(const MeasuredPlan& plan, double global_batch, double best) {
+  Json json = describe(plan.candidate, global_batch);
+  if (!plan.measured()) {
+    json["verdict"] = "could not be measured: " + plan.failure;
+    return json;
+  }
+  const Json& report = plan.reports.back();
+  const double seconds = plan.seconds(global_batch);
+  json["predicted"] = seconds;
+  json["predicted_seconds_per_step"] = plan.step_seconds();
+  json["predicted_samples_per_second"] = global_batch / seconds;
+  json["predicted_epoch_seconds"] = kImagesOfEpoch * seconds / global_batch;
+  json["error_estimate"] = report["error_estimate"];
+  json["bubble"] = report["bubble"];
+  json["peak_bytes"] = arenas_of(report);
+  json["process_rss_bytes"] = report["process_rss_bytes"];
+  const std::string standing =
+      seconds <= best ? "the fastest that was measured" : why_slower(plan, seconds, best);
+  json["verdict"] = fmt::format("{}; the process takes {}; the formula said {:.1f} samples/s.",
+                                standing, format_bytes(report["process_rss_bytes"].get<uint64_t>()),
+                                global_batch / plan.candidate.estimated_seconds);
+  return json;
+}
+
+std::string not_measured(const HereCandidate& candidate, const HereCandidate& chosen) {
+  if (!candidate.fits) return candidate.reason;
+  const double slower = candidate.estimated_seconds / chosen.estimated_seconds - 1;
+  if (&candidate == &chosen) return "the fastest by formula; not measured.";
+  return fmt::format("by formula {:.1f} % {} than the best; not measured.", std::abs(slower) * 100,
+                     slower < 0 ? "faster" : "slower");
+}
+
+}  // namespace
+
+double MeasuredPlan::step_seconds() const {
+  std::vector<double> all;
+  for (const Json& report : reports) all.push_back(report["predicted_step_seconds"].get<double>());
+  return median_of(all);
+}
+
+double MeasuredPlan::seconds(double global_batch) const {
+  return step_seconds() * global_batch / candidate.samples();
+}
+
+Json describe_search(const HereOutcome& outcome) {
+  const bool measured = !outcome.plans.empty();
+  const bool fits = measured || (!outcome.others.empty() && outcome.others.front().fits);
+  Json json = {{"tried", outcome.tried}, {"fits", fits}, {"measured", measured}};
+  json["best"] = Json::array();
+  json["others"] = Json::array();
+  double best = 0;
+  for (const MeasuredPlan& plan : outcome.plans) {
+    if (best == 0 && plan.measured()) best = plan.seconds(outcome.global_batch);
+    const bool shown_first = plan.measured() && json["best"].size() < kBest;
+    json[shown_first ? "best" : "others"].push_back(describe(plan, outcome.global_batch, best));
+  }
+  size_t fitting = 0;
+  for (const HereCandidate& candidate : outcome.others) {
+    if (candidate.fits && ++fitting > kBest + kMostOthers) continue;
+    Json other = describe(candidate, outcome.global_batch);
+    const HereCandidate& chosen = measured ? outcome.plans.front().candidate : outcome.others[0];
+    other["verdict"] = not_measured(candidate, chosen);
+    const bool shown_first = !measured && candidate.fits && json["best"].size() < kBest;
+    json[shown_first ? "best" : "others"].push_back(std::move(other));
+  }
+  return json;
+}
+
+Json describe_choice(const HereOutcome& outcome, const NetworkWork& network) {
+  const MeasuredPlan& chosen = outcome.plans.front();
+  const HereCandidate& candidate = chosen.candidate;
+  Json json = chosen.reports.back();
+  const double seconds = chosen.step_seconds();
+  json["model"] = network.model;
+  json["cluster"] = "here";
+  json["system"] = "millrace";
+  json["global_batch"] = candidate.samples();
+  json["precision"] = precision_name(candidate.job.precision);
+  json["predicted_step_seconds"] = seconds;
+  json["predicted_seconds_per_step"] = seconds;
+  json["predicted_samples_per_second"] = candidate.samples() / seconds;
+  json["predicted_epoch_seconds"] = kImagesOfEpoch * seconds / candidate.samples();
+  json["fits"] = true;
+  json["stages"] = describe_stages(candidate.job, network, candidate.devices());
+  json["flags"] = describe_flags(candidate.job);
+  json["plan"] = to_json(candidate.plan);
+  json["search"] = describe_search(outcome);
+  return json;
+}
+
+std::string format_choice(const Json& described) {
+  std::string text = format_search(described["search"]);
+  text += fmt::format(
+      "\n{} here, global batch {:.0f}, {}\n\n", described["model"].get<std::string>(),
+      described["global_batch"].get<double>(), described["precision"].get<std::string>());
+  for (const Json& stage : described["stages"]) {
+    for (const Json& device : described["devices"]) {
+      if (device["stage"] != stage["stage"]) continue;
+      text += fmt::format("  stage {} on {}: {} to {}, {} a device\n", stage["stage"].get<int>(),
+                          stage["devices"].get<std::string>(), stage["first"].get<std::string>(),
+                          stage["last"].get<std::string>(),
+                          format_bytes(device["peak_bytes"].get<uint64_t>()));
+      break;
+    }
+  }
+  text += fmt::format(
+      "\nPredicted {:.4g} s per step, {:.1f} samples/s; the process takes {}.\nTrain it with",
+      described["predicted_seconds_per_step"].get<double>(),
+      described["predicted_samples_per_second"].get<double>(),
+      format_bytes(described["process_rss_bytes"].get<uint64_t>()));
+  for (const auto& [flag, value] : described["flags"].items()) {
+    text += fmt::format(
+        " {} {}", flag,
+        value.is_string() ? value.get<std::string>() : fmt::format("{:g}", value.get<double>()));
+  }
+  return text + " and the plan that --output writes.\n";
+}
+
+}  // namespace millrace

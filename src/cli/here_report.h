@@ -1,0 +1,41 @@
+// How the choice of a plan for this machine is shown: as JSON, and as text made from it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/cluster_report.h"
+#include "profile/plan_finalists.h"
+
+namespace millrace {
+
+// A finalist and what its measurements, one or several, say. Plain data.
+struct MeasuredPlan {
+  HereCandidate candidate;
+  std::vector<Json> reports;  // as `to_json` of predictions here makes them
+  std::string failure;        // why there are none
+
+  bool measured() const { return !reports.empty(); }
+  // Of the step that `train` would count, and of the global batch; the median of the reports.
+  double step_seconds() const;
+  double seconds(double global_batch) const;
+};
+
+struct HereOutcome {
+  double global_batch = 0;
+  size_t tried = 0;
+  // Finalists, best first, then those that could not be measured; empty: nothing was measured.
+  std::vector<MeasuredPlan> plans;
+  std::vector<HereCandidate> others;  // the rest, by estimate, those that do not fit last
+};
+
+// The lists "best" and "others"; measured ones have "estimated" and "predicted" seconds of the
+// global batch.
+Json describe_search(const HereOutcome& outcome);
+
+// The contract of `plan --json`, for the best plan.
+Json describe_choice(const HereOutcome& outcome, const NetworkWork& network);
+
+std::string format_choice(const Json& described);
+
+}  // namespace millrace

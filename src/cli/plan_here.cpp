@@ -1,0 +1,261 @@
+#include "cli/plan_here.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/here_report.h"
+#include "cli/measured_finalists.h"
+#include "cli/progress.h"
+#include "cli/subprocess.h"
+#include "planner/cluster/processor_machine.h"
+#include "profile/calibration.h"
+#include "runtime/cores.h"
+
+namespace millrace {
+namespace {
+
+constexpr int kMostFinalists = 256;
+constexpr int64_t kSteps = 16;  // to simulate, where the user names none
+constexpr double kFewer = 4;    // samples, of the first measurement of the layers
+
+// Those that do not fit stand last.
+bool any_fits(const std::vector<HereCandidate>& candidates) {
+  return !candidates.empty() && candidates.front().fits;
+}
+
+class HerePlanner {
+ public:
+  HerePlanner(const CLI::App& command, const ClusterFlags& flags, const CheckFlags& check,
+              const JobFlags& job_flags)
+      : flags_(flags), check_(check), job_flags_(job_flags) {
+    const int given = command.count("--devices") > 0 ? job_flags.plan.devices : 0;
+    if (command.count("--devices") > 0 && given < 1) {
+      fail_input("--devices is {}; give at least 1.", given);
+    }
+    batch_ = flags.global_batch > 0 ? flags.global_batch : job_flags.batch * std::max(1, given);
+    set_counts(given);
+    machine_ =
+        parse_cluster(in_child([&] { return describe(described_cluster(flags.cluster)).dump(); }),
+                      "this machine");
+    SearchSetup setup = search_setup(command, flags, job_flags, divided(machine_, counts_.back()));
+    inputs_ = std::move(setup.inputs);
+    request_.search = setup.request;
+    request_.search.global_batch = static_cast<double>(batch_);
+    request_.synchronise_batch_norm = job_flags.plan.synchronise_batch_norm;
+    request_.memory = static_cast<double>(available_memory());
+    if (command.count("--schedule") > 0) {
+      request_.schedule = parse_schedule(job_flags.plan.schedule);
+    }
+  }
+
+  HereOutcome run() {
+    if (!flags_.no_measure) calibrate_costs();
+    const bool spares_computing = !request_.search.recompute;
+    if (spares_computing) request_.search.recompute = false;
+    HereCandidates candidates = gather();
+    if (spares_computing && !any_fits(candidates.list)) {
+      request_.search.recompute = {};
+      candidates = gather();
+    }
+    HereOutcome outcome;
+    outcome.global_batch = static_cast<double>(batch_);
+    outcome.tried = candidates.tried;
+    outcome.others = std::move(candidates.list);
+    if (!flags_.no_measure && any_fits(outcome.others)) {
+      measure_finalists(outcome, {.count = static_cast<size_t>(flags_.finalists),
+                                  .rounds = check_.rounds,
+                                  .memory = request_.memory,
+                                  .job_of = [&](const HereCandidate& one) { return job_of(one); }});
+    }
+    return outcome;
+  }
+
+  void write_trace(const MeasuredPlan& plan) const {
+    predict_in_child(job_of(plan.candidate), {.rounds = check_.rounds}, flags_.trace);
+  }
+
+  const PlanInputs& inputs() const { return inputs_; }
+
+  PlanInputs inputs_for(int devices) const {
+    PlanInputs inputs = inputs_;
+    inputs.cluster = cluster_of(devices);
+    return inputs;
+  }
+
+ private:
+  void set_counts(int given) {
+    const int cores = available_cores();
+    if (given > 0) {
+      if (batch_ % given != 0) {
+        fail_input(
+            "--global-batch is {}, which cannot be divided over {} devices; give a multiple.",
+            batch_, given);
+      }
+      counts_ = {given};
+      return;
+    }
+    for (int count = 1; count <= cores; ++count) {
+      const bool room = job_flags_.oversubscribe || count * job_flags_.threads <= cores;
+      if (cores % count == 0 && batch_ % count == 0 && room) counts_.push_back(count);
+    }
+    if (counts_.empty()) counts_ = {1};
+  }
+
+  // The machine as so many devices.
+  Cluster cluster_of(int devices) const {
+    Cluster cluster = divided(machine_, devices);
+    const int shares =
+        job_flags_.threads > 0 ? std::max(1, available_cores() / job_flags_.threads) : devices;
+    cluster.device = divided(machine_, shares).device;
+    cluster.device.memory_bytes = inputs_.cluster.device.memory_bytes;
+    return cluster;
+  }
+
+  TrainJob whole_job(double samples) const {
+    JobFlags flags = job_flags_;
+    flags.plan = {};
+    flags.batch = std::max<int64_t>(1, std::llround(samples));
+    TrainJob job = to_job(flags);
+    job.steps = 1;
+    check(job);
+    return job;
+  }
+
+  LayerSeconds measure_layers(const TrainJob& job) const {
+    return parse_layer_seconds(Json::parse(in_child([&] {
+      ProgressPrinter messages(true);
+      return to_json(LayerSeconds::of(profile_job(job, {.rounds = check_.rounds}, messages)))
+          .dump();
+    })));
+  }
+
+  // The whole network on one device, with few samples and with all of them.
+  void calibrate_costs() {
+    const Cluster cluster = cluster_of(1);
+    const double most = static_cast<double>(batch_);
+    fmt::print(stderr, "Measuring the layers of {} here.\n", inputs_.network.model);
+    try {
+      require_memory(whole_job(most), request_.memory);
+      const LayerSeconds few = measure_layers(whole_job(most / kFewer));
+      const LayerSeconds many = measure_layers(whole_job(most));
+      CalibratedCosts costs =
+          calibrate({inputs_.network, cluster, inputs_.constants, inputs_.software},
+                    request_.search.precision, cluster.device, few, many);
+      inputs_.network = std::move(costs.network);
+      inputs_.constants = std::move(costs.constants);
+      inputs_.software = std::move(costs.software);
+    } catch (const std::runtime_error& error) {
+      fmt::print(stderr, "Layers could not be measured, formulas stand in for that: {}\n",
+                 error.what());
+    }
+  }
+
+  HereCandidates gather() {
+    HereCandidates all;
+    for (const int count : counts_) {
+      const Cluster cluster = cluster_of(count);
+      request_.search.devices = count;
+      all.merge(candidates_here({inputs_.network, cluster, inputs_.constants, inputs_.software},
+                                request_));
+    }
+    return all;
+  }
+
+  TrainJob job_of(const HereCandidate& candidate) const {
+    JobFlags flags = job_flags_;
+    flags.plan = {};
+    const Json own = describe_flags(candidate.job);
+    flags.batch = std::llround(own["--batch"].get<double>());
+    flags.recompute = own["--recompute"].get<std::string>();
+    if (own.contains("--head-parallel")) {
+      flags.head.parallel = own["--head-parallel"].get<std::string>();
+    }
+    TrainJob job = to_job(flags);
+    job.plan = candidate.plan;
+    job.options.batch = std::llround(candidate.samples());
+    if (job.steps == 0) job.steps = kSteps;
+    job.epochs = 0;
+    check(job);
+    return job;
+  }
+
+  const ClusterFlags& flags_;
+  const CheckFlags& check_;
+  const JobFlags& job_flags_;
+  int64_t batch_ = 1;
+  std::vector<int> counts_;  // of devices
+  Cluster machine_;
+  PlanInputs inputs_;
+  HereRequest request_;
+};
+
+// Writes the simulated timeline to `trace`, if there is one.
+Json describe_unmeasured(const HereOutcome& outcome, const PlanInputs& inputs,
+                         const std::string& trace) {
+  const HereCandidate& chosen = outcome.others.front();
+  const Prediction prediction =
+      predict(inputs.network, chosen.job, inputs.cluster, inputs.constants, inputs.software);
+  if (!trace.empty()) {
+    write_text(trace, trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+  }
+  Json described = describe_prediction(chosen.job, prediction, inputs);
+  described["plan"] = to_json(chosen.plan);
+  described["search"] = describe_search(outcome);
+  return described;
+}
+
+}  // namespace
+
+bool plans_here(const ClusterFlags& flags) {
+  const bool here =
+      flags.cluster.empty() || flags.cluster == "here" || flags.cluster == "this-machine";
+  return flags.automatic && here && flags.system == "millrace";
+}
+
+void require_no_search_here(const CLI::App& command) {
+  for (const char* name : {"--finalists", "--no-measure"}) {
+    if (command.count(name) > 0) {
+      fail_input("{} goes with --auto on this machine: --cluster here, without --as.", name);
+    }
+  }
+}
+
+int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const CheckFlags& check_flags,
+                  const JobFlags& job, bool json) {
+  check(check_flags);
+  if (flags.finalists < 1 || flags.finalists > kMostFinalists) {
+    fail_input("--finalists is {}; give 1 to {}.", flags.finalists, kMostFinalists);
+  }
+  HerePlanner planner(command, flags, check_flags, job);
+  const HereOutcome outcome = planner.run();
+  const bool measured = !outcome.plans.empty();
+  if (!measured && !any_fits(outcome.others)) {
+    const Json report = describe_search(outcome);
+    fmt::print("{}", json ? report.dump(2) + "\n" : format_search(report));
+    return kExitSuccess;
+  }
+  Json described;
+  if (measured) {
+    described = describe_choice(outcome, planner.inputs().network);
+  } else {
+    described = describe_unmeasured(outcome, planner.inputs_for(outcome.others.front().devices()),
+                                    flags.trace);
+  }
+  if (!flags.output.empty()) write_text(flags.output, described["plan"].dump(2) + "\n");
+  if (!flags.trace.empty() && measured) planner.write_trace(outcome.plans.front());
+  if (json) {
+    fmt::print("{}\n", described.dump(2));
+  } else {
+    fmt::print("{}", measured ? format_choice(described) : format_prediction(described));
+  }
+  return kExitSuccess;
+}
+
+}  // namespace millrace

@@ -1,0 +1,13 @@
+// The order of devices in pictures.
+#pragma once
+
+#include <vector>
+
+#include "runtime/trace.h"
+
+namespace millrace {
+
+// Indices into the log's devices: by stage, then by node and number.
+std::vector<size_t> device_order(const TraceLog& log);
+
+}  // namespace millrace

@@ -1,0 +1,37 @@
+#include "train/loop/job_trace.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "comm/texts.h"
+#include "runtime/trace_file.h"
+
+namespace millrace {
+
+constexpr int64_t kEvents = 200000;
+
+JobTrace::JobTrace(Engine& engine) : recorder_(engine.trace_devices(), kEvents) {
+  engine.set_trace(&recorder_);
+}
+
+void JobTrace::save(const std::filesystem::path& path, Engine& engine) const {
+  const TraceLog own = recorder_.log();
+  if (engine.rank_group() == nullptr) {
+    write_trace(path, own);
+    return;
+  }
+  int64_t earliest = std::numeric_limits<int64_t>::max();
+  for (const TraceEvent& event : own.events) earliest = std::min(earliest, event.begin);
+  const auto texts = gather_texts(*engine.rank_group(), trace_to_json(own));
+  const auto starts = gather_texts(*engine.rank_group(), std::to_string(earliest));
+  if (engine.rank() != 0) return;
+  std::vector<TraceLog> logs;
+  std::vector<int64_t> offsets;  // each text counts from its own earliest event
+  for (size_t i = 0; i < texts.size(); ++i) {
+    logs.push_back(parse_trace(texts[i], "--trace"));
+    offsets.push_back(std::stoll(starts[i]) - std::stoll(starts[0]));
+  }
+  write_trace(path, merge(logs, offsets));
+}
+
+}  // namespace millrace

@@ -1,0 +1,70 @@
+#include "train/loop/starting_point.h"
+
+#include "base/error.h"
+#include "comm/texts.h"
+#include "train/job_record.h"
+
+namespace millrace {
+namespace {
+
+StartingPoint look_for_start(const TrainJob& job, TrainingObserver& observer) {
+  StartingPoint start;
+  if (job.checkpoint.empty()) return start;
+  if (!job.resume) {
+    const std::vector<CheckpointPlace> places = list_checkpoints(job.checkpoint);
+    if (places.empty()) return start;
+    fail_input(
+        "--checkpoint names '{}', which already holds checkpoints up to step {}; add --resume to "
+        "continue or give another directory.",
+        job.checkpoint.string(), places.back().step);
+  }
+  const auto found = find_newest_valid(job.checkpoint, [&](std::string_view sentence) {
+    observer.on_message(Severity::warning, sentence);
+  });
+  if (!found) {
+    observer.on_message(
+        Severity::note,
+        fmt::format("No checkpoint in '{}' yet: starting at step 0.", job.checkpoint.string()));
+    return start;
+  }
+  start.checkpoint = *found;
+  start.manifest = read_manifest(*found);
+  for (const std::string& name :
+       compare_jobs(start.manifest.job, describe_job(job), start.checkpoint)) {
+    observer.on_message(Severity::warning,
+                        fmt::format("--{} is not what checkpoint '{}' was made with; the new "
+                                    "value is used.",
+                                    name, start.checkpoint.string()));
+  }
+  return start;
+}
+
+}  // namespace
+
+StartingPoint find_start(const TrainJob& job, Engine& engine, TrainingObserver& observer) {
+  StartingPoint start;
+  if (engine.rank() == 0) start = look_for_start(job, observer);
+  if (engine.rank_group() == nullptr) return start;
+  Json json = {{"checkpoint", start.checkpoint.string()}};
+  if (!start.checkpoint.empty()) json["manifest"] = to_json(start.manifest);
+  const Json agreed = Json::parse(broadcast_text(*engine.rank_group(), json.dump(), 0));
+  start.checkpoint = agreed["checkpoint"].get<std::string>();
+  if (!start.checkpoint.empty()) {
+    start.manifest = parse_manifest(agreed["manifest"], start.checkpoint / kManifestFile);
+  }
+  return start;
+}
+
+void restore(const StartingPoint& start, JobState& state, Engine& engine,
+             TrainingObserver& observer) {
+  load_checkpoint(state, start.checkpoint, start.manifest);
+  const std::string fingerprint = engine.fingerprint();
+  if (start.manifest.job.value("kernels", fingerprint) != fingerprint) {
+    observer.on_message(Severity::warning,
+                        "Threads or kernels are not those of the checkpoint: the run goes on, "
+                        "but not bit for bit as it would have.");
+  }
+  observer.on_message(Severity::note, fmt::format("Resumed from '{}'.", start.checkpoint.string()));
+}
+
+}  // namespace millrace

@@ -1,0 +1,186 @@
+#include "profile/plan_finalists.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "planner/cluster/processor_machine.h"
+#include "planner/cost/stage_cost.h"
+#include "profile/calibration.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+Cluster made_up_machine() {
+  Cluster machine;
+  machine.name = "made up";
+  machine.host_cores = 2;
+  machine.device = {"cores", 4e9, 2e11, 2e11, 0, 3e10};
+  machine.classes = {{"NODE", {1e10, 1e-6}}};
+  machine.links = {{"X"}};
+  return machine;
+}
+
+class PlanFinalistsTest : public ::testing::Test {
+ protected:
+  PlanFinalistsTest() {
+    request_.search.global_batch = 16;
+    request_.search.recompute = false;
+    request_.memory = 4e9;
+  }
+
+  // Merged over these numbers of devices.
+  HereCandidates found(const std::vector<int>& counts) {
+    HereCandidates all;
+    for (const int count : counts) {
+      const Cluster cluster = divided(machine_, count);
+      request_.search.devices = count;
+      all.merge(candidates_here({network_, cluster, constants_, constants_.system("millrace", "")},
+                                request_));
+    }
+    return all;
+  }
+
+  Cluster machine_ = made_up_machine();
+  CostConstants constants_ = builtin_constants();
+  NetworkWork network_ = work_of("fashion_cnn", default_options("fashion_cnn"));
+  HereRequest request_;
+};
+
+std::set<std::string> schedules_of(const std::vector<HereCandidate>& list) {
+  std::set<std::string> names;
+  for (const HereCandidate& one : list) {
+    if (one.job.stages.size() > 1) names.insert(std::string(name_of(one.plan.schedule)));
+  }
+  return names;
+}
+
+TEST(DividedMachineTest, DevicesShareRatesAndMemory) {
+  const Cluster four = divided(made_up_machine(), 4);
+  EXPECT_EQ(four.devices(), 4);
+  EXPECT_DOUBLE_EQ(four.device.fp32_operations, 5e10);
+  EXPECT_DOUBLE_EQ(four.device.memory_bandwidth, 7.5e9);
+  EXPECT_DOUBLE_EQ(four.device.memory_bytes, 4e9);
+  EXPECT_DOUBLE_EQ(four.link_between(0, 3).bandwidth, 1e10);
+  const Cluster two = divided(four, 2);
+  EXPECT_DOUBLE_EQ(two.device.fp32_operations, 1e11);
+}
+
+TEST_F(PlanFinalistsTest, EveryKindIsAmongThem) {
+  const HereCandidates all = found({1, 2});
+  EXPECT_EQ(schedules_of(all.list),
+            (std::set<std::string>{"1f1b-flush", "zero-bubble", "1f1b", "ssp", "2bw"}));
+  for (size_t i = 1; i < all.list.size(); ++i) {
+    EXPECT_LE(all.list[i - 1].estimated_seconds, all.list[i].estimated_seconds);
+  }
+  const std::vector<size_t> finalists = choose_finalists(all.list, 12);
+  EXPECT_EQ(finalists.size(), 12u);
+  EXPECT_THAT(finalists, Contains(0u));
+  std::vector<HereCandidate> chosen;
+  std::set<int> devices;
+  std::set<std::string> plans;
+  bool shares = false;
+  for (const size_t i : finalists) {
+    chosen.push_back(all.list[i]);
+    devices.insert(all.list[i].devices());
+    plans.insert(to_json(all.list[i].plan).dump());
+    shares = shares || all.list[i].plan.share_optimizer;
+    EXPECT_DOUBLE_EQ(all.list[i].samples(), 16);
+  }
+  EXPECT_EQ(schedules_of(chosen), schedules_of(all.list));
+  EXPECT_EQ(devices, (std::set<int>{1, 2}));
+  EXPECT_EQ(plans.size(), 12u);
+  EXPECT_TRUE(shares);
+  EXPECT_EQ(choose_finalists(all.list, 2).size(), 2u);
+  EXPECT_EQ(choose_finalists(all.list, 1000).size(), all.list.size());
+}
+
+TEST_F(PlanFinalistsTest, NeighboursHaveHalfOrTwiceTheMicroBatches) {
+  const HereCandidates all = found({2});
+  const auto is_middle = [](const HereCandidate& one) {
+    return one.plan.schedule == ScheduleKind::zero_bubble && one.job.micro_batches == 4;
+  };
+  const auto middle = std::find_if(all.list.begin(), all.list.end(), is_middle);
+  ASSERT_NE(middle, all.list.end());
+  std::set<int> counts;
+  for (const size_t i : neighbours_of(*middle, all.list)) {
+    EXPECT_EQ(all.list[i].plan.schedule, ScheduleKind::zero_bubble);
+    counts.insert(all.list[i].job.micro_batches);
+  }
+  EXPECT_EQ(counts, (std::set<int>{2, 8}));
+}
+
+TEST_F(PlanFinalistsTest, FlagsRestrictThem) {
+  request_.search.order = PipelineOrder::flush;
+  request_.schedule = ScheduleKind::zero_bubble;
+  EXPECT_EQ(schedules_of(found({2}).list), (std::set<std::string>{"zero-bubble"}));
+  request_.search.order.reset();
+  request_.schedule.reset();
+  request_.search.asynchronous = false;
+  EXPECT_EQ(schedules_of(found({2}).list), (std::set<std::string>{"1f1b-flush", "zero-bubble"}));
+}
+
+TEST_F(PlanFinalistsTest, DevicesShareTheMemoryOfTheMachine) {
+  const double most = found({2}).list.front().memory;
+  request_.memory = most - 1;
+  const HereCandidates all = found({2});
+  bool refused = false;
+  for (const HereCandidate& one : all.list) {
+    EXPECT_EQ(one.fits, one.memory <= request_.memory) << one.shape;
+    EXPECT_THAT(one.reason, one.fits ? HasSubstr("") : HasSubstr("together"));
+    refused = refused || !one.fits;
+  }
+  EXPECT_TRUE(refused);
+  for (const size_t i : choose_finalists(all.list, 1000)) EXPECT_TRUE(all.list[i].fits);
+}
+
+TEST_F(PlanFinalistsTest, CalibratedLayersTakeWhatWasMeasured) {
+  const Cluster cluster = divided(machine_, 1);
+  const SoftwareConstants software = constants_.system("millrace", "");
+  const size_t count = network_.layers.size();
+  LayerSeconds few, many;
+  few.samples = 4;
+  many.samples = 16;
+  double forward = 0, backward = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const double x = 1e-3 * static_cast<double>(i + 1);
+    const std::string& name = network_.layers[i].name;
+    const bool joined = i == 2;
+    many.layers.push_back({name, joined ? 0 : 10 * x, joined ? 0 : 16 * x});
+    few.layers.push_back({name, joined ? 0 : 4 * x, joined ? 0 : 4 * x});
+    forward += many.layers[i].forward;
+    backward += many.layers[i].backward;
+  }
+  many.update = 0.5;
+  const LayerSeconds read = parse_layer_seconds(to_json(many));
+  const CalibratedCosts costs = calibrate({network_, cluster, constants_, software}, DataType::f32,
+                                          cluster.device, few, read);
+  PlannedJob job;
+  job.batch = 16;
+  job.stages = {{{0}, 0, static_cast<int>(count)}};
+  const auto cost_on = [&](const Cluster& here) {
+    return stage_cost(costs.network, job, 0, here, costs.constants, costs.software);
+  };
+  EXPECT_NEAR(cost_on(cluster).forward, forward, 1e-9);
+  EXPECT_NEAR(cost_on(cluster).backward_seconds(), backward, 1e-9);
+  EXPECT_NEAR(cost_on(cluster).update, 0.5, 1e-9);
+  EXPECT_NEAR(cost_on(divided(machine_, 2)).forward, 2 * forward, 1e-9);
+  job.batch = 4;
+  EXPECT_NEAR(cost_on(cluster).forward, 0.4 * forward, 1e-9);
+  EXPECT_NEAR(cost_on(cluster).backward_seconds(), 0.25 * backward, 1e-9);
+  job.batch = 8;
+  EXPECT_NEAR(cost_on(cluster).forward, 0.6 * forward, 1e-9);
+
+  job.stages = {{{0}, 0, 2}, {{1}, 2, static_cast<int>(count)}};
+  cut_behind_joined(costs.network, job);
+  EXPECT_EQ(job.stages[0].end, 3);
+  EXPECT_EQ(job.stages[1].begin, 3);
+  cut_behind_joined(costs.network, job);
+  EXPECT_EQ(job.stages[0].end, 3);
+}
+
+}  // namespace
+}  // namespace millrace
