@@ -12,7 +12,7 @@
 #include "bench/published_runs.h"
 #include "cli/job_flags.h"
 #include "cli/plan_pipedream.h"
-#include "planner/published/report.h"
+#include "planner/published/cross.h"
 #include "report/published_section.h"
 #include "report/report.h"
 
@@ -36,6 +36,7 @@ struct PublishedFlags {
   std::string save_constants;
   std::string rows;
   std::string split = "kept";
+  int cross = 0;
   ReducedSize size;
   bool fit = false;
   bool no_runs = false;
@@ -132,22 +133,67 @@ void write_pages(const Json& comparison, const std::filesystem::path& directory)
   write_text(directory / "published.json", comparison.dump(2) + "\n");
 }
 
+CostConstants starting_constants(const PublishedFlags& flags, bool fit) {
+  CostConstants constants = fit ? unfitted_constants() : builtin_constants();
+  if (flags.constants.empty()) return constants;
+  constants = parse_constants(read_text(flags.constants), flags.constants);
+  if (fit && constants.free.empty()) {
+    fail_input("'{}' says under 'free' nothing to fit; see costs_start.json.", flags.constants);
+  }
+  return constants;
+}
+
+void print_distribution(const char* what, const Json& values) {
+  const auto percent = [&](const char* key) { return values[key].get<double>() * 100; };
+  fmt::print("| {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % |\n", what, percent("least"),
+             percent("middle"), percent("tenth"), percent("most"));
+}
+
+// Fits to many random halves and tells how far off the rows are that each has not seen.
+int run_cross(const PublishedFlags& flags) {
+  const CostConstants start = starting_constants(flags, true);
+  const std::vector<CrossFit> fits = cross_fit(start, flags.cross);
+  const Json json = describe(fits, published_tables(start));
+  fmt::print(
+      "| seed | fitted | held out: median | worst | worst row | order reversed | "
+      "fits wrong | memory: worst |\n|---:|---:|---:|---:|---|---:|---:|---:|\n");
+  for (const Json& half : json["halves"]) {
+    fmt::print("| {} | {:.1f} % | {:.1f} % | {:.1f} % | {} | {} | {} | {:.1f} % |\n",
+               half["seed"].get<uint64_t>(), half["fitted"]["worst"].get<double>() * 100,
+               half["unseen"]["median"].get<double>() * 100,
+               half["unseen"]["worst"].get<double>() * 100, half["worst_row"].get<std::string>(),
+               half["order_reversed"].get<size_t>(), half["fits_wrong"].get<size_t>(),
+               half["memory"]["worst"].get<double>() * 100);
+  }
+  fmt::print(
+      "\n| held out, over {} random halves | least | middle | one in ten above | most |\n"
+      "|---|---:|---:|---:|---:|\n",
+      fits.size());
+  print_distribution("median error of the times", json["median"]);
+  print_distribution("worst error of the times", json["worst"]);
+  print_distribution("worst error of the memory", json["memory"]);
+  fmt::print(
+      "\n{:.0f} % of the halves keep the bars: median at most {:.0f} %, worst at most "
+      "{:.0f} %.\n",
+      json["within_bars"].get<double>() * 100, kMedianBar * 100, kWorstBar * 100);
+  if (!flags.json.empty()) write_text(flags.json, json.dump(2) + "\n");
+  return kExitSuccess;
+}
+
 int run(const PublishedFlags& flags) {
   for (const auto& [path, flag] :
        {std::pair(flags.markdown, "--markdown"), std::pair(flags.json, "--json"),
         std::pair(flags.save_constants, "--save-constants")}) {
     if (!path.empty()) require_writable(path, flag);
   }
-  const FitSplit fit_split =
-      static_cast<FitSplit>(choose("--split", flags.split, {"kept", "odd", "even"}));
-  if (fit_split != FitSplit::kept && !flags.fit) fail_input("--split goes with --fit.");
+  const FitSplit fit_split = parse_fit_split(flags.split, "--split");
+  if (fit_split.kind != FitSplit::Kind::kept && !flags.fit) fail_input("--split goes with --fit.");
+  if (flags.cross < 0) fail_input("--cross must be at least 1.");
+  if (flags.cross > 0) return run_cross(flags);
   if (flags.size.image < 1 || flags.size.batch < 1 || flags.size.steps < 1) {
     fail_input("--image, --batch and --steps must be at least 1.");
   }
-  CostConstants constants = flags.fit ? unfitted_constants() : builtin_constants();
-  if (!flags.constants.empty()) {
-    constants = parse_constants(read_text(flags.constants), flags.constants);
-  }
+  CostConstants constants = starting_constants(flags, flags.fit);
   if (flags.fit) {
     const CostConstants fitted = fit_constants(constants, fit_split);
     print_changes(constants, fitted);
@@ -191,8 +237,12 @@ void add_published_suite(CLI::App& bench, Action& chosen) {
   suite
       ->add_option("--split", flags->split,
                    "Rows to fit: kept (marked in the tables), or every second one with a time, "
-                   "from the first (odd) or the second (even) on; the others are held out")
+                   "from the first (odd) or the second (even) on, or random:SEED; the others are "
+                   "held out")
       ->capture_default_str();
+  suite->add_option("--cross", flags->cross,
+                    "Instead of the table: fit to this many random halves, random:1, random:2 ..., "
+                    "drawn from all rows alike, and print the errors on the rows held out");
   suite->add_option("--save-constants", flags->save_constants, "Write the constants to this file");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 }

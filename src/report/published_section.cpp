@@ -99,14 +99,16 @@ Table published_table(const Json& comparison) {
 
 Table published_errors(const Json& comparison) {
   Table table;
-  table.caption = "Errors of the predicted times";
-  table.head = {"rows with a published time", "count", "median error", "worst error"};
-  const Json errors = json_member(comparison, "errors");
-  if (!errors.is_object()) return table;
-  for (const auto& [name, quality] : errors.items()) {
-    table.rows.push_back({name == "unseen" ? "held out" : name, json_text(quality, "rows"),
-                          percent(json_number(quality, "median")),
-                          percent(json_number(quality, "worst"))});
+  table.caption = "Errors of the predictions";
+  table.head = {"rows", "of", "count", "median error", "worst error"};
+  for (const auto& [key, what] : {std::pair("errors", "time"), std::pair("memory_errors", "MiB")}) {
+    const Json errors = json_member(comparison, key);
+    if (!errors.is_object()) continue;
+    for (const auto& [name, quality] : errors.items()) {
+      table.rows.push_back({name == "unseen" ? "held out" : name, what, json_text(quality, "rows"),
+                            percent(json_number(quality, "median")),
+                            percent(json_number(quality, "worst"))});
+    }
   }
   return table;
 }

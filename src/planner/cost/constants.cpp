@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -42,6 +43,8 @@ void visit_software(SoftwareConstants& s, Visit&& visit) {
   visit("activation_factor", s.activation_factor);
   visit("parameter_copies", s.parameter_copies);
   visit("workspace_factor", s.workspace_factor);
+  visit("algorithm_factor", s.algorithm_factor);
+  visit("algorithm_limit", s.algorithm_limit);
   visit("head_logit_passes", s.head_logit_passes);
   visit("head_weight_passes", s.head_weight_passes);
   visit("head_sampling", s.head_sampling);
@@ -60,6 +63,43 @@ double number(const Json& object, const std::string& name, std::string_view file
 
 bool flag(const Json& object, const char* name) {
   return object.contains(name) && object[name].is_boolean() && object[name].get<bool>();
+}
+
+std::vector<FreeConstant> parse_free(const Json& list, std::string_view file) {
+  std::vector<FreeConstant> free;
+  if (!list.is_array()) fail_input("'{}': 'free' must be a list.", file);
+  for (const Json& item : list) {
+    const bool named = item.is_object() && item.contains("constants") &&
+                       item["constants"].is_array() && !item["constants"].empty();
+    if (!named) fail_input("'{}': each of 'free' must have a list of 'constants'.", file);
+    FreeConstant constant;
+    for (const Json& name : item["constants"]) {
+      if (!name.is_string()) fail_input("'{}': names of free constants must be strings.", file);
+      constant.names.push_back(name.get<std::string>());
+    }
+    constant.spread = number(item, "spread", file);
+    if (constant.spread <= 0) {
+      fail_input("'{}': the spread of '{}' must be above 0.", file, constant.names.front());
+    }
+    if (item.contains("source") && item["source"].is_string()) {
+      constant.source = item["source"].get<std::string>();
+    }
+    free.push_back(std::move(constant));
+  }
+  return free;
+}
+
+// Every free name must be a constant.
+void check_free(CostConstants& constants, std::string_view file) {
+  const std::vector<ConstantField> fields = fields_of(constants);
+  for (const FreeConstant& constant : constants.free) {
+    for (const std::string& name : constant.names) {
+      const bool known = std::any_of(fields.begin(), fields.end(), [&](const ConstantField& field) {
+        return field.name == name;
+      });
+      if (!known) fail_input("'{}': '{}' in 'free' is no constant.", file, name);
+    }
+  }
 }
 
 }  // namespace
@@ -123,6 +163,8 @@ CostConstants parse_constants(std::string_view text, std::string_view file) {
     constants.median_error = number(json["errors"], "median", file);
     constants.worst_error = number(json["errors"], "worst", file);
   }
+  if (json.contains("free")) constants.free = parse_free(json["free"], file);
+  check_free(constants, file);
   return constants;
 }
 
@@ -136,6 +178,10 @@ Json describe(const CostConstants& constants) {
     object["round_robin"] = software.round_robin;
     object["half_gradients"] = software.half_gradients;
     visit_software(software, [&](const char* name, double& value) { object[name] = value; });
+  }
+  for (const FreeConstant& constant : constants.free) {
+    json["free"].push_back(
+        {{"constants", constant.names}, {"spread", constant.spread}, {"source", constant.source}});
   }
   json["errors"] = {{"median", constants.median_error}, {"worst", constants.worst_error}};
   return json;

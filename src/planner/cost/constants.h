@@ -42,8 +42,10 @@ struct SoftwareConstants {
   double context_bytes = 0;       // on every device, whatever runs
   double reading_bytes = 0;       // on every device, with real images
   double activation_factor = 1;   // memory for activations, over what the graph needs
-  double parameter_copies = 3;    // weights, gradients, momentum, buffers to reduce
-  double workspace_factor = 1;    // of the largest tensor
+  double parameter_copies = 3;    // weights, gradients, momentum; of replicas, buffers to reduce
+  double workspace_factor = 1;    // of the largest tensor: gradients on their way
+  double algorithm_factor = 0;    // of the largest tensor of a 3x3 convolution: its workspace
+  double algorithm_limit = 0;     // bytes that such a workspace has at most
   double head_logit_passes = 30;  // times that a classifier's logits are read or written
   double head_weight_passes = 12;
   double head_sampling = 1;       // times longer for classes picked from all over
@@ -51,10 +53,20 @@ struct SoftwareConstants {
   double head_weight_copies = 6;  // beyond centres and momentum
 };
 
+// Constants that a fit may change by a common factor, and how uncertain their start is: `spread`
+// is the deviation of the factor's logarithm that one expects. `source` says where the start is
+// from.
+struct FreeConstant {
+  std::vector<std::string> names;  // "operators.linear", "oneflow.overlap"
+  double spread = 0;
+  std::string source;
+};
+
 struct CostConstants {
   OperatorConstants operators;
   std::vector<SoftwareConstants> software;
-  double median_error = 0;  // of the fit, on rows that it did not see
+  std::vector<FreeConstant> free;  // of constants to start a fit from
+  double median_error = 0;         // of the fit, on rows that it did not see
   double worst_error = 0;
 
   // Throws InputError naming `flag` for an unknown system.

@@ -213,12 +213,16 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   memory.gradients = parameters;
   memory.optimizer = parameters * job.optimizer_states;
   if (shares_optimizer(job, stage)) memory.optimizer /= replicas;
-  memory.communication = parameters * std::max(0.0, software.parameter_copies - 3);
+  if (planned.devices.size() > 1) {
+    memory.communication = parameters * std::max(0.0, software.parameter_copies - 3);
+  }
   Linear saved = saved_by(network, planned.begin, planned.end);
-  Linear largest;
+  double largest = 0, largest3 = 0;  // elements
   for (int i = planned.begin; i < planned.end; ++i) {
-    const Linear& candidate = network.layers[i].largest;
-    if (candidate.at(samples) > largest.at(samples)) largest = candidate;
+    const LayerWork& layer = network.layers[i];
+    largest = std::max(largest, layer.largest.at(samples));
+    if (layer.forward.front().kind != WorkKind::convolution3) continue;
+    largest3 = std::max(largest3, layer.largest.at(samples));
   }
   const Linear entering =
       planned.begin == 0 ? network.input : network.layers[planned.begin - 1].cut;
@@ -229,7 +233,9 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   if (planned.end < static_cast<int>(network.layers.size())) {
     memory.communication += network.layers[planned.end - 1].cut.at(samples) * size;
   }
-  memory.workspace = largest.at(samples) * size * software.workspace_factor;
+  memory.workspace =
+      largest * size * software.workspace_factor +
+      std::min(largest3 * size * software.algorithm_factor, software.algorithm_limit);
   memory.context = software.context_bytes + (job.real_data ? software.reading_bytes : 0);
   if (planned.end == static_cast<int>(network.layers.size())) {
     const HeadCost head = head_cost(job, cluster, constants, software);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+#include <utility>
 
 namespace millrace {
 namespace {
 
-constexpr double kTolerance = 0.03;  // an error of a row's time that counts as one
+constexpr double kTolerance = 0.025;  // an error of a row's time that counts as one
 constexpr double kMemoryTolerance = 0.08;
 constexpr double kMebibyte = 1024.0 * 1024.0;
 constexpr double kStep = 1e-3;  // of a logarithm, for derivatives
@@ -35,8 +35,8 @@ Vector solve(std::vector<Vector> a, Vector b) {
 
 class Fit {
  public:
-  Fit(const CostConstants& start, FitSplit split)
-      : start_(start), split_(split), free_(free_constants()) {
+  Fit(const CostConstants& start, const FitSplit& split)
+      : start_(start), tables_(published_tables(start, split)), free_(start.free) {
     shift_.assign(free_.size(), 0);
   }
 
@@ -65,35 +65,40 @@ class Fit {
  private:
   CostConstants shifted(const Vector& shift) const {
     CostConstants constants = start_;
-    std::vector<ConstantField> fields = fields_of(constants);
-    for (size_t i = 0; i < free_.size(); ++i) {
-      const auto found =
-          std::find_if(fields.begin(), fields.end(),
-                       [&](const ConstantField& field) { return field.name == free_[i].name; });
-      if (found == fields.end()) throw std::logic_error("no constant " + free_[i].name);
-      *found->value *= std::exp(shift[i]);
-      if (free_[i].name.ends_with(".overlap")) *found->value = std::min(*found->value, 1.0);
+    for (const ConstantField& field : fields_of(constants)) {
+      for (size_t i = 0; i < free_.size(); ++i) {
+        const std::vector<std::string>& names = free_[i].names;
+        if (std::find(names.begin(), names.end(), field.name) == names.end()) continue;
+        *field.value *= std::exp(shift[i]);
+      }
+      if (field.name.ends_with(".overlap")) *field.value = std::min(*field.value, 1.0);
     }
     return constants;
   }
 
-  Vector residuals_at(const Vector& shift) const {
+  Vector residuals_at(const Vector& shift) {
     const CostConstants constants = shifted(shift);
-    const PublishedTables tables = published_tables(constants, split_);
+    cut_again(tables_, constants);
     Vector residuals;
-    for (const RowError& error : errors_of(tables, constants, Rows::fitted)) {
+    for (const RowError& error : errors_of(tables_, constants, Rows::fitted)) {
       residuals.push_back(std::log(error.predicted_seconds / error.published_seconds) / kTolerance);
-      const std::vector<double>& published = tables.rows[error.row].memory_mib;
+      const std::vector<double>& published = tables_.rows[error.row].memory_mib;
       for (size_t stage = 0; stage < published.size(); ++stage) {
         const double predicted = error.predicted_memory.at(stage) / kMebibyte;
         residuals.push_back(std::log(predicted / published[stage]) / kMemoryTolerance);
       }
     }
+    for (const CalibrationRow& calibration : tables_.calibration) {
+      const PublishedRow& row = calibration.row;
+      const Prediction prediction = predict_row(tables_, row, constants);
+      residuals.push_back(std::log(prediction.seconds_per_step / *row.seconds_per_step) /
+                          calibration.tolerance);
+    }
     for (size_t i = 0; i < free_.size(); ++i) residuals.push_back(shift[i] / free_[i].spread);
     return residuals;
   }
 
-  std::vector<Vector> slopes_at(const Vector& residuals) const {
+  std::vector<Vector> slopes_at(const Vector& residuals) {
     std::vector<Vector> slopes;
     for (size_t i = 0; i < free_.size(); ++i) {
       Vector shift = shift_;
@@ -129,8 +134,8 @@ class Fit {
   }
 
   const CostConstants& start_;
-  const FitSplit split_;
-  const std::vector<FreeConstant> free_;
+  PublishedTables tables_;
+  const std::vector<FreeConstant>& free_;
   Vector shift_;  // of the logarithm of each free constant
 };
 
@@ -138,40 +143,29 @@ bool belongs(const PublishedRow& row, Rows which) {
   return which == Rows::all || row.fitted == (which == Rows::fitted);
 }
 
+FitQuality quality_of_sizes(Vector sizes) {
+  if (sizes.empty()) return {};
+  std::sort(sizes.begin(), sizes.end());
+  const size_t middle = sizes.size() / 2;
+  const double median =
+      sizes.size() % 2 == 1 ? sizes[middle] : (sizes[middle - 1] + sizes[middle]) / 2;
+  return {median, sizes.back(), sizes.size()};
+}
+
 }  // namespace
 
-std::vector<FreeConstant> free_constants() {
-  return {{"operators.convolution", 0.3},
-          {"operators.convolution3", 0.3},
-          {"operators.pointwise", 0.3},
-          {"operators.memory", 0.15},
-          {"operators.half_convolution", 0.4},
-          {"oneflow.collective_efficiency", 0.4},
-          {"oneflow.overlap", 0.4},
-          {"oneflow.boundary_rate", 1.0},
-          {"oneflow.loader_rate", 1.0},
-          {"pipedream.slowness", 0.3},
-          {"pipedream.collective_efficiency", 0.4},
-          {"insightface.slowness", 0.3},
-          {"insightface.collective_efficiency", 0.4},
-          {"insightface.head_logit_passes", 0.5},
-          {"insightface.head_weight_passes", 0.5},
-          {"insightface.head_sampling", 0.2},
-          {"oneflow.activation_factor", 0.5},
-          {"oneflow.workspace_factor", 0.7},
-          {"oneflow.reading_bytes", 0.5},
-          {"pipedream.activation_factor", 0.5},
-          {"pipedream.workspace_factor", 0.7},
-          {"pipedream.context_bytes", 0.5},
-          {"insightface.activation_factor", 0.5},
-          {"insightface.head_logit_copies", 0.1},
-          {"insightface.head_weight_copies", 0.1}};
+Prediction predict_row(const PublishedTables& tables, const PublishedRow& row,
+                       const CostConstants& constants) {
+  return predict(tables.network(row), row.job, tables.cluster(row), constants,
+                 constants.system(row.system, "system"));
 }
 
 bool is_fitted(std::string_view system) {
-  const std::vector<FreeConstant> constants = free_constants();
-  return std::any_of(constants.begin(), constants.end(), [&](const FreeConstant& constant) {
-    return constant.name.starts_with(std::string(system) + ".");
+  const std::string prefix = std::string(system) + ".";
+  const CostConstants start = unfitted_constants();
+  return std::any_of(start.free.begin(), start.free.end(), [&](const FreeConstant& constant) {
+    return std::any_of(constant.names.begin(), constant.names.end(),
+                       [&](const std::string& name) { return name.starts_with(prefix); });
   });
 }
 
@@ -181,9 +175,7 @@ std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstan
   for (size_t i = 0; i < tables.rows.size(); ++i) {
     const PublishedRow& row = tables.rows[i];
     if (!row.seconds_per_step || !belongs(row, which)) continue;
-    const Cluster cluster = find_cluster(row.cluster, "cluster");
-    const Prediction prediction = predict(tables.network(row), row.job, cluster, constants,
-                                          constants.system(row.system, "system"));
+    const Prediction prediction = predict_row(tables, row, constants);
     errors.push_back(
         {i, prediction.seconds_per_step, *row.seconds_per_step, prediction.device_memory});
   }
@@ -192,20 +184,30 @@ std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstan
 
 FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
                       Rows which) {
-  std::vector<double> sizes;
+  Vector sizes;
   for (const RowError& error : errors) {
     if (belongs(tables.rows[error.row], which)) sizes.push_back(std::abs(error.relative()));
   }
-  if (sizes.empty()) return {};
-  std::sort(sizes.begin(), sizes.end());
-  const size_t middle = sizes.size() / 2;
-  const double median =
-      sizes.size() % 2 == 1 ? sizes[middle] : (sizes[middle - 1] + sizes[middle]) / 2;
-  return {median, sizes.back(), sizes.size()};
+  return quality_of_sizes(std::move(sizes));
 }
 
-CostConstants fit_constants(const CostConstants& start, FitSplit split) {
+FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
+                             Rows which) {
+  Vector sizes;
+  for (const RowError& error : errors) {
+    const PublishedRow& row = tables.rows[error.row];
+    if (!belongs(row, which)) continue;
+    for (size_t stage = 0; stage < row.memory_mib.size(); ++stage) {
+      const double predicted = error.predicted_memory.at(stage) / kMebibyte;
+      sizes.push_back(std::abs(predicted / row.memory_mib[stage] - 1));
+    }
+  }
+  return quality_of_sizes(std::move(sizes));
+}
+
+CostConstants fit_constants(const CostConstants& start, const FitSplit& split) {
   CostConstants constants = Fit(start, split).run();
+  constants.free.clear();
   const PublishedTables tables = published_tables(constants, split);
   const FitQuality unseen =
       quality_of(tables, errors_of(tables, constants, Rows::unseen), Rows::unseen);

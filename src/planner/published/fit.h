@@ -8,15 +8,6 @@
 
 namespace millrace {
 
-// A constant that may change, and how far from its starting value it may go: `spread` is the
-// deviation of its logarithm that counts as much as an error of one `kTolerance`.
-struct FreeConstant {
-  std::string name;
-  double spread;
-};
-
-std::vector<FreeConstant> free_constants();
-
 // Whether any constant of this system is fitted.
 bool is_fitted(std::string_view system);
 
@@ -36,6 +27,10 @@ struct FitQuality {
   size_t rows = 0;
 };
 
+// By the constants of the system that was measured.
+Prediction predict_row(const PublishedTables& tables, const PublishedRow& row,
+                       const CostConstants& constants);
+
 // All rows with a published time, or only those that the fit has (not) seen.
 enum class Rows : uint8_t { all, fitted, unseen };
 
@@ -45,7 +40,12 @@ std::vector<RowError> errors_of(const PublishedTables& tables, const CostConstan
 FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
                       Rows which);
 
-// Least squares over the fitted rows, with each free constant held near its start. Deterministic.
-CostConstants fit_constants(const CostConstants& start, FitSplit split = FitSplit::kept);
+// The same of the memory, device by device as published.
+FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
+                             Rows which);
+
+// Least squares over the fitted rows, with each free constant of `start` held near its value there
+// as firmly as its spread is small. Deterministic.
+CostConstants fit_constants(const CostConstants& start, const FitSplit& split = {});
 
 }  // namespace millrace

@@ -16,10 +16,9 @@ Json in_mebibytes(const std::vector<double>& bytes) {
 
 Json describe_row(const PublishedTables& tables, const PublishedRow& row,
                   const CostConstants& constants) {
-  const Cluster cluster = find_cluster(row.cluster, "cluster");
+  const Cluster& cluster = tables.cluster(row);
   const NetworkWork& network = tables.network(row);
-  const Prediction prediction =
-      predict(network, row.job, cluster, constants, constants.system(row.system, "system"));
+  const Prediction prediction = predict_row(tables, row, constants);
   const Prediction own =
       predict(network, row.job, cluster, constants, constants.system("millrace", "system"));
   const double samples = row.job.samples_per_step();
@@ -48,11 +47,30 @@ Json describe_row(const PublishedTables& tables, const PublishedRow& row,
   return json;
 }
 
-Json describe_quality(const FitQuality& quality) {
-  return {{"rows", quality.rows}, {"median", quality.median}, {"worst", quality.worst}};
+// {"all", "fitted", "unseen"} of times or memory.
+template <typename Quality>
+Json describe_all(Quality&& quality) {
+  return {{"all", describe(quality(Rows::all))},
+          {"fitted", describe(quality(Rows::fitted))},
+          {"unseen", describe(quality(Rows::unseen))}};
 }
 
 }  // namespace
+
+Json describe(const FitQuality& quality) {
+  return {{"rows", quality.rows}, {"median", quality.median}, {"worst", quality.worst}};
+}
+
+FitsCheck check_fits(const PublishedTables& tables, const CostConstants& constants) {
+  FitsCheck check;
+  for (const PublishedRow& row : tables.rows) {
+    if (!row.seconds_per_step && !row.published_not_to_fit) continue;
+    const Prediction prediction = predict_row(tables, row, constants);
+    ++check.known;
+    check.right += prediction.fits != row.published_not_to_fit ? 1 : 0;
+  }
+  return check;
+}
 
 OrderCheck check_order(const PublishedTables& tables, const std::vector<RowError>& errors,
                        double tie) {
@@ -76,21 +94,17 @@ OrderCheck check_order(const PublishedTables& tables, const std::vector<RowError
 Json compare_published(const PublishedTables& tables, const CostConstants& constants) {
   Json json;
   json["rows"] = Json::array();
-  size_t known = 0, right = 0;
   for (const PublishedRow& row : tables.rows) {
     json["rows"].push_back(describe_row(tables, row, constants));
-    const Json& last = json["rows"].back();
-    if (last["published_fits"].is_null()) continue;
-    ++known;
-    right += last["published_fits"] == last["predicted_fits"] ? 1 : 0;
   }
   const std::vector<RowError> errors = errors_of(tables, constants);
-  json["errors"] = {{"all", describe_quality(quality_of(tables, errors, Rows::all))},
-                    {"fitted", describe_quality(quality_of(tables, errors, Rows::fitted))},
-                    {"unseen", describe_quality(quality_of(tables, errors, Rows::unseen))}};
+  json["errors"] = describe_all([&](Rows which) { return quality_of(tables, errors, which); });
+  json["memory_errors"] =
+      describe_all([&](Rows which) { return memory_quality_of(tables, errors, which); });
   const OrderCheck order = check_order(tables, errors);
   json["order"] = {{"pairs", order.pairs}, {"reversed", order.reversed}};
-  json["fits"] = {{"known", known}, {"right", right}};
+  const FitsCheck fits = check_fits(tables, constants);
+  json["fits"] = {{"known", fits.known}, {"right", fits.right}};
   return json;
 }
 

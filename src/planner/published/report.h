@@ -5,7 +5,11 @@
 
 namespace millrace {
 
-// {"rows": [...], "errors": {"all", "fitted", "unseen"}, "order": {...}, "fits": {...}}. Each row
+// {"rows", "median", "worst"}.
+Json describe(const FitQuality& quality);
+
+// {"rows": [...], "errors": {"all", "fitted", "unseen"}, "memory_errors": the same of the memory,
+// "order": {...}, "fits": {...}}. Each row
 // has its configuration, the published time and memory (null where none is), the predicted ones,
 // the relative error, whether the fit has seen it, and what Millrace itself would take.
 Json compare_published(const PublishedTables& tables, const CostConstants& constants);
@@ -18,5 +22,12 @@ struct OrderCheck {
 };
 OrderCheck check_order(const PublishedTables& tables, const std::vector<RowError>& errors,
                        double tie = 0.03);
+
+// Of the rows of which it is known whether they fit, how many are predicted so.
+struct FitsCheck {
+  size_t known = 0;
+  size_t right = 0;
+};
+FitsCheck check_fits(const PublishedTables& tables, const CostConstants& constants);
 
 }  // namespace millrace

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <utility>
 
+#include "base/error.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "parallel/partition.h"
 #include "planner/data/embedded.h"
@@ -44,11 +47,12 @@ std::vector<double> parse_memory(const std::string& text) {
 
 class Reader {
  public:
-  explicit Reader(const CostConstants& constants) : constants_(constants) {}
-
   PublishedTables read() {
     for (auto& record : read_table(embedded_file("published_training.csv"))) add_training(record);
     for (auto& record : read_table(embedded_file("published_heads.csv"))) add_head(record);
+    for (auto& record : read_table(embedded_file("calibration.csv"))) add_calibration(record);
+    for (const PublishedRow& row : tables_.rows) add_cluster(row);
+    for (const CalibrationRow& calibration : tables_.calibration) add_cluster(calibration.row);
     return std::move(tables_);
   }
 
@@ -57,6 +61,28 @@ class Reader {
     const auto found = tables_.networks.find(model);
     if (found != tables_.networks.end()) return found->second;
     return tables_.networks[model] = work_of(model, options);
+  }
+
+  void add_cluster(const PublishedRow& row) {
+    if (tables_.clusters.contains(row.cluster)) return;
+    tables_.clusters[row.cluster] = find_cluster(row.cluster, "cluster");
+  }
+
+  void add_calibration(std::map<std::string, std::string>& record) {
+    CalibrationRow calibration;
+    PublishedRow& row = calibration.row;
+    row.system = record["system"];
+    row.model = record["model"];
+    row.cluster = record["cluster"];
+    row.label = record["source"];
+    row.options = default_options(row.model);
+    row.job.batch = std::stod(record["batch"]);
+    row.job.precision = record["precision"] == "fp16" ? DataType::f16 : DataType::f32;
+    const NetworkWork& work = network(row.model, row.options);
+    row.job.stages = {{{0}, 0, static_cast<int>(work.layers.size())}};
+    row.seconds_per_step = row.job.samples_per_step() / std::stod(record["samples_per_second"]);
+    calibration.tolerance = std::stod(record["tolerance"]);
+    tables_.calibration.push_back(std::move(calibration));
   }
 
   void add_training(std::map<std::string, std::string>& record) {
@@ -108,17 +134,14 @@ class Reader {
     for (auto& devices : devices_on(parse_stages(placement), machines, 8, "placement")) {
       row.job.stages.push_back({std::move(devices), 0, 0});
     }
-    std::vector<int> ends;
     if (weights == "profile") {
       row.job.order = PipelineOrder::one_by_one;
       row.job.round_robin = true;
-      const Cluster cluster = find_cluster(row.cluster, "cluster");
-      ends = cut_by_cost({work, cluster, constants_, constants_.system(row.system, "system")},
-                         row.job);
-    } else {
-      ends = cut_by_operators(work, parse_stage_weights(weights, "stage_weights"), "stage_weights");
+      row.cut_by_profile = true;
+      return;
     }
-    set_cuts(row.job, ends);
+    set_cuts(row.job, cut_by_operators(work, parse_stage_weights(weights, "stage_weights"),
+                                       "stage_weights"));
   }
 
   void add_head(std::map<std::string, std::string>& record) {
@@ -152,9 +175,27 @@ class Reader {
     tables_.rows.push_back(std::move(row));
   }
 
-  const CostConstants& constants_;
   PublishedTables tables_;
 };
+
+// Fits half of the rows with a time, rounded down.
+void mark_fitted(PublishedTables& tables, const FitSplit& split) {
+  std::vector<PublishedRow*> timed;
+  for (PublishedRow& row : tables.rows) {
+    row.fitted = false;
+    if (row.seconds_per_step) timed.push_back(&row);
+  }
+  const size_t half = timed.size() / 2;
+  const Random random(split.seed, 0);
+  for (size_t i = 0; i < half; ++i) {
+    size_t chosen = 2 * i + (split.kind == FitSplit::Kind::odd ? 0 : 1);
+    if (split.kind == FitSplit::Kind::random) {
+      chosen = i;
+      std::swap(timed[i], timed[i + random.below(i, timed.size() - i)]);
+    }
+    timed[chosen]->fitted = true;
+  }
+}
 
 }  // namespace
 
@@ -177,17 +218,37 @@ const NetworkWork& PublishedTables::network(const PublishedRow& row) const {
   return networks.at(row.model);
 }
 
-PublishedTables published_tables(const CostConstants& constants, FitSplit split) {
-  PublishedTables tables = Reader(constants).read();
-  if (split == FitSplit::kept) return tables;
-  std::vector<PublishedRow*> timed;
-  for (PublishedRow& row : tables.rows) {
-    row.fitted = false;
-    if (row.seconds_per_step) timed.push_back(&row);
+const Cluster& PublishedTables::cluster(const PublishedRow& row) const {
+  return clusters.at(row.cluster);
+}
+
+FitSplit parse_fit_split(std::string_view text, std::string_view flag) {
+  constexpr std::string_view kRandom = "random:";
+  if (text == "kept") return {FitSplit::Kind::kept};
+  if (text == "odd") return {FitSplit::Kind::odd};
+  if (text == "even") return {FitSplit::Kind::even};
+  const std::string_view seed = text.starts_with(kRandom) ? text.substr(kRandom.size()) : "";
+  if (seed.empty() || seed.size() > 18 ||
+      seed.find_first_not_of("0123456789") != std::string_view::npos) {
+    fail_input("{} is '{}'; give kept, odd, even or random:SEED, as random:7.", flag, text);
   }
-  const size_t pairs = timed.size() / 2;
-  for (size_t i = 0; i < pairs; ++i) timed[2 * i + (split == FitSplit::odd ? 0 : 1)]->fitted = true;
+  return {FitSplit::Kind::random, std::stoull(std::string(seed))};
+}
+
+PublishedTables published_tables(const CostConstants& constants, const FitSplit& split) {
+  PublishedTables tables = Reader().read();
+  cut_again(tables, constants);
+  if (split.kind != FitSplit::Kind::kept) mark_fitted(tables, split);
   return tables;
+}
+
+void cut_again(PublishedTables& tables, const CostConstants& constants) {
+  for (PublishedRow& row : tables.rows) {
+    if (!row.cut_by_profile) continue;
+    const SoftwareConstants& software = constants.system(row.system, "system");
+    const CostContext context{tables.network(row), tables.cluster(row), constants, software};
+    set_cuts(row.job, cut_by_cost(context, row.job));
+  }
 }
 
 }  // namespace millrace

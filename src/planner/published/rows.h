@@ -1,7 +1,7 @@
 // Published measurements of training jobs, and the planned jobs that stand for them.
 //
-// The tables are data/published_training.csv and data/published_heads.csv. A row without a result
-// has none here either: its prediction can only be shown.
+// The tables are data/published_training.csv, published_heads.csv and calibration.csv. A row
+// without a result has none here either: its prediction can only be shown.
 #pragma once
 
 #include <map>
@@ -25,24 +25,48 @@ struct PublishedRow {
   std::optional<double> seconds_per_step;
   std::vector<double> memory_mib;  // of a device of each stage, as far as published
   bool published_not_to_fit = false;
-  bool fitted = false;  // the constants were fitted to this row
+  bool fitted = false;          // the constants were fitted to this row
+  bool cut_by_profile = false;  // its authors cut it by a profile, the tables do by the constants
 };
 
-// All rows with their networks; networks are shared by rows.
+// What others measured on one device of a kind that the tables have, with other software or other
+// batches: every fit sees these rows, none is judged by them.
+struct CalibrationRow {
+  PublishedRow row;
+  double tolerance = 0.1;  // relative, of which the software alone may be the cause
+};
+
+// All rows with their networks and clusters, which are shared by rows.
 struct PublishedTables {
   std::vector<PublishedRow> rows;
+  std::vector<CalibrationRow> calibration;
   std::map<std::string, NetworkWork> networks;
+  std::map<std::string, Cluster> clusters;
 
   const NetworkWork& network(const PublishedRow& row) const;
+  const Cluster& cluster(const PublishedRow& row) const;
 };
 
-// Which rows with a time are fitted; the others are held out. Either those marked in the tables, or
-// every second one in the order of the tables: the first, third ... (but the last, so that it is
-// not more than half), or the second, fourth ...
-enum class FitSplit : uint8_t { kept, odd, even };
+// Which rows with a time are fitted; the others are held out.
+struct FitSplit {
+  enum class Kind : uint8_t {
+    kept,    // those marked in the tables
+    odd,     // the first, third ... but the last, so that it is not more than half
+    even,    // the second, fourth ...
+    random,  // any half, drawn by `seed` from all rows alike, whatever their kind
+  };
+  Kind kind = Kind::kept;
+  uint64_t seed = 0;
+};
+
+// "kept", "odd", "even" or "random:SEED". Throws InputError naming `flag`.
+FitSplit parse_fit_split(std::string_view text, std::string_view flag);
 
 // `constants` decide where a pipeline that its authors cut by a profile is cut.
-PublishedTables published_tables(const CostConstants& constants, FitSplit split = FitSplit::kept);
+PublishedTables published_tables(const CostConstants& constants, const FitSplit& split = {});
+
+// Cuts those pipelines anew.
+void cut_again(PublishedTables& tables, const CostConstants& constants);
 
 // Fields of a line of comma-separated values; quotes protect commas.
 std::vector<std::string> split_fields(std::string_view line);
