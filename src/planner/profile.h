@@ -18,10 +18,10 @@ struct ProfileNode {
   std::string description;
   double forward_milliseconds = 0;
   double backward_milliseconds = 0;
-  double update_milliseconds = 0;
   double activation_bytes = 0;
   double parameter_bytes = 0;
   std::optional<int> stage = {};
+  double update_milliseconds = 0;
 };
 
 // Nodes in the order of the file; an edge is (from, to) as indices of nodes. Plain data. One that

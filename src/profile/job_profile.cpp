@@ -134,9 +134,9 @@ Profile to_pipedream(const JobProfile& profile) {
                           .description = fmt::format("{}({})", layer.type, layer.name),
                           .forward_milliseconds = kMilliseconds * layer.forward_seconds,
                           .backward_milliseconds = kMilliseconds * layer.backward_seconds,
-                          .update_milliseconds = kMilliseconds * layer.update_seconds,
                           .activation_bytes = layer.activation_bytes,
-                          .parameter_bytes = layer.parameter_bytes});
+                          .parameter_bytes = layer.parameter_bytes,
+                          .update_milliseconds = kMilliseconds * layer.update_seconds});
     for (const int input : layer.inputs) made.edges.emplace_back(input, static_cast<int>(i));
   }
   return made;

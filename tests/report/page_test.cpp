@@ -302,7 +302,7 @@ TEST(Published, AnyJsonBecomesATable) {
   EXPECT_THAT(text, HasSubstr("| oneflow | vgg16 | 8 × 28 * | 692 | 727 | -4.8 % | 7885 / 4499 |"));
   EXPECT_THAT(text, HasSubstr("no (it does)"));
   EXPECT_THAT(text, HasSubstr("| 3480 / 2808 | needs 9 GiB |"));
-  EXPECT_THAT(text, HasSubstr("| held out | 15 | 2.8 % | 9.0 % |"));
+  EXPECT_THAT(text, HasSubstr("| held out | time | 15 | 2.8 % | 9.0 % |"));
   EXPECT_EQ(published_points(comparison).size(), 1u);
 }
 

@@ -221,7 +221,8 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   for (int i = planned.begin; i < planned.end; ++i) {
     const LayerWork& layer = network.layers[i];
     largest = std::max(largest, layer.largest.at(samples));
-    if (layer.forward.front().kind != WorkKind::convolution3) continue;
+    const bool measured = layer.forward.empty();  // a profile does not say how
+    if (measured || layer.forward.front().kind != WorkKind::convolution3) continue;
     largest3 = std::max(largest3, layer.largest.at(samples));
   }
   const Linear entering =
