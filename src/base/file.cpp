@@ -130,6 +130,14 @@ void require_writable(const std::filesystem::path& path, std::string_view flag) 
   ::unlink(probe.c_str());
 }
 
+void make_directory(const std::filesystem::path& directory, std::string_view flag) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (!error) return;
+  fail_input("{}: the directory '{}' cannot be made: {}.", flag, directory.string(),
+             error.message());
+}
+
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) return;

@@ -58,6 +58,9 @@ void write_text(const std::filesystem::path& path, std::string_view text);
 // Called for every output flag before long work starts.
 void require_writable(const std::filesystem::path& path, std::string_view flag);
 
+// Makes the directory of an output flag, with those above it. Throws InputError if it cannot.
+void make_directory(const std::filesystem::path& directory, std::string_view flag);
+
 // Flushes a directory entry, so that a rename inside it survives a power cut.
 void sync_directory(const std::filesystem::path& directory);
 

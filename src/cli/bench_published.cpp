@@ -95,21 +95,29 @@ class RowProgress {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Keeps the chosen rows of the comparison, with what Millrace itself needs and does.
+void write_rows(const Json& comparison, const std::filesystem::path& directory) {
+  write_text(directory / "published.json", comparison.dump(2) + "\n");
+}
+
+// Keeps the chosen rows of the comparison, with what Millrace itself needs and does. Rows that took
+// minutes are written one by one, so that an end halfway loses none.
 void complete(const PublishedTables& tables, const PublishedFlags& flags, Json& comparison) {
-  Json rows = Json::array();
+  Json part = comparison;
+  part["rows"] = Json::array();
+  const bool takes_long = !flags.no_exact || !flags.no_runs;
   const std::vector<size_t> chosen = chosen_rows(tables, flags.rows);
   RowProgress progress(chosen.size());
   for (const size_t index : chosen) {
     const PublishedRow& row = tables.rows[index];
     Json described = comparison["rows"][index];
     described["row"] = index + 1;
-    if (!flags.no_exact || !flags.no_runs) progress.next(row);
+    if (takes_long) progress.next(row);
     if (!flags.no_exact) add_exact_memory(full_job(tables, row), described);
     if (!flags.no_runs) add_run(reduced_job(tables, row, flags.size), flags.size, described);
-    rows.push_back(std::move(described));
+    part["rows"].push_back(std::move(described));
+    if (takes_long && !flags.output.empty()) write_rows(part, flags.output);
   }
-  comparison["rows"] = std::move(rows);
+  comparison = std::move(part);
 }
 
 void print_changes(CostConstants before, CostConstants after) {
@@ -130,7 +138,7 @@ void write_pages(const Json& comparison, const std::filesystem::path& directory)
   RunSet set;
   set.runs.push_back({"published", {std::move(file)}});
   write_report(set, {.directory = directory});
-  write_text(directory / "published.json", comparison.dump(2) + "\n");
+  write_rows(comparison, directory);
 }
 
 CostConstants starting_constants(const PublishedFlags& flags, bool fit) {
@@ -186,6 +194,7 @@ int run(const PublishedFlags& flags) {
         std::pair(flags.save_constants, "--save-constants")}) {
     if (!path.empty()) require_writable(path, flag);
   }
+  if (!flags.output.empty()) make_directory(flags.output, "--output");
   const FitSplit fit_split = parse_fit_split(flags.split, "--split");
   if (fit_split.kind != FitSplit::Kind::kept && !flags.fit) fail_input("--split goes with --fit.");
   if (flags.cross < 0) fail_input("--cross must be at least 1.");

@@ -38,12 +38,7 @@ std::string overview(const RunSet& set, const std::vector<RunFacts>& facts) {
 }  // namespace
 
 std::string write_report(const RunSet& set, const ReportOptions& options) {
-  std::error_code error;
-  std::filesystem::create_directories(options.directory, error);
-  if (error) {
-    fail_input("The directory '{}' for the report cannot be made: {}.", options.directory.string(),
-               error.message());
-  }
+  make_directory(options.directory, "--output");
   std::vector<RunFacts> facts;
   for (const Run& run : set.runs) {
     facts.push_back(facts_of(run, options.first_step, options.steps));
