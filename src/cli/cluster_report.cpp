@@ -166,14 +166,8 @@ std::string format_search(const Json& described) {
   return text;
 }
 
-std::string format_prediction(const Json& described) {
+std::string format_stage_lines(const Json& described) {
   std::string text;
-  if (described.contains("search")) text += format_search(described["search"]) + "\n";
-  const Json& plan = described["plan"];
-  text += fmt::format(
-      "{} on {}, as {}, global batch {:.0f}, {}\n\n", described["model"].get<std::string>(),
-      described["cluster"].get<std::string>(), described["system"].get<std::string>(),
-      described["global_batch"].get<double>(), described["precision"].get<std::string>());
   for (const Json& stage : described["stages"]) {
     for (const Json& device : described["devices"]) {
       if (device["stage"] != stage["stage"]) continue;
@@ -183,6 +177,18 @@ std::string format_prediction(const Json& described) {
       break;
     }
   }
+  return text;
+}
+
+std::string format_prediction(const Json& described) {
+  std::string text;
+  if (described.contains("search")) text += format_search(described["search"]) + "\n";
+  const Json& plan = described["plan"];
+  text += fmt::format(
+      "{} on {}, as {}, global batch {:.0f}, {}\n\n", described["model"].get<std::string>(),
+      described["cluster"].get<std::string>(), described["system"].get<std::string>(),
+      described["global_batch"].get<double>(), described["precision"].get<std::string>());
+  text += format_stage_lines(described);
   const double samples = described["predicted_samples_per_second"].get<double>();
   text +=
       fmt::format("\nAbout {:.4f} s per step, {:.1f} samples/s, {:.0f} s for 1281167 images. {}\n",

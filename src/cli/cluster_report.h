@@ -41,6 +41,9 @@ Json describe_flags(const PlannedJob& job);
 // The layers and devices of each stage.
 Json describe_stages(const PlannedJob& job, const NetworkWork& network, int devices_per_machine);
 
+// Lines of the stages of a described plan, with the memory of a device of each.
+std::string format_stage_lines(const Json& described);
+
 std::string format_prediction(const Json& described);
 std::string format_search(const Json& described);
 

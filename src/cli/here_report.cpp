@@ -141,16 +141,7 @@ std::string format_choice(const Json& described) {
   text += fmt::format(
       "\n{} here, global batch {:.0f}, {}\n\n", described["model"].get<std::string>(),
       described["global_batch"].get<double>(), described["precision"].get<std::string>());
-  for (const Json& stage : described["stages"]) {
-    for (const Json& device : described["devices"]) {
-      if (device["stage"] != stage["stage"]) continue;
-      text += fmt::format("  stage {} on {}: {} to {}, {} a device\n", stage["stage"].get<int>(),
-                          stage["devices"].get<std::string>(), stage["first"].get<std::string>(),
-                          stage["last"].get<std::string>(),
-                          format_bytes(device["peak_bytes"].get<uint64_t>()));
-      break;
-    }
-  }
+  text += format_stage_lines(described);
   text += fmt::format(
       "\nPredicted {:.4g} s per step, {:.1f} samples/s; the process takes {}.\nTrain it with",
       described["predicted_seconds_per_step"].get<double>(),

@@ -73,11 +73,7 @@ struct RunDirectory {
 
   explicit RunDirectory(const std::string& directory) : path(directory) {
     if (path.empty()) return;
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) {
-      fail_input("--run: the directory '{}' cannot be made: {}.", directory, error.message());
-    }
+    make_directory(path, "--run");
     require_writable(path / "plan.json", "--run");
   }
 

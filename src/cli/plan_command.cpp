@@ -100,6 +100,12 @@ void print_plan(const Json& plan) {
 
 // Predictions from programs measured here, and checks of them, take the devices of this job alone.
 int run_check_of(const PlanCommandFlags& flags, MpiSession* session) {
+  if (flags.cluster.automatic || !flags.cluster.cluster.empty()) {
+    fail_input(
+        "--check and --predict take the job as its flags place it here, without --auto and "
+        "--cluster; "
+        "write a plan with --auto --output plan.json first and give --plan plan.json.");
+  }
   constexpr int64_t kSteps = 5;
   JobFlags job_flags = flags.job;
   job_flags.workers = parse_count(flags.workers, "--workers");

@@ -46,6 +46,8 @@ TEST_F(ReportCommandTest, APlanThatWasCheckedIsARun) {
   EXPECT_THAT(page, HasSubstr("href=\"../deep/run/metrics.jsonl\""));
   EXPECT_THAT(page, HasSubstr("<caption>Environment"));
   expect_refusal("plan --model fashion_cnn --batch 4 --run other", "--run goes with --check");
+  expect_refusal("plan --model fashion_cnn --batch 4 --check --auto", "--plan plan.json");
+  expect_refusal("plan --model fashion_cnn --batch 4 --predict --cluster here", "--plan plan.json");
   write_text(work() / "file", "");
   expect_refusal("plan --check --model fashion_cnn --batch 4 --run file/x", "file/x");
 }
