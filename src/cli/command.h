@@ -24,5 +24,6 @@ void add_data_command(CLI::App& program, Action& chosen);
 void add_ckpt_command(CLI::App& program, Action& chosen);
 void add_bench_command(CLI::App& program, Action& chosen);
 void add_report_command(CLI::App& program, Action& chosen);
+void add_demo_command(CLI::App& program, Action& chosen);
 
 }  // namespace millrace
