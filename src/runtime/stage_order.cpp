@@ -91,7 +91,7 @@ void finish_updates(const std::vector<StageRunner*>& stages, std::optional<Group
     const Findings found = stage->findings();
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += found[i];
   }
-  if (everyone) everyone->all_reduce(std::span(sum));
+  if (everyone) everyone->all_reduce(std::span<float>(sum));
   for (StageRunner* stage : stages) stage->finish_update(sum);
 }
 
