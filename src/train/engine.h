@@ -134,10 +134,10 @@ class Engine {
   void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
   StageGraph local_graph(const Worker& worker) const;
   StepOutcome step(const FeedBatch* batch, const StepState& state);
+  void run_evaluation(const FeedBatch& batch, const Pipeline::Evaluated& finished);
   void run_whole(Worker& worker, const StepState& state);
   void train_pipeline(const Steps& steps);
   void start_pipeline();
-  bool stages_agree() const;
   void inject_faults(const TrainJob& job);
   void note_overflow(StepOutcome& outcome);
   void note_overflows(std::vector<StepOutcome>& outcomes);
@@ -158,6 +158,7 @@ class Engine {
   int64_t samples_ = 0;  // of a step
   std::vector<int64_t> skipped_updates_;
   bool checks_overflow_ = false;
+  bool agrees_ = false;  // all devices, before each update
   TraceRecorder* trace_ = nullptr;
   std::optional<PipelineLayout> layout_;  // unless every step is one program
   std::optional<Pipeline> pipeline_;

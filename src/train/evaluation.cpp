@@ -38,9 +38,30 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
   }
 }
 
+namespace {
+
+// Devices that divide samples have running statistics of their own. Those of the first device of a
+// stage count: checkpoints have them, and here all others get them.
+void share_statistics(Engine& engine) {
+  const auto& stages = engine.graphs().plan().stages;
+  const bool alone = std::all_of(stages.begin(), stages.end(),
+                                 [](const Placement& stage) { return stage.size() == 1; });
+  if (alone) return;
+  JobState state(engine);
+  std::vector<float> values;
+  for (size_t i = 0; i < state.tensors().size(); ++i) {
+    if (state.tensors()[i].role != Role::buffer) continue;
+    state.read(i, values);
+    state.write(i, values);
+  }
+}
+
+}  // namespace
+
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed,
                                          const std::atomic<bool>* stop) {
   const auto start = std::chrono::steady_clock::now();
+  share_statistics(engine);
   Scores scores;
   while (true) {
     if (engine.any(stop != nullptr && stop->load())) return {};

@@ -39,6 +39,18 @@ Schedule schedule_of(const Plan& plan, int64_t steps) {
   return make_schedule(request);
 }
 
+bool agrees_on_updates(const TrainJob& job) {
+  const Plan& plan = job.plan;
+  const bool clips_together = job.optimizer.clip_norm > 0 && plan.stage_count() > 1;
+  if (clips_together && !is_synchronous(plan.schedule)) {
+    fail_input(
+        "--clip-norm limits the norm of all gradients, but with --schedule {} every stage updates "
+        "at a moment of its own; use gpipe, 1f1b-flush or zero-bubble.",
+        plan.schedule_name());
+  }
+  return clips_together || (job.loss_scale.in_use() && is_synchronous(plan.schedule));
+}
+
 CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
                              ConvolutionTuner* tuner) {
   const Plan& plan = job.plan;
@@ -53,12 +65,12 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
     options.device = fmt::format("device {} (stage {})", to_string(id), stage);
   }
   if (plan.runs_whole()) return options;
+  options.updates.with_stages = plan.stage_count() > 1;
+  const bool agrees = agrees_on_updates(job);
   const Schedule schedule = schedule_of(plan, steps_to_fill(plan));
   const int replica = plan.round_robin ? member : 0;
   for (const Row& row : schedule.rows) {
     if (row.stage != stage || row.replica != replica) continue;
-    // Stages that update together have to agree first whether they may.
-    const bool agrees = options.updates.check_overflow && is_synchronous(plan.schedule);
     const bool at_once = schedule.updates_at_once(row) && !agrees;
     options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
     options.shape.slots = static_cast<int>(row.in_flight);
