@@ -75,8 +75,11 @@ void add_bench_command(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   suite->add_option("--rounds", single->rounds, "Measured steps of each process")
       ->capture_default_str();
-  suite->add_option("--threads", single->threads, "Threads of each process")->capture_default_str();
+  suite->add_option("--threads", single->threads, "Threads of each process")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   suite->add_option("--image", single->image, "Height and width of the images")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   suite->add_flag("--no-peer", single->no_peer, "Leave PyTorch out");
   suite->add_flag("--no-limit", single->no_limit, "Leave the primitives' limit out");

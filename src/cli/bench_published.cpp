@@ -196,7 +196,6 @@ int run(const PublishedFlags& flags) {
   }
   if (!flags.output.empty()) make_directory(flags.output, "--output");
   const FitSplit fit_split = parse_fit_split(flags.split, "--split");
-  if (fit_split.kind != FitSplit::Kind::kept && !flags.fit) fail_input("--split goes with --fit.");
   if (flags.cross < 0) fail_input("--cross must be at least 1.");
   if (flags.cross > 0) return run_cross(flags);
   if (flags.size.image < 1 || flags.size.batch < 1 || flags.size.steps < 1) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/flag_effects.h"
 #include "cli/help_formatter.h"
 #include "train/version.h"
 
@@ -36,6 +37,12 @@ std::string full_name(const CLI::App* command) {
     name = command->get_name() + " " + name;
   }
   return name;
+}
+
+// Without the name of the program: "bench head".
+std::string name_below(const CLI::App& program, const CLI::App& command) {
+  const std::string name = full_name(&command);
+  return name.substr(std::min(name.size(), program.get_name().size() + 1));
 }
 
 [[noreturn]] void fail_unknown(const CLI::App* command, const std::string& argument) {
@@ -105,6 +112,8 @@ int run_command_line(std::vector<std::string> arguments, MpiSession* session) {
     fail_input("{}; see '{} --help'.", one_line(error.what()), full_name(innermost(&program)));
   }
   require_no_extras(&program);
+  const CLI::App* command = innermost(&program);
+  require_effects(*command, flag_rules(name_below(program, *command)));
   if (!chosen) {
     fmt::print("{}", program.help());
     return named ? kExitBadInput : kExitSuccess;

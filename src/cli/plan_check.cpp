@@ -127,12 +127,6 @@ void add_check_flags(CLI::App& command, CheckFlags& flags) {
       ->group(kCheckGroup);
 }
 
-void require_check(const CheckFlags& flags) {
-  if (!flags.run.empty() && !uses_check(flags)) {
-    fail_input("--run goes with --check or --predict.");
-  }
-}
-
 Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files) {
   return Json::parse(in_child([&] { return predict(job, options, files, true).dump(); }));
 }

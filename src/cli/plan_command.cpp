@@ -163,7 +163,6 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   command->footer(kPlanExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {
-      require_check(flags->check);
       if (uses_check(flags->check)) return run_check_of(*flags, session);
       const ProfilePlanFlags profile = {flags->cluster, flags->pipedream, flags->job,
                                         flags->workers, flags->json};
@@ -178,7 +177,6 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
         return run_here_plan(*command, flags->cluster, flags->check, flags->job, flags->json);
       }
       if (uses_cluster(*command, flags->cluster)) {
-        require_no_search_here(*command);
         return run_cluster_plan(*command, flags->cluster, flags->job, flags->json);
       }
       return run_plan(*flags);

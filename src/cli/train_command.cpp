@@ -11,6 +11,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "comm/mpi_group.h"
+#include "train/job_classes.h"
 #include "train/metrics.h"
 #include "train/summary.h"
 #include "train/trainer.h"
@@ -94,6 +95,7 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   job.keep = flags.keep;
   job.resume = flags.resume;
   job.evaluation_data = flags.evaluation_data;
+  follow_evaluation_data(job, true);
   if (!flags.evaluation_every.empty()) {
     job.evaluation_every = parse_interval(flags.evaluation_every, "--eval-every");
   }

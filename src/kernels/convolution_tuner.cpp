@@ -13,17 +13,29 @@ namespace {
 
 // The plain way needs no reason; another must be clearly faster.
 constexpr double kWorthwhile = 0.95;
-constexpr int kFileVersion = 2;
+constexpr int kFileVersion = 3;
+
+std::string other_than(const std::string& processor,
+                       const std::map<std::string, ConvolutionTuner::Choices>& kept) {
+  return (kept.begin()->first == processor ? std::next(kept.begin()) : kept.begin())->first;
+}
 
 }  // namespace
 
-ConvolutionTuner::ConvolutionTuner(std::filesystem::path cache_file)
-    : cache_file_(std::move(cache_file)) {
+ConvolutionTuner::ConvolutionTuner(std::filesystem::path cache_file, std::string processor)
+    : cache_file_(std::move(cache_file)), processor_(std::move(processor)) {
   if (cache_file_.empty() || !std::filesystem::exists(cache_file_)) return;
   try {
     const Json file = Json::parse(read_text(cache_file_));
     if (file.at("version") != kFileVersion) return;
-    choices_ = file.at("choices").get<std::map<std::string, std::string>>();
+    kept_ = file.at("processors").get<std::map<std::string, Choices>>();
+    choices_ = kept_[processor_];
+    if (choices_.empty() && kept_.size() > 1) {
+      warning_ = fmt::format(
+          "The convolution choices in '{}' were measured on another processor ({}); those of this "
+          "one ({}) are measured now.",
+          cache_file_.string(), other_than(processor_, kept_), processor_);
+    }
   } catch (const std::exception&) {
     warning_ = fmt::format("The convolution choices in '{}' cannot be read and are measured again.",
                            cache_file_.string());
@@ -44,6 +56,7 @@ size_t ConvolutionTuner::choose(const std::string& problem,
       best = i;
     }
     found = choices_.emplace(problem, candidates[best].name).first;
+    kept_[processor_][problem] = found->second;
     changed_ = true;
     ++measured_;
     ::malloc_trim(0);  // the buffers of the measurement must not count towards the job
@@ -54,9 +67,11 @@ size_t ConvolutionTuner::choose(const std::string& problem,
   return 0;
 }
 
-void ConvolutionTuner::adopt(const std::map<std::string, std::string>& choices) {
+void ConvolutionTuner::adopt(const Choices& choices, const std::string& processor) {
   for (const auto& [problem, choice] : choices) {
-    std::string& known = choices_[problem];
+    choices_[problem] = choice;
+    if (processor != processor_) continue;
+    std::string& known = kept_[processor_][problem];
     changed_ = changed_ || known != choice;
     known = choice;
   }
@@ -66,7 +81,7 @@ void ConvolutionTuner::save() {
   if (!changed_ || cache_file_.empty()) return;
   try {
     std::filesystem::create_directories(cache_file_.parent_path());
-    const Json file = {{"version", kFileVersion}, {"choices", choices_}};
+    const Json file = {{"version", kFileVersion}, {"processors", kept_}};
     write_text(cache_file_, file.dump(1) + "\n");
     changed_ = false;
   } catch (const std::exception& error) {

@@ -121,9 +121,12 @@ void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
 // Devices that do the same work do it in the same way, whichever process they are in.
 void Engine::share_choices(int root) {
   if (!rank_group_) return;
-  const std::string own = root == rank() ? Json(tuner_.choices()).dump() : "";
-  const Json choices = Json::parse(broadcast_text(*rank_group_, own, root));
-  if (root != rank()) tuner_.adopt(choices.get<std::map<std::string, std::string>>());
+  const Json known = {{"processor", tuner_.processor()}, {"choices", tuner_.choices()}};
+  const std::string own = root == rank() ? known.dump() : "";
+  const Json theirs = Json::parse(broadcast_text(*rank_group_, own, root));
+  if (root == rank()) return;
+  tuner_.adopt(theirs["choices"].get<ConvolutionTuner::Choices>(),
+               theirs["processor"].get<std::string>());
 }
 
 StageGraph Engine::local_graph(const Worker& worker) const {

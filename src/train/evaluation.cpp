@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "train/engine.h"
+#include "train/faces/centre_classifier.h"
 #include "train/feed/feeds.h"
 #include "train/job_state.h"
 #include "train/trainer.h"
@@ -80,18 +81,30 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed,
                           .seconds = elapsed.count()};
 }
 
-EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {
-  const std::filesystem::path weights = weights_file(job, observer);
+EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observer) {
+  const std::filesystem::path weights = weights_file(given, observer);
+  const std::optional<TrainedCentres> centres = find_centres(weights);
+  TrainJob job = given;
+  if (centres) {
+    if (centres->classes != job.options.classes) {
+      fail_input("--classes is {}, but '{}' has {} class centres.", job.options.classes,
+                 weights.string(), centres->classes);
+    }
+    job.options.cosines = true;
+  } else {
+    require_classifier(job.model, weights);
+  }
   const auto data = open_evaluation_data(job);
   Engine engine(job, Purpose::evaluation, observer);
   engine.start(job.seed);
   JobState state(engine);
   load_weights(state, weights);
+  if (centres) load_centres_as_classifier(*centres, state);
   const auto feed = data->start();
   const auto report = evaluate(engine, *feed, job.stop);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
-          engine.evaluation()->breakdown};
+          engine.evaluation()->breakdown, centres ? centres->scale : 0};
 }
 
 }  // namespace millrace

@@ -99,6 +99,12 @@ void Trainer::open() {
   result_.step = result_.first_step = manifest.step;
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
   job_.learning_rate.total_steps = result_.total_steps;
+  tell_changes(start_, job_, observer_);
+  if (job_.classes_assumed) {
+    observer_.on_message(Severity::note,
+                         fmt::format("--classes is {}, as the data does not tell how many it has.",
+                                     job_.options.classes));
+  }
 }
 
 void Trainer::prepare() {

@@ -62,7 +62,7 @@ TEST_F(TunerTest, ChoicesOfAnotherProcessCountMore) {
     second.choose("a", ways(0.5, 1.0));
     second.choose("b", ways(1.0, 0.5));
     second.save();
-    second.adopt(first.choices());
+    second.adopt(first.choices(), first.processor());
     EXPECT_EQ(second.choose("a", ways(0.5, 1.0)), 1u);
     EXPECT_EQ(second.choose("b", ways(0.5, 1.0)), 1u);
     EXPECT_EQ(measurements_, 6);
@@ -72,9 +72,54 @@ TEST_F(TunerTest, ChoicesOfAnotherProcessCountMore) {
   EXPECT_EQ(later.choose("a", ways(0.5, 1.0)), 1u);
 }
 
+// A home directory may be shared by unlike machines, or carried to another.
+TEST_F(TunerTest, ChoicesOfAnotherProcessorAreKeptButNotUsed) {
+  const auto path = directory_ / "choices.json";
+  {
+    ConvolutionTuner tuner(path, "first");
+    tuner.choose("a", ways(1.0, 0.5));
+    tuner.save();
+    EXPECT_EQ(tuner.warning(), "");
+  }
+  {
+    ConvolutionTuner tuner(path, "second");
+    EXPECT_NE(tuner.warning().find("another processor (first)"), std::string::npos);
+    EXPECT_EQ(tuner.choose("a", ways(0.5, 1.0)), 0u);
+    EXPECT_EQ(measurements_, 4);
+    tuner.save();
+  }
+  for (const auto& [processor, choice] : {std::pair("first", 1u), std::pair("second", 0u)}) {
+    ConvolutionTuner tuner(path, processor);
+    EXPECT_EQ(tuner.warning(), "");
+    EXPECT_EQ(tuner.choose("a", ways(1.0, 1.0)), choice);
+  }
+  EXPECT_EQ(measurements_, 4);
+}
+
+// Ranks of one job compute alike, whatever they run on; what is kept holds for one processor.
+TEST_F(TunerTest, AdoptedChoicesOfAnotherProcessorAreNotKept) {
+  const auto path = directory_ / "choices.json";
+  {
+    ConvolutionTuner tuner(path, "second");
+    tuner.choose("b", ways(1.0, 0.5));
+    tuner.adopt({{"a", "winograd"}}, "first");
+    EXPECT_EQ(tuner.choose("a", ways(0.5, 1.0)), 1u);
+    tuner.save();
+  }
+  ConvolutionTuner later(path, "second");
+  EXPECT_EQ(later.choices(), (ConvolutionTuner::Choices{{"b", "winograd"}}));
+}
+
+TEST_F(TunerTest, TheProcessorIsTheOneOfTheSystem) {
+  const std::string system = read_text("/proc/cpuinfo");
+  const std::string own = processor_description();
+  const std::string model = own.substr(0, own.find(", isa "));
+  EXPECT_NE(system.find(model), std::string::npos) << own;
+}
+
 TEST_F(TunerTest, ADamagedOrUnwritableFileOnlyWarns) {
   std::filesystem::create_directories(directory_);
-  write_text(directory_ / "choices.json", "{\"version\": 2, \"choices\": 7}");
+  write_text(directory_ / "choices.json", "{\"version\": 3, \"processors\": 7}");
   ConvolutionTuner damaged(directory_ / "choices.json");
   EXPECT_NE(damaged.warning(), "");
   EXPECT_EQ(damaged.choose("a", ways(1.0, 0.5)), 1u);
