@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/help_formatter.h"
+#include "cli/interruption.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
 #include "runtime/cores.h"
@@ -81,19 +82,19 @@ std::string one_line(std::string text) {
   return text;
 }
 
-int run(int count, char** arguments, MpiSession* session) {
+int run(int count, char** arguments, MpiSession* session, Interruption& interruption) {
   CLI::App program(kDescription, "millrace");
   program.formatter(std::make_shared<HelpFormatter>());
   program.footer(kStart);
   program.set_version_flag("--version", fmt::format("millrace {}", kVersion));
   Action chosen;
-  add_train_command(program, chosen, session);
+  add_train_command(program, chosen, session, interruption);
   add_plan_command(program, chosen, session);
   add_profile_command(program, chosen, session);
   add_eval_command(program, chosen);
-  add_data_command(program, chosen);
+  add_data_command(program, chosen, interruption);
   add_ckpt_command(program, chosen);
-  add_bench_command(program, chosen);
+  add_bench_command(program, chosen, interruption);
   add_report_command(program, chosen);
   allow_extras_everywhere(&program);
   try {
@@ -127,9 +128,11 @@ int main(int count, char** arguments) {
     return fail(message, status);
   };
   try {
+    Interruption interruption;
     if (launch_place().binding == Binding::by_default) keep_to(host_cores());
     if (launched_ranks() > 1) session.emplace();
-    return run(count, arguments, session ? &*session : nullptr);
+    if (session && session->rank() != 0) interruption.be_silent();
+    return run(count, arguments, session ? &*session : nullptr, interruption);
   } catch (const InputError& error) {
     return report(error.what(), kExitBadInput);
   } catch (const std::bad_alloc&) {
