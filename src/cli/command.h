@@ -23,6 +23,7 @@ void add_train_command(CLI::App& program, Action& chosen, MpiSession* session,
                        Interruption& interruption);
 void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session);
 void add_profile_command(CLI::App& program, Action& chosen, MpiSession* session);
+void add_tune_command(CLI::App& program, Action& chosen, Interruption& interruption);
 void add_eval_command(CLI::App& program, Action& chosen);
 void add_data_command(CLI::App& program, Action& chosen, Interruption& interruption);
 void add_ckpt_command(CLI::App& program, Action& chosen);

@@ -1,10 +1,10 @@
 // What SIGINT (Ctrl-C), SIGTERM and SIGHUP do.
 //
 // `main` makes one Interruption before anything else. The first signal is answered within
-// milliseconds, wherever it comes, by a thread that does nothing else: it says a sentence and either
-// ends the program with status 130 or, where work has results to keep, sets `stop` and leaves the
-// end to that work. A second signal ends the program at once. Signals that whoever started the
-// program had ignored stay ignored.
+// milliseconds, wherever it comes, by a thread that does nothing else: it says a sentence and
+// either ends the program with status 130 or, where work has results to keep, sets `stop` and
+// leaves the end to that work. A second signal ends the program at once. Signals that whoever
+// started the program had ignored stay ignored.
 #pragma once
 
 #include <atomic>

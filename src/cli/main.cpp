@@ -91,6 +91,7 @@ int run(int count, char** arguments, MpiSession* session, Interruption& interrup
   add_train_command(program, chosen, session, interruption);
   add_plan_command(program, chosen, session);
   add_profile_command(program, chosen, session);
+  add_tune_command(program, chosen, interruption);
   add_eval_command(program, chosen);
   add_data_command(program, chosen, interruption);
   add_ckpt_command(program, chosen);

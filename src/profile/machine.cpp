@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
 #include "planner/cluster/this_machine.h"
 #include "profile/exchange.h"
 #include "profile/measure.h"
@@ -117,7 +117,7 @@ Cluster measure_machine(const MachineRequest& request) {
 }
 
 std::filesystem::path machine_path() {
-  const std::filesystem::path choices = ConvolutionTuner::default_path();
+  const std::filesystem::path choices = ConvolutionChoices::default_path();
   return choices.empty() ? choices : choices.parent_path() / "machine.json";
 }
 

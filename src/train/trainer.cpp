@@ -92,6 +92,7 @@ void Trainer::open() {
   std::vector<RowRange> rows = engine_.rows();
   if (rows == std::vector<RowRange>{{0, job_.options.batch}}) rows.clear();
   const Manifest& manifest = start_.manifest;
+  engine_.adopt_convolutions(manifest.convolutions);
   feed_ = data_.training({.epoch = manifest.epoch, .index = manifest.position}, rows);
   if (data_.evaluation) start_evaluation_ = data_.evaluation(rows);
   if (engine_.rank_group() != nullptr) {
