@@ -17,7 +17,8 @@
 namespace millrace {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+// The last is the one that launchers pass on to their ranks.
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 constexpr char kSignalled = 's';
 constexpr char kOver = 'o';
 

@@ -1,4 +1,4 @@
-// What SIGINT (Ctrl-C), SIGTERM and SIGHUP do.
+// What SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGUSR1 do.
 //
 // `main` makes one Interruption before anything else. The first signal is answered within
 // milliseconds, wherever it comes, by a thread that does nothing else: it says a sentence and
