@@ -86,21 +86,23 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-int run_command_line(std::vector<std::string> arguments, MpiSession* session) {
+int run_command_line(std::vector<std::string> arguments, MpiSession* session,
+                     Interruption& interruption) {
   CLI::App program(kDescription, "millrace");
   program.formatter(std::make_shared<HelpFormatter>());
   program.footer(kStart);
   program.set_version_flag("--version", fmt::format("millrace {}", kVersion));
   Action chosen;
-  add_train_command(program, chosen, session);
+  add_train_command(program, chosen, session, interruption);
   add_plan_command(program, chosen, session);
   add_profile_command(program, chosen, session);
+  add_tune_command(program, chosen, interruption);
   add_eval_command(program, chosen);
-  add_data_command(program, chosen);
+  add_data_command(program, chosen, interruption);
   add_ckpt_command(program, chosen);
-  add_bench_command(program, chosen);
+  add_bench_command(program, chosen, interruption);
   add_report_command(program, chosen);
-  add_demo_command(program, chosen);
+  add_demo_command(program, chosen, interruption);
   allow_extras_everywhere(&program);
   const bool named = !arguments.empty();
   try {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kDemoExamples = R"(Examples:
     millrace demo
     millrace demo --data idx:/usr/share/datasets/fashion-mnist --epochs 8 -o run/demo
 
@@ -43,16 +43,19 @@ using Words = std::vector<std::string>;
 // Runs a command as if it had been typed. A tour ends with the first that does not succeed.
 class Tour {
  public:
+  explicit Tour(Interruption& interruption) : interruption_(interruption) {}
+
   bool step(std::string_view title, const Words& words) {
     if (status_ != kExitSuccess) return false;
     fmt::print("\n{}\n$ millrace {}\n", title, fmt::join(words, " "));
     std::fflush(stdout);
-    status_ = run_command_line(words, nullptr);
+    status_ = run_command_line(words, nullptr, interruption_);
     return status_ == kExitSuccess;
   }
   int status() const { return status_; }
 
  private:
+  Interruption& interruption_;
   int status_ = kExitSuccess;
 };
 
@@ -101,7 +104,7 @@ void show_page(const std::string& directory) {
   }
 }
 
-int run_demo(const DemoFlags& flags) {
+int run_demo(const DemoFlags& flags, Interruption& interruption) {
   if (flags.epochs < 0) fail_input("--epochs is {}; give at least 1.", flags.epochs);
   make_directory(flags.output, "--output");
   const DemoData data = choose_data(flags);
@@ -116,7 +119,7 @@ int run_demo(const DemoFlags& flags) {
   };
 
   fmt::print("Data: {}.\n", data.what);
-  Tour tour;
+  Tour tour(interruption);
   make_pictures(tour, flags, data);
   tour.step("What a residual network on two devices needs, before anything runs.",
             joined({"plan", "--devices", "2"}, job));
@@ -140,7 +143,7 @@ int run_demo(const DemoFlags& flags) {
 
 }  // namespace
 
-void add_demo_command(CLI::App& program, Action& chosen) {
+void add_demo_command(CLI::App& program, Action& chosen, Interruption& interruption) {
   auto flags = std::make_shared<DemoFlags>();
   CLI::App* command =
       program.add_subcommand("demo", "See all of it in about a minute: plan, train, report");
@@ -149,8 +152,10 @@ void add_demo_command(CLI::App& program, Action& chosen) {
   command->add_option("--epochs", flags->epochs, "Passes over the data [about a minute of them]");
   command->add_option("-o,--output", flags->output, "Directory for everything that it writes")
       ->capture_default_str();
-  command->footer(kExamples);
-  command->callback([flags, &chosen] { chosen = [flags] { return run_demo(*flags); }; });
+  command->footer(kDemoExamples);
+  command->callback([flags, &chosen, &interruption] {
+    chosen = [flags, &interruption] { return run_demo(*flags, interruption); };
+  });
 }
 
 }  // namespace millrace

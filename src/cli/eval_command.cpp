@@ -9,7 +9,6 @@
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "train/checkpoint.h"
 #include "train/faces/embedding.h"
 #include "train/job_classes.h"
@@ -151,7 +150,6 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
 int run_eval(const EvalFlags& flags) {
   TrainJob job = to_evaluation_job(flags);
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  job.stop = &stop_on_signals();
   ProgressPrinter messages(false);
   std::string text;
   const bool faces = !flags.verification.empty() || !flags.identification.empty();

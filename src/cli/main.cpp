@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/command_line.h"
+#include "cli/interruption.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
 #include "runtime/cores.h"
@@ -30,9 +31,12 @@ int main(int count, char** arguments) {
     return fail(message, status);
   };
   try {
+    Interruption interruption;
     if (launch_place().binding == Binding::by_default) keep_to(host_cores());
     if (launched_ranks() > 1) session.emplace();
-    return run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr);
+    if (session && session->rank() != 0) interruption.be_silent();
+    return run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr,
+                            interruption);
   } catch (const InputError& error) {
     return report(error.what(), kExitBadInput);
   } catch (const std::bad_alloc&) {

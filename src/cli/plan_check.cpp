@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "cli/subprocess.h"
 #include "comm/mpi_group.h"
 #include "profile/check.h"
@@ -87,7 +86,6 @@ struct RunDirectory {
 };
 
 TrainResult measure(TrainJob& job, const RunDirectory& directory, bool speaks) {
-  job.stop = &stop_on_signals();
   job.trace = directory.file("trace.json");
   if (!speaks) {
     TrainingObserver silent;

@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
 #include "kernels/processor.h"
 #include "planner/cluster/this_machine.h"
 #include "profile/exchange.h"
@@ -149,7 +149,7 @@ Json read_machines(const std::filesystem::path& path, const std::string& identit
 }  // namespace
 
 std::filesystem::path machine_path() {
-  const std::filesystem::path choices = ConvolutionTuner::default_path();
+  const std::filesystem::path choices = ConvolutionChoices::default_path();
   return choices.empty() ? choices : choices.parent_path() / "machine.json";
 }
 

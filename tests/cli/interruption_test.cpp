@@ -8,6 +8,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class InterruptionTest : public ProgramTest {
@@ -61,7 +62,7 @@ TEST_F(InterruptionTest, KilledAtAnyMomentResumesBitForBit) {
 
 TEST_F(InterruptionTest, SignalsFinishTheStepAndSave) {
   const std::string expected = straight_weights();
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     std::filesystem::remove_all(work() / "run");
     const pid_t child = start(train(2) + " --metrics m.jsonl --checkpoint run");
     while (!std::filesystem::exists(work() / "m.jsonl") ||
@@ -70,8 +71,9 @@ TEST_F(InterruptionTest, SignalsFinishTheStepAndSave) {
     }
     ::kill(child, signal);
     const Outcome outcome = wait_for(child);
-    EXPECT_EQ(outcome.status, 0) << outcome.errors;
-    EXPECT_THAT(outcome.output, HasSubstr("add --resume to continue"));
+    EXPECT_EQ(outcome.status, 130) << outcome.errors;
+    EXPECT_THAT(outcome.errors, HasSubstr("Stopping after step "));
+    EXPECT_THAT(outcome.errors, EndsWith("saved in 'run': add --resume to continue.\n"));
     const Outcome resumed = run(train(1) + " --metrics m.jsonl --checkpoint run --resume");
     EXPECT_EQ(resumed.status, 0) << resumed.errors;
     EXPECT_TRUE(read_text(work() / "weights") == expected);
