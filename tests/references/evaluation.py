@@ -34,8 +34,7 @@ def write_folder(directory, seed):
         place = os.path.join(directory, f"class_{label}")
         os.makedirs(place)
         for kind in KINDS[label::2]:
-            if kind.mode != "CMYK":  # whose bytes are a level off
-                files.append((kind.write(place, generator), label))
+            files.append((kind.write(place, generator), label))
     return sorted(files)
 
 

@@ -17,11 +17,10 @@ def picture(generator, width, height, bands=3):
 
 
 class Kind:
-    """One file. `decoded` is how far, in levels of 255, a byte may be from what PIL decodes, in
-    colour and in grey."""
+    """One file."""
 
-    def __init__(self, name, size, mode="RGB", decoded=(0, 1), **options):
-        self.name, self.size, self.mode, self.decoded, self.options = name, size, mode, decoded, options
+    def __init__(self, name, size, mode="RGB", **options):
+        self.name, self.size, self.mode, self.options = name, size, mode, options
 
     def write(self, directory, generator):
         bands = {"RGB": 3, "L": 1, "P": 3, "RGBA": 4, "CMYK": 4}[self.mode]
@@ -38,13 +37,13 @@ KINDS = [
     Kind("colour.png", (120, 90)),
     Kind("upright.png", (60, 200)),
     Kind("tiny.png", (23, 17)),
-    Kind("grey.png", (81, 130), "L", (0, 0)),
+    Kind("grey.png", (81, 130), "L"),
     Kind("palette.png", (100, 100), "P"),
     Kind("transparent.png", (90, 70), "RGBA"),
     Kind("halved_chroma.jpg", (201, 150), quality=90, subsampling=2),
     Kind("full_chroma.jpg", (150, 223), quality=95, subsampling=0),
     Kind("large.jpg", (900, 700), quality=85, subsampling=2),
     Kind("progressive.jpg", (160, 120), quality=80, progressive=True),
-    Kind("grey.jpg", (140, 110), "L", (0, 0), quality=90),
-    Kind("print.jpg", (110, 100), "CMYK", (1, 1), quality=90),
+    Kind("grey.jpg", (140, 110), "L", quality=90),
+    Kind("print.jpg", (110, 100), "CMYK", quality=90),
 ]
