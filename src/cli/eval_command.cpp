@@ -10,6 +10,7 @@
 #include "cli/job_flags.h"
 #include "cli/progress.h"
 #include "train/checkpoint.h"
+#include "train/evaluation.h"
 #include "train/faces/embedding.h"
 #include "train/job_classes.h"
 #include "train/summary.h"
@@ -31,7 +32,7 @@ sizes are those that it was trained with unless flags say otherwise.)";
 struct EvalFlags {
   JobFlags job;
   std::string load_weights, checkpoint, run, summary;
-  std::string verification, identification;
+  std::string verification, identification, logits;
   bool json = false;
 };
 
@@ -84,8 +85,11 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   return job;
 }
 
-Json run_classes(const TrainJob& job, ProgressPrinter& messages, std::string& text) {
-  const EvaluationResult result = run_evaluation(job, messages);
+Json run_classes(const TrainJob& job, const std::string& logits, ProgressPrinter& messages,
+                 std::string& text) {
+  KeptLogits kept;
+  const EvaluationResult result = run_evaluation(job, messages, logits.empty() ? nullptr : &kept);
+  if (!logits.empty()) save_logits(logits, kept, job.model);
   Json json = to_json(result.report);
   json.erase("step");
   json["data"] = job.evaluation_data;
@@ -149,11 +153,16 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
 
 int run_eval(const EvalFlags& flags) {
   TrainJob job = to_evaluation_job(flags);
+  const bool faces = !flags.verification.empty() || !flags.identification.empty();
+  if (faces && !flags.logits.empty()) {
+    fail_input("--logits needs --data: verification and identification compare embeddings.");
+  }
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
+  if (!flags.logits.empty()) require_writable(flags.logits, "--logits");
   ProgressPrinter messages(false);
   std::string text;
-  const bool faces = !flags.verification.empty() || !flags.identification.empty();
-  Json json = faces ? run_faces(job, flags, messages, text) : run_classes(job, messages, text);
+  Json json = faces ? run_faces(job, flags, messages, text)
+                    : run_classes(job, flags.logits, messages, text);
   json["model"] = job.model;
   json["process_peak_rss_bytes"] = peak_resident_bytes();
   if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");
@@ -188,6 +197,9 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       "A set written as --data, labels are people: the first image of each is looked up by the "
       "others; gives the share found at rank 1");
   add("Output", "--summary", flags->summary, "Write the results there as one JSON object");
+  add("Output", "--logits", flags->logits,
+      "Write the logits of every sample, in the order of the data, and the labels there as "
+      "safetensors");
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
   command->footer(kEvalExamples);
   command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });

@@ -15,6 +15,8 @@
 
 namespace millrace {
 
+struct KeptLogits;
+
 // What a finished job measured. Plain data.
 struct TrainResult {
   int64_t first_step = 0;  // finished steps that a checkpoint brought along
@@ -61,7 +63,7 @@ struct Workload {
 TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObserver& observer);
 
 // An evaluation alone: uses model, options, data, threads, device_memory, load_weights or
-// checkpoint (its newest valid one) of the job.
+// checkpoint (its newest valid one) of the job. `kept` (may be null) gets the logits.
 struct EvaluationResult {
   EvaluationReport report;
   int threads = 0;
@@ -71,6 +73,7 @@ struct EvaluationResult {
 };
 // A network with a margin head tells the trained identities apart by the cosines to their centres.
 // Throws InputError for weights without a classifier.
-EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer);
+EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer,
+                                KeptLogits* kept = nullptr);
 
 }  // namespace millrace
