@@ -89,6 +89,7 @@ void add_length_flags(CLI::App& command, JobFlags& flags) {
   add("--steps", flags.steps, "Train for this many steps");
   add("--epochs", flags.epochs, "Or for this many passes over the data");
   add("--seed", flags.seed, "Same seed, same bits: weights, order, augmentation, dropout")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
 

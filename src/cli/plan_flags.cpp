@@ -11,7 +11,6 @@ namespace millrace {
 namespace {
 
 constexpr const char* kPlanningGroup = "Placement";
-constexpr int kMostDevices = 4096;
 
 // The same number of devices in each process, all in one stage.
 Placement even_placement(int devices, int processes) {
@@ -77,8 +76,8 @@ void add_plan_flags(CLI::App& command, PlanFlags& flags) {
 Plan to_plan(const PlanFlags& flags, int processes) {
   if (!flags.plan_file.empty()) return plan_from_file(flags.plan_file);
   Plan plan;
-  if (flags.devices < 0 || flags.devices > kMostDevices) {
-    fail_input("--devices is {}; give 1 to {}.", flags.devices, kMostDevices);
+  if (flags.devices < 0 || flags.devices > kMostDevicesPerNode) {
+    fail_input("--devices is {}; give 1 to {}.", flags.devices, kMostDevicesPerNode);
   }
   if (flags.devices > 0 && !flags.placement.empty()) {
     fail_input("--devices and --placement both name devices; give one of them.");

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <CLI/Config.hpp>
 #include <map>
 #include <set>
 
