@@ -73,7 +73,8 @@ void add_device_flags(CLI::App& command, JobFlags& flags) {
   add("--device-memory", flags.device_memory,
       "Refuse a job that needs more, before it starts: 12066MiB, 16GiB ... [no limit]");
   add("--conv-algo", flags.convolution,
-      "Convolutions: auto (what `millrace tune` measured as the fastest, or ought to be), direct, or "
+      "Convolutions: auto (what `millrace tune` measured as the fastest, or ought to be), direct, "
+      "or "
       "winograd where it applies (mostly faster, takes more memory)")
       ->capture_default_str();
 }

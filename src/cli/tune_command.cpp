@@ -61,6 +61,7 @@ class TuningPrinter {
         "Interrupted; {} of {} convolutions are measured and kept in '{}'. Give the same command "
         "to go on.",
         progress.done, progress.count, cache_));
+    if (progress.count == 0) return;
     const auto now = std::chrono::steady_clock::now();
     const bool last = progress.done == progress.count;
     if (!last && progress.done > 0 && now - printed_ < (terminal_ ? kLive : kPlain)) return;

@@ -279,7 +279,7 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
   if (job.options.head && job.plan.stage_count() == 1) {
-    const std::vector<HeadChoice> head_ways = head_head_choices(job, compiled, speed);
+    const std::vector<HeadChoice> head_ways = head_choices(job, compiled, speed);
     json["head"] = to_json(head_ways);
     const MarginHeadOptions& head = *job.options.head;
     const double rate = head.parallel == HeadParallel::pfc ? head.sample_rate : kUsualRate;
