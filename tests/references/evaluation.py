@@ -62,9 +62,11 @@ def compare(program, model_name, size, recipe, seed):
                   "--load-weights", start, "--checkpoint", checkpoint)
     exported, logits = program.file("exported.safetensors"), program.file("logits.safetensors")
     program.run("ckpt", "export", checkpoint, exported)
-    figures = json.loads(program.run("eval", "--checkpoint", checkpoint, "--data",
-                                     "folder:" + folder, "--batch", 5, "--logits", logits,
-                                     "--threads-per-device", 1, "--json"))
+    summary = program.file("summary.json")
+    program.run("eval", "--checkpoint", checkpoint, "--data", "folder:" + folder, "--batch", 5,
+                "--logits", logits, "--summary", summary, "--threads-per-device", 1)
+    with open(summary, encoding="utf-8") as file:
+        figures = json.load(file)
     own = safetensors_file.load(logits)[0]
 
     network = networks.build(model_name, size, CLASSES, seed + 1).double().eval()

@@ -63,7 +63,8 @@ def compare(program, name, image, batch, devices, seed, options):
     data = program.save_images("images.safetensors", images, labels)
     weights = program.save_weights("weights.safetensors", model)
     figures, gradients = expected(model, normalised(name, images), torch.from_numpy(labels))
-    options = [*(["--devices", devices] if devices > 1 else []), *options]
+    if devices > 1 and "--placement" not in options:
+        options = ["--devices", devices, *options]
     line, own = actual(program, name, image, batch // devices, data, weights, options)
 
     title = f"gradients of {name} {' '.join(map(str, options))}"

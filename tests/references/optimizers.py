@@ -6,6 +6,8 @@ train_smooth.cpp trains a small network without kinks by the flags of `millrace 
 tiny images, so that what differs is the optimizer. PyTorch has its own gradients, in float64.
 """
 
+import warnings
+
 import numpy
 import torch
 
@@ -52,7 +54,8 @@ class Case:
         if clip:
             self.flags += ["--clip-norm", clip]
         if overflows:
-            self.flags += ["--loss-scale", 1024, "--inject-overflow", ",".join(map(str, overflows))]
+            self.flags += ["--loss-scale", 1024, "--inject-overflow",
+                           ",".join(str(step + 1) for step in overflows)]  # counted from 1
         self.rate, self.clip, self.overflows = rate, clip, overflows
         self.make, self.decay, self.decay_all = make, decay, decay_all
         self.make_vectors = vectors or make
@@ -180,6 +183,8 @@ def main():
     parser.add_argument("--case", choices=CASES, help="one alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    # torch's, about its own SequentialLR and about steps that are skipped.
+    warnings.filterwarnings("ignore", category=UserWarning)
     program = reference.Program(arguments.program)
     generator = numpy.random.default_rng(arguments.seed)
     images = generator.integers(0, 256, (BATCH, 1, IMAGE, IMAGE), numpy.uint8)

@@ -4,6 +4,7 @@
 // training stay together for as long as their optimizers do the same.
 #include <fmt/format.h>
 
+#include <CLI/Config.hpp>
 #include <cstdlib>
 
 #include "cli/job_flags.h"
