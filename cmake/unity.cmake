@@ -17,6 +17,20 @@ target_precompile_headers(millrace_headers PRIVATE
   <span> <stdexcept> <string> <string_view> <thread> <unordered_map> <utility> <vector>
   <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 
+# The same with GoogleTest, for tests. A program, as they are: its code is placed as theirs is.
+if(MILLRACE_TESTS)
+  find_package(GTest REQUIRED)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_headers.cpp CONTENT "int main() {}\n")
+  add_executable(millrace_test_headers ${PROJECT_BINARY_DIR}/test_headers.cpp)
+  target_compile_options(millrace_test_headers PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_link_libraries(millrace_test_headers PRIVATE GTest::gmock fmt::fmt
+    nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX Threads::Threads millrace_options)
+  target_precompile_headers(millrace_test_headers PRIVATE
+    <algorithm> <array> <atomic> <chrono> <cmath> <filesystem> <fstream> <functional> <map> <memory>
+    <mutex> <numeric> <optional> <set> <span> <string> <string_view> <thread> <vector>
+    <fmt/format.h> <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
 # millrace_combine(TARGET HEADERS): compiles a target's files together, with the precompiled
 # headers of the target HEADERS.
 function(millrace_combine target headers)
