@@ -103,7 +103,7 @@ Json measure_processes(const MpiSession& session, int64_t bytes, int rounds) {
     plain.push_back(peer);
     ours.push_back(own);
   }
-  return {{"transport", mpi_version()},
+  return {{"transport", session.mpi_version()},
           {"members", world.size()},
           {"bytes", bytes},
           {"all_reduce_seconds", median(ours)},

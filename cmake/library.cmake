@@ -15,7 +15,7 @@ target_include_directories(millrace_library INTERFACE $<INSTALL_INTERFACE:${CMAK
 target_link_libraries(millrace_library
   PUBLIC fmt::fmt
   PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl Hwloc::hwloc yaml-cpp JPEG::JPEG PNG::PNG ZLIB::ZLIB
-          ${millrace_mpi_library})
+          ${CMAKE_DL_LIBS})
 
 # Installed headers include each other as "millrace/graph/graph.h", so that the names of the
 # layers do not meet those of the project that uses them.
@@ -43,7 +43,11 @@ install(CODE "
 
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/Millrace)
 install(TARGETS millrace_library EXPORT MillraceTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+get_property(plugins GLOBAL PROPERTY millrace_plugins)
+if(plugins)
+  install(TARGETS ${plugins} LIBRARY DESTINATION lib/millrace COMPONENT program)
+endif()
+install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 install(EXPORT MillraceTargets NAMESPACE Millrace:: DESTINATION ${package_directory})
 configure_package_config_file(cmake/MillraceConfig.cmake.in MillraceConfig.cmake
                               INSTALL_DESTINATION ${package_directory})

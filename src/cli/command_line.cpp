@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/flag_effects.h"
 #include "cli/help_formatter.h"
-#include "train/version.h"
+#include "base/version.h"
 
 namespace millrace {
 namespace {

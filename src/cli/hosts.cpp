@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "comm/launcher.h"
-#include "comm/mpi_group.h"
+#include "comm/mpi_plugin.h"
 
 namespace millrace {
 namespace {
@@ -117,11 +117,13 @@ void start_on_hosts(const std::string& hosts) {
   if (launched_ranks() > 1) {
     fail_input("--hosts starts the ranks itself; leave it out under mpirun.");
   }
-  if (!mpi_available()) {
-    fail_input("--hosts needs MPI; build with -DMILLRACE_MPI=openmpi or mpich.");
+  const bool openmpi = has_mpi_plugin(MpiFamily::openmpi);
+  if (!openmpi && !has_mpi_plugin(MpiFamily::mpich)) {
+    fail_input(
+        "--hosts needs the plug-in of an MPI, libmillrace_openmpi.so or libmillrace_mpich.so, "
+        "beside the program; build Millrace where Open MPI or MPICH is installed.");
   }
   LauncherSettings settings;
-  const bool openmpi = mpi_version().starts_with("Open MPI");
   settings.kind = openmpi ? LauncherKind::openmpi : LauncherKind::mpich;
   settings.root = ::geteuid() == 0;
   settings.variables = variables_to_pass();

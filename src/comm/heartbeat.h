@@ -18,12 +18,21 @@ struct HeartbeatOptions {
 // A thread in each rank that exchanges beats with all others, so that a computation of minutes is
 // not mistaken for a rank that hangs. When a rank falls silent, fails or leaves, every group of
 // every rank ends with one sentence that names it and what it last did; calls that wait in a group
-// throw it. A job of one rank, or a build without MPI, has a heartbeat that does nothing.
+// throw it. A job of one rank has a heartbeat that does nothing.
 //
 // Owned by whoever owns the job, and ended before the groups and the session that it borrows. All
 // ranks make one at about the same time; the functions may be called from any thread.
 class Heartbeat {
  public:
+  // What a plug-in does of it.
+  class Beats {
+   public:
+    virtual ~Beats() = default;
+    virtual void set_activity(const std::string& what) = 0;
+    virtual void fail(const std::string& reason) noexcept = 0;
+    virtual void finish() = 0;
+  };
+
   Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions options = {});
 
   // Without `finish` or `fail` before, the other ranks are told that this one left too early.
@@ -42,8 +51,7 @@ class Heartbeat {
   void finish();
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;  // null for a job of one rank
+  std::unique_ptr<Beats> beats_;  // null for a job of one rank
 };
 
 }  // namespace millrace

@@ -1,7 +1,13 @@
 // What an MPI launcher told this process, readable before and without MPI.
 #pragma once
 
+#include <optional>
+
 namespace millrace {
+
+// The two kinds of MPI that processes are joined by; each has a plug-in.
+enum class MpiFamily : unsigned char { openmpi, mpich };
+const char* name_of(MpiFamily family);  // "openmpi"
 
 // Whether the launcher bound this process to some of its host's cores.
 enum class Binding : unsigned char {
@@ -10,8 +16,8 @@ enum class Binding : unsigned char {
   as_asked,
 };
 
-// One process among those that mpirun or mpiexec started for a job, and its place among those on
-// the same host. Without a launcher, or where it does not say, a process is alone.
+// One process among those that mpirun, mpiexec or srun started for a job, and its place among those
+// on the same host. Without a launcher, or where it does not say, a process is alone.
 struct LaunchPlace {
   int rank = 0;
   int ranks = 1;
@@ -20,8 +26,13 @@ struct LaunchPlace {
   Binding binding = Binding::none;
 };
 
-// Understands Open MPI and MPICH. Values that make no sense count as not said.
+// Understands Open MPI, MPICH and Slurm's srun. Values that make no sense count as not said.
 LaunchPlace launch_place();
+
+// The MPI that the launcher of this process speaks: that of mpirun or mpiexec, Open MPI for
+// `srun --mpi=pmix`, MPICH for `srun --mpi=pmi2`; none without a launcher. Throws InputError for
+// a launcher that started several processes and offers none of these.
+std::optional<MpiFamily> launcher_family();
 
 // The number of processes of this job; 1 without a launcher.
 int launched_ranks();

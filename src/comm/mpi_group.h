@@ -1,10 +1,11 @@
 // Groups whose members are processes joined by MPI.
 //
-// A build without MPI has the same functions: one process is then a job of one rank, and a process
-// that a launcher started beside others is refused.
+// MPI itself is in a plug-in, opened when a launcher of its family started this process beside
+// others; a process alone is a job of one rank and opens none.
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,12 @@
 
 namespace millrace {
 
-// Whether this build can join processes, and with what, for example "Open MPI v4.1.4".
-bool mpi_available();
-std::string mpi_version();
+class MpiModule;
 
-// Starts MPI and ends it; `main` owns the only one, outlives every MPI group, and prints its
-// errors before the session ends. All ranks must end their session: one that waits five seconds
-// for the others ends the whole job, so that no process is left behind.
+// Starts MPI and ends it, where the launcher started several processes; `main` owns the only one,
+// outlives every MPI group, and prints its errors before the session ends. All ranks must end their
+// session: one that waits five seconds for the others ends the whole job, so that no process is
+// left behind.
 class MpiSession {
  public:
   MpiSession();
@@ -31,6 +31,12 @@ class MpiSession {
   // "rank 1 on host b".
   const std::string& name(int rank) const { return names_[static_cast<size_t>(rank)]; }
 
+  // What joins the ranks, for example "Open MPI v4.1.4"; "none" for one rank without a launcher.
+  std::string mpi_version() const;
+
+  // The plug-in, or null for a process alone.
+  MpiModule* module() const { return module_.get(); }
+
   // For a job that has failed and said so: the session then waits for the others only a moment.
   // From any thread.
   void expect_no_answer() { patient_ = false; }
@@ -39,6 +45,7 @@ class MpiSession {
   int rank_ = 0;
   int size_ = 1;
   std::vector<std::string> names_;
+  std::unique_ptr<MpiModule> module_;
   std::atomic<bool> patient_ = true;
 };
 

@@ -20,7 +20,7 @@
 #include "runtime/cores.h"
 #include "runtime/device.h"
 #include "train/plan.h"
-#include "train/version.h"
+#include "base/version.h"
 
 namespace millrace {
 namespace {

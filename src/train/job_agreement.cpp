@@ -11,9 +11,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "base/version.h"
 #include "comm/texts.h"
 #include "train/job_record.h"
-#include "train/version.h"
 
 namespace millrace {
 namespace {

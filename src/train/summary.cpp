@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/version.h"
 #include "compile/arithmetic.h"
 #include "runtime/cores.h"
-#include "train/version.h"
 
 namespace millrace {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "compile/arithmetic.h"
+#include "train/checkpoint_lock.h"
 #include "train/engine.h"
 #include "train/evaluation.h"
 #include "train/job_agreement.h"
@@ -69,6 +70,7 @@ class Trainer {
   const Graph& network_;
   const DataSource& data_;
   TrainingObserver& observer_;
+  std::optional<CheckpointLock> lock_;  // in the first process
   std::unique_ptr<JobTrace> trace_;
   Engine engine_;
   StartingPoint start_;
@@ -87,6 +89,7 @@ class Trainer {
 
 // Data and settings first: what is wrong with them shows before anything is compiled.
 void Trainer::open() {
+  if (saves() && engine_.rank() == 0) lock_.emplace(job_.checkpoint);
   set_activity("opening the data");
   start_ = find_start(job_, engine_, observer_);
   std::vector<RowRange> rows = engine_.rows();

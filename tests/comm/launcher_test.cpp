@@ -37,6 +37,33 @@ TEST(Launcher, Mpich) {
   EXPECT_EQ(place.local_rank, 2);
 }
 
+TEST(Launcher, Slurm) {
+  const LaunchPlace place = place_of({{"SLURM_STEP_NUM_TASKS", "7"},
+                                      {"SLURM_PROCID", "5"},
+                                      {"SLURM_NODEID", "2"},
+                                      {"SLURM_LOCALID", "1"},
+                                      {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}});
+  EXPECT_EQ(place.ranks, 7);
+  EXPECT_EQ(place.rank, 5);
+  EXPECT_EQ(place.local_ranks, 2);
+  EXPECT_EQ(place.local_rank, 1);
+}
+
+TEST(Launcher, Families) {
+  const auto family_of = [](const char* variable, const char* second = "MILLRACE_UNUSED") {
+    setenv(variable, "2", 1);
+    setenv(second, "2", 1);
+    const std::optional<MpiFamily> family = launcher_family();
+    unsetenv(variable);
+    unsetenv(second);
+    return family;
+  };
+  EXPECT_EQ(launcher_family(), std::nullopt);
+  EXPECT_EQ(family_of("OMPI_COMM_WORLD_SIZE"), MpiFamily::openmpi);
+  EXPECT_EQ(family_of("PMI_SIZE", "PMI_RANK"), MpiFamily::mpich);
+  EXPECT_EQ(family_of("PMIX_RANK", "SLURM_STEP_NUM_TASKS"), MpiFamily::openmpi);
+}
+
 TEST(Launcher, BindingOfOpenMpi) {
   EXPECT_EQ(launch_place().binding, Binding::none);
   EXPECT_EQ(place_of({{"OMPI_MCA_orte_bound_at_launch", "1"}}).binding, Binding::by_default);

@@ -27,7 +27,7 @@ void run_members(int members, int groups, const std::function<void(std::vector<G
 }
 
 TEST(MpiGroup, TakesRanksInTheOrderGiven) {
-  ASSERT_TRUE(mpi_available());
+  ASSERT_NE(test_session().mpi_version(), "none");
   const int rank = test_session().rank();
   Group group = mpi_group(test_session(), {2, 0, 1});
   EXPECT_EQ(group.rank(), (rank + 1) % kRanks);

@@ -1,8 +1,8 @@
 #include "train/loop/checkpoints.h"
 
 #include "base/error.h"
+#include "base/version.h"
 #include "train/job_record.h"
-#include "train/version.h"
 
 namespace millrace {
 

@@ -1,3 +1,4 @@
+// The version of the program and of its plug-ins.
 #pragma once
 
 #include <string_view>

@@ -1,3 +1,5 @@
+#include "comm/mpi_beats.h"
+
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "comm/heartbeat.h"
 
 namespace millrace {
 namespace {
@@ -44,21 +45,19 @@ struct Peer {
   Outgoing farewell;
 };
 
-}  // namespace
-
-class Heartbeat::Impl {
+class MpiBeats final : public Heartbeat::Beats {
  public:
-  Impl(MpiSession& session, JobGroups& groups, HeartbeatOptions options)
-      : session_(session), groups_(groups), options_(options) {
+  MpiBeats(const MpiProcesses& processes, HeartbeatOptions options, MpiModule::OnFailure on_failure)
+      : processes_(processes), options_(options), on_failure_(std::move(on_failure)) {
     MPI_Comm_dup(MPI_COMM_WORLD, &communicator_);
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
-    peers_.resize(static_cast<size_t>(session.size()));
+    peers_.resize(static_cast<size_t>(processes.size));
     for (Peer& peer : peers_) peer.heard = Clock::now();
-    peers_[static_cast<size_t>(session.rank())].finished = true;
+    peers_[static_cast<size_t>(processes.rank)].finished = true;
     thread_ = std::thread([this] { serve(); });
   }
 
-  ~Impl() {
+  ~MpiBeats() override {
     {
       const std::lock_guard lock(mutex_);
       if (failure_.empty() && !finished_) {
@@ -71,20 +70,20 @@ class Heartbeat::Impl {
     if (failure_.empty()) MPI_Comm_free(&communicator_);
   }
 
-  void set_activity(const std::string& what) {
+  void set_activity(const std::string& what) override {
     const std::lock_guard lock(mutex_);
     activity_ = what.substr(0, kLongestText);
     news_ = true;
   }
 
-  void fail(const std::string& reason) {
+  void fail(const std::string& reason) noexcept override {
     std::unique_lock lock(mutex_);
     if (!failure_.empty() || finished_) return;
     set_failure(fmt::format("{} failed: {}", own_name(), reason));
     changed_.wait_for(lock, kLastWordTime, [this] { return told_; });
   }
 
-  void finish() {
+  void finish() override {
     std::unique_lock lock(mutex_);
     finished_ = true;
     changed_.wait(lock, [this] { return !failure_.empty() || all_finished_; });
@@ -92,7 +91,10 @@ class Heartbeat::Impl {
   }
 
  private:
-  const std::string& own_name() const { return session_.name(session_.rank()); }
+  const std::string& name_of_rank(int rank) const {
+    return processes_.names[static_cast<size_t>(rank)];
+  }
+  const std::string& own_name() const { return name_of_rank(processes_.rank); }
 
   // The loop of the thread. MPI is called without the mutex wherever it may take long.
   void serve() {
@@ -161,7 +163,7 @@ class Heartbeat::Impl {
       const double limit = peer.started ? options_.silence : options_.start;
       if (peer.finished || Seconds(now - peer.heard).count() <= limit) continue;
       set_failure(fmt::format("{} has not been heard of for {:g} seconds{}.",
-                              session_.name(static_cast<int>(rank)), limit,
+                              name_of_rank(static_cast<int>(rank)), limit,
                               peer.activity.empty() ? "" : "; it was last in " + peer.activity));
       return;
     }
@@ -171,7 +173,7 @@ class Heartbeat::Impl {
   void send_beats() {
     for (size_t rank = 0; rank < peers_.size(); ++rank) {
       Outgoing& beat = peers_[rank].beat;
-      if (static_cast<int>(rank) == session_.rank() || !beat.left()) continue;
+      if (static_cast<int>(rank) == processes_.rank || !beat.left()) continue;
       beat.text = activity_;
       start(beat, static_cast<int>(rank), kBeat);
     }
@@ -182,7 +184,7 @@ class Heartbeat::Impl {
     bool complete = true;
     for (size_t rank = 0; rank < peers_.size(); ++rank) {
       Peer& peer = peers_[rank];
-      if (static_cast<int>(rank) == session_.rank()) continue;
+      if (static_cast<int>(rank) == processes_.rank) continue;
       if (!announced_) start(peer.farewell, static_cast<int>(rank), kFinished);
       complete = complete && peer.finished && peer.farewell.left() && peer.beat.left();
     }
@@ -197,8 +199,7 @@ class Heartbeat::Impl {
 
   void set_failure(const std::string& sentence) {
     failure_ = sentence.substr(0, kLongestText);
-    session_.expect_no_answer();
-    groups_.stop(failure_);
+    on_failure_(failure_);
     changed_.notify_all();
   }
 
@@ -207,7 +208,7 @@ class Heartbeat::Impl {
     const Clock::time_point begin = Clock::now();
     if (!told_) {
       for (size_t rank = 0; rank < peers_.size(); ++rank) {
-        if (static_cast<int>(rank) == session_.rank()) continue;
+        if (static_cast<int>(rank) == processes_.rank) continue;
         peers_[rank].farewell.text = failure_;
         start(peers_[rank].farewell, static_cast<int>(rank), kFailed);
       }
@@ -222,9 +223,9 @@ class Heartbeat::Impl {
     changed_.notify_all();
   }
 
-  MpiSession& session_;
-  JobGroups& groups_;
+  const MpiProcesses processes_;
   const HeartbeatOptions options_;
+  const MpiModule::OnFailure on_failure_;
   MPI_Comm communicator_ = MPI_COMM_NULL;
 
   std::mutex mutex_;
@@ -241,21 +242,12 @@ class Heartbeat::Impl {
   std::thread thread_;
 };
 
-Heartbeat::Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions options)
-    : impl_(session.size() > 1 ? std::make_unique<Impl>(session, groups, options) : nullptr) {}
+}  // namespace
 
-Heartbeat::~Heartbeat() = default;
-
-void Heartbeat::set_activity(const std::string& what) {
-  if (impl_) impl_->set_activity(what);
-}
-
-void Heartbeat::fail(const std::string& reason) noexcept {
-  if (impl_) impl_->fail(reason);
-}
-
-void Heartbeat::finish() {
-  if (impl_) impl_->finish();
+std::unique_ptr<Heartbeat::Beats> make_mpi_beats(const MpiProcesses& processes,
+                                                 HeartbeatOptions options,
+                                                 MpiModule::OnFailure on_failure) {
+  return std::make_unique<MpiBeats>(processes, options, std::move(on_failure));
 }
 
 }  // namespace millrace

@@ -1,0 +1,31 @@
+#include "comm/heartbeat.h"
+
+#include "comm/mpi_module.h"
+
+namespace millrace {
+
+Heartbeat::Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions options) {
+  if (session.size() == 1) return;
+  MpiProcesses processes = {session.rank(), session.size(), {}};
+  for (int rank = 0; rank < session.size(); ++rank) processes.names.push_back(session.name(rank));
+  beats_ = session.module()->make_beats(processes, options, [&](const std::string& sentence) {
+    session.expect_no_answer();
+    groups.stop(sentence);
+  });
+}
+
+Heartbeat::~Heartbeat() = default;
+
+void Heartbeat::set_activity(const std::string& what) {
+  if (beats_) beats_->set_activity(what);
+}
+
+void Heartbeat::fail(const std::string& reason) noexcept {
+  if (beats_) beats_->fail(reason);
+}
+
+void Heartbeat::finish() {
+  if (beats_) beats_->finish();
+}
+
+}  // namespace millrace

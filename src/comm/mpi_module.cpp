@@ -1,0 +1,160 @@
+// The plug-in's side of MpiModule; compiled once for each MPI.
+#include "comm/mpi_module.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <thread>
+
+#include "base/error.h"
+#include "base/version.h"
+#include "comm/mpi_beats.h"
+#include "comm/mpi_transport.h"
+
+namespace millrace {
+namespace {
+
+constexpr auto kLongestGoodbye = std::chrono::seconds(5);
+constexpr auto kShortGoodbye = std::chrono::seconds(1);
+using HostName = std::array<char, MPI_MAX_PROCESSOR_NAME>;
+
+// "rank 1 on host b" for each rank.
+std::vector<std::string> rank_names(int ranks) {
+  HostName own = {};
+  int length = 0;
+  MPI_Get_processor_name(own.data(), &length);
+  std::vector<HostName> hosts(static_cast<size_t>(ranks));
+  MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, hosts.data(), MPI_MAX_PROCESSOR_NAME,
+                MPI_CHAR, MPI_COMM_WORLD);
+  std::vector<std::string> names;
+  names.reserve(hosts.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    names.push_back(
+        fmt::format("rank {} on host {}", rank, hosts[static_cast<size_t>(rank)].data()));
+  }
+  return names;
+}
+
+// Ends MPI, or the process if that takes too long, which MPICH over TCP may; all ranks have come to
+// their end by now.
+void finalize(int status) {
+  std::promise<void> done;
+  std::thread watch([ended = done.get_future(), status] {
+    if (ended.wait_for(kLongestGoodbye) == std::future_status::ready) return;
+    std::fflush(nullptr);
+    std::_Exit(status);
+  });
+  MPI_Finalize();
+  done.set_value();
+  watch.join();
+}
+
+// A communicator of these ranks, each named once.
+MPI_Comm communicator_of(const std::vector<int>& ranks, int label) {
+  MPI_Group world = MPI_GROUP_NULL;
+  MPI_Group chosen = MPI_GROUP_NULL;
+  MPI_Comm communicator = MPI_COMM_NULL;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &chosen);
+  MPI_Comm_create_group(MPI_COMM_WORLD, chosen, label, &communicator);
+  MPI_Group_free(&chosen);
+  MPI_Group_free(&world);
+  return communicator;
+}
+
+std::string library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text = {};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string whole(text.data(), static_cast<size_t>(length));
+  std::string version = whole.substr(0, whole.find_first_of(",\n"));
+  const size_t tab = version.find(":\t");  // "MPICH Version:<tab>4.0.2"
+  if (tab == std::string::npos) return version;
+  return fmt::format("{} {}", version.substr(0, version.find(' ')), version.substr(tab + 2));
+}
+
+class LinkedMpi final : public MpiModule {
+ public:
+  std::string version() const override { return library_version(); }
+
+  MpiProcesses start(int launched_ranks) override {
+    int provided = 0;
+    MpiProcesses processes;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &processes.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &processes.size);
+    const bool foreign = processes.size == 1 && launched_ranks > 1;
+    if (provided == MPI_THREAD_MULTIPLE && !foreign) {
+      processes.names = rank_names(processes.size);
+      return processes;
+    }
+    MPI_Finalize();
+    if (foreign) {
+      fail_input(
+          "This program was started as one of {} ranks, but {} finds it alone: the launcher does "
+          "not serve this MPI; use its own mpirun.",
+          launched_ranks, version());
+    }
+    fail_input("{} cannot serve several threads at once; use an MPI built with that support.",
+               version());
+  }
+
+  void end(const std::atomic<bool>& patient) override {
+    MPI_Request everyone = MPI_REQUEST_NULL;
+    MPI_Ibarrier(MPI_COMM_WORLD, &everyone);
+    const auto start = std::chrono::steady_clock::now();
+    int done = 0;
+    while (!done) {
+      MPI_Test(&everyone, &done, MPI_STATUS_IGNORE);
+      if (done) break;
+      const auto limit = patient ? kLongestGoodbye : kShortGoodbye;
+      if (std::chrono::steady_clock::now() - start > limit) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    finalize(patient ? 0 : 1);
+  }
+
+  std::vector<std::unique_ptr<Transport>> join(const MpiMembers& members, int rank,
+                                               int label) override {
+    std::vector<int> processes;  // the ranks, each once
+    std::vector<int> places;     // of each member's rank among them
+    for (const int member_rank : members.ranks) {
+      auto place = std::find(processes.begin(), processes.end(), member_rank);
+      if (place == processes.end()) place = processes.insert(place, member_rank);
+      places.push_back(static_cast<int>(place - processes.begin()));
+    }
+    const auto endpoint = std::make_shared<MpiEndpoint>(communicator_of(processes, label),
+                                                        members.names, std::move(places));
+    std::vector<std::unique_ptr<Transport>> transports;
+    for (size_t member = 0; member < members.ranks.size(); ++member) {
+      if (members.ranks[member] != rank) continue;
+      transports.push_back(
+          std::make_unique<MpiTransport>(endpoint, static_cast<int>(member), members.sums));
+    }
+    return transports;
+  }
+
+  std::unique_ptr<Heartbeat::Beats> make_beats(const MpiProcesses& processes,
+                                               HeartbeatOptions options,
+                                               OnFailure on_failure) override {
+    return make_mpi_beats(processes, options, std::move(on_failure));
+  }
+};
+
+}  // namespace
+}  // namespace millrace
+
+extern "C" __attribute__((visibility("default"))) millrace::MpiModule* millrace_mpi_module(
+    const char* program_version) {
+  if (millrace::kVersion != program_version) return nullptr;
+  return new millrace::LinkedMpi();
+}

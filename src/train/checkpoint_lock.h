@@ -1,0 +1,24 @@
+// Keeps two jobs from writing their checkpoints into one directory.
+#pragma once
+
+#include <filesystem>
+
+namespace millrace {
+
+// Holds the directory of a job's checkpoints, which it makes if need be, from its construction to
+// its end, by a locked file `lock` in it that names the owner: host, process and start. What an
+// owner of this host that died has left does not count. Throws InputError naming the owner if the
+// directory is held, also by one of another host that may have died: only people can tell.
+class CheckpointLock {
+ public:
+  explicit CheckpointLock(const std::filesystem::path& directory);
+  ~CheckpointLock();
+  CheckpointLock(const CheckpointLock&) = delete;
+  CheckpointLock& operator=(const CheckpointLock&) = delete;
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace millrace
