@@ -155,6 +155,11 @@ constexpr FlagRule kProfile[] = {
      "beside --json without --output, the file that it is the format of"},
 };
 
+constexpr FlagRule kTune[] = {
+    {"--conv-algo", [](Flags flags) { return flags.is("--conv-algo", {"auto"}); },
+     "with tune, which measures every way"},
+};
+
 constexpr FlagRule kEval[] = {
     {"--data --classes", [](Flags flags) { return !measures_faces(flags); },
      "beside --verification or --identification, which name their own images"},
@@ -218,7 +223,8 @@ std::vector<FlagRule> flag_rules(std::string_view command) {
   };
   if (command == "plan") add(kPlan);
   if (command == "profile") add(kProfile);
-  for (const char* name : {"train", "plan", "profile", "bench steps"}) {
+  if (command == "tune") add(kTune);
+  for (const char* name : {"train", "plan", "profile", "tune", "bench steps"}) {
     if (command == name) add(kJob);
   }
   if (command == "train" || command == "bench steps") add(kTrain);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/command.h"
+#include "cli/interruption.h"
 #include "program.h"
 
 namespace millrace {
@@ -19,13 +20,14 @@ using ::testing::HasSubstr;
 class FlagEffectsTest : public ::testing::Test {
  protected:
   FlagEffectsTest() {
-    add_train_command(program_, chosen_, nullptr);
+    add_train_command(program_, chosen_, nullptr, interruption_);
     add_plan_command(program_, chosen_, nullptr);
     add_profile_command(program_, chosen_, nullptr);
+    add_tune_command(program_, chosen_, interruption_);
     add_eval_command(program_, chosen_);
-    add_data_command(program_, chosen_);
+    add_data_command(program_, chosen_, interruption_);
     add_ckpt_command(program_, chosen_);
-    add_bench_command(program_, chosen_);
+    add_bench_command(program_, chosen_, interruption_);
     add_report_command(program_, chosen_);
   }
 
@@ -56,6 +58,7 @@ class FlagEffectsTest : public ::testing::Test {
 
   CLI::App program_{"", "millrace"};
   Action chosen_;
+  Interruption interruption_;
 };
 
 TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
@@ -144,6 +147,8 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"bench published --no-runs --steps 3", "beside --no-runs"},
       {"bench published --cross 3 --rows 1", "beside --cross"},
       {"bench published --split odd", "without --fit"},
+      {"tune --optimizer adamw --nesterov", "without --optimizer sgd"},
+      {"tune --model vgg16 --conv-algo direct", "measures every way"},
       {"bench steps --nesterov --optimizer adamw", "without --optimizer sgd"}};
   for (const auto& [line, part] : refusals) EXPECT_THAT(complaint(line), HasSubstr(part)) << line;
 }
@@ -166,6 +171,7 @@ TEST_F(FlagEffectsTest, WhatWorksOrHoldsAnywayPasses) {
         "train --precision-arithmetic auto",
         "train --data idx:d --workers 3 --augment none --label-offset 1",
         "train --eval-data idx:d --workers 3",
+        "tune --all --image 64 --conv-algo auto",
         "train --checkpoint c --keep 3 --resume",
         "train --plan p.json --batch 4 --precision bf16",
         "plan --model vgg16 --workers 3 --lr 0.1 --steps 3",
@@ -196,7 +202,7 @@ TEST_F(FlagEffectsTest, WhatWorksOrHoldsAnywayPasses) {
 TEST_F(FlagEffectsTest, RulesNameFlagsThatExist) {
   std::map<std::string, bool> known;
   for (const char* name :
-       {"train", "plan", "profile", "eval", "data synth", "data convert", "data inspect",
+       {"train", "plan", "profile", "tune", "eval", "data synth", "data convert", "data inspect",
         "data verify", "bench steps", "bench single", "bench head", "bench published"}) {
     const CLI::App* command = &program_;
     for (const std::string& word : split(name, ' ')) command = command->get_subcommand(word);
