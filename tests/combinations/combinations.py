@@ -64,7 +64,8 @@ def main():
 
     with tempfile.TemporaryDirectory(prefix="combinations-") as folder:
         root = pathlib.Path(folder)
-        started = runner.Runner(os.path.abspath(options.program), options.launcher, options.helper)
+        started = runner.Runner(os.path.abspath(options.program), options.launcher,
+                                os.path.abspath(options.helper))
         data = runner.Data(root)
         known = references.References(started, data, root)
         judging = judge.Judge(started, data, known)

@@ -171,10 +171,9 @@ void PlainModel::read_batch(const FeedBatch& batch, int64_t micro_batch) {
   session_->write_input(program_, "labels", batch.labels.subspan(first, rows));
 }
 
-double PlainModel::run_micro_batch(int64_t step, int64_t micro_batch_of_step, bool first) {
+double PlainModel::run_micro_batch(int64_t step, int64_t micro_batch_of_step) {
   StepState state = {job_.seed, step, static_cast<float>(learning_rate(step)), micro_batch_of_step,
                      micro_batch_of_step * graphs_.micro_batch()};
-  if (first) state.micro_batch = 0;
   double loss = 0;
   device_.run([&] {
     session_->run_phase(program_, program_.phase(Phase::forward), {}, state);
@@ -219,10 +218,14 @@ void PlainModel::add_gradients(int64_t step, int64_t micro_batch, bool last_of_a
   for (int s = 0; s < job_.plan.stage_count(); ++s) {
     Stage& stage = stages_[static_cast<size_t>(s)];
     for (const auto& [name, tensor] : stage.tensors) {
-      const std::vector<float> gradient = read(name + std::string(kSum));
+      // The program adds up the micro-batches of a step.
+      std::vector<float> total = read(name + std::string(kSum));
+      std::vector<float>& before = stage.before[name];
+      if (micro_batch % job_.plan.micro_batches == 0) before.assign(total.size(), 0);
       std::vector<double>& sum = stage.sums[name];
-      sum.resize(gradient.size(), 0);
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+      sum.resize(total.size(), 0);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += double{total[i]} - double{before[i]};
+      before = std::move(total);
     }
     ++stage.included;
     if (last_of_all || rule_.update(s, micro_batch + 1) != rule_.update(s, micro_batch)) {
@@ -245,15 +248,17 @@ void PlainModel::run(int64_t first, int64_t last, Feed& feed,
     const FeedBatch batch = feed.next().value();
     double loss = 0;
     for (int64_t i = 0; i < per_step; ++i) {
-      const int64_t m = (step - first) * per_step + i;
+      // Where every step drains the pipeline, replicas take turns anew in each.
+      const int64_t m = stale() ? (step - first) * per_step + i : i;
       read_batch(batch, i);
       if (stale()) set_weights(m);
       set_statistics(m);
-      loss += run_micro_batch(step, i, stale() || i == 0);
+      loss += run_micro_batch(step, i);
       keep_statistics(m);
       if (stale()) add_gradients(step, m, m + 1 == count);
     }
-    if (!stale()) run_update(step);
+    // Of what it updates where weights are old, only the centres of a head are used again.
+    if (!stale() || job_.options.head) run_update(step);
     told({step + 1, loss, learning_rate(step)});
   }
 }
