@@ -59,9 +59,8 @@ PlainModel::PlainModel(const TrainJob& job)
   options.updates.check_overflow = false;
   options.updates.micro_batches = job.plan.micro_batches;
   options.shape.phasing = Phasing::micro_batches;
-  device_.run([&] {
-    program_ = compile_training(with_row_groups(micro, row_groups(graphs_)), options);
-  });
+  device_.run(
+      [&] { program_ = compile_training(with_row_groups(micro, row_groups(graphs_)), options); });
   session_ = std::make_unique<Session>(device_, std::vector<const Program*>{&program_});
   session_->initialize(job.seed);
   for (const Slot& slot : session_->state()) slots_[slot.name] = &slot;
@@ -86,7 +85,8 @@ PlainModel::PlainModel(const TrainJob& job)
     }
     Values statistics;
     for (const std::string& name : one.buffers) statistics[name] = read(name);
-    const int replicas = job.plan.round_robin ? job.plan.stages[static_cast<size_t>(stage)].size() : 1;
+    const int replicas =
+        job.plan.round_robin ? job.plan.stages[static_cast<size_t>(stage)].size() : 1;
     one.statistics.assign(static_cast<size_t>(replicas), statistics);
     stages_.push_back(std::move(one));
   }
@@ -184,18 +184,16 @@ double PlainModel::run_micro_batch(int64_t step, int64_t micro_batch_of_step) {
 }
 
 void PlainModel::run_update(int64_t step) {
-  const bool skips = std::any_of(
-      job_.inject_overflow.begin(), job_.inject_overflow.end(),
-      [&](const InjectedOverflow& fault) { return fault.step == step + 1; });
+  const bool skips =
+      std::any_of(job_.inject_overflow.begin(), job_.inject_overflow.end(),
+                  [&](const InjectedOverflow& fault) { return fault.step == step + 1; });
   if (skips) {
     ++skipped_;
     return;
   }
   StepState state = {job_.seed, step, static_cast<float>(learning_rate(step))};
   state.skipped = skipped_;
-  device_.run([&] {
-    session_->run_phase(program_, program_.phase(Phase::update), {}, state);
-  });
+  device_.run([&] { session_->run_phase(program_, program_.phase(Phase::update), {}, state); });
 }
 
 void PlainModel::update(Stage& stage, int64_t step) {

@@ -58,7 +58,8 @@ def wire(draw):
 
 
 def coarsest(draw):
-    kinds = (draw["precision"].removesuffix("-storage") or "fp32", wire(draw))
+    head = "bf16" if draw["head"] and draw["head-dtype"] else "fp32"
+    kinds = (draw["precision"].removesuffix("-storage") or "fp32", wire(draw), head)
     return max(kinds, key=LAST_BIT.get)
 
 
@@ -66,7 +67,7 @@ def in_float32(flags):
     """The same without 16 bits."""
     plain, skip = [], False
     for flag in flags:
-        if flag in ("--precision", "--precision-arithmetic", "--comm-dtype"):
+        if flag in ("--precision", "--precision-arithmetic", "--comm-dtype", "--head-dtype"):
             skip = True
         elif skip:
             skip = False

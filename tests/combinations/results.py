@@ -109,7 +109,11 @@ class Expected:
         start = self.start.get(name) if group == "weights" else None
         change = distance(values, start) if start is not None else float(numpy.linalg.norm(values))
         bound = 1e-4 * change + 2.0 ** -22 * float(numpy.linalg.norm(values))
-        bound += 1e-5 * spread * values.size ** 0.5
+        # Where the true value is zero, as with biases in front of a batch norm, only noise is left.
+        bound += max(1e-5, 4 * self.bit) * spread * values.size ** 0.5
+        if name.endswith("running_mean"):
+            variance = mine[name.removesuffix("mean") + "var"]
+            bound += max(1e-6, self.bit) * float(variance.sum()) ** 0.5
         for other, factor in self.measured():
             bound += factor * distance(getattr(other, group)[name], values)
         return bound
