@@ -13,7 +13,7 @@ MODELS = {
     "mobilefacenet": {"image": 32, "channels": 3, "classes": 12, "face": True},
     "resnet18": {"image": 48, "channels": 3, "classes": 7},
     "iresnet18": {"image": 32, "channels": 3, "classes": 12, "face": True},
-    "alexnet": {"image": 63, "channels": 3, "classes": 10, "dropout": True, "plain": True, "heavy": 2},
+    "alexnet": {"image": 63, "channels": 3, "classes": 10, "dropout": True, "plain": True, "heavy": 4},
     "resnet50": {"image": 48, "channels": 3, "classes": 7, "heavy": 2},
     "vgg16": {"image": 32, "channels": 3, "classes": 10, "dropout": True, "plain": True, "heavy": 12},
     "vgg16_bn": {"image": 32, "channels": 3, "classes": 10, "dropout": True, "heavy": 12},
@@ -101,8 +101,8 @@ def mended(draw):
         "static": draw["schedule"] == "ssp",
         "cut": len(stages) > 1,
         "schedule": len(stages) > 1,
-        "parallel": widest > 1,
         "replicas": widest > 1,
+        "parallel": widest > 1 and (len(stages) == 1 or draw["parallel"] == "data"),
         "share": widest > 1,
         "sync": widest > 1 and "plain" not in model,
         "dropout": "dropout" in model,
@@ -111,6 +111,8 @@ def mended(draw):
     for axis, meant in wanting.items():
         if not meant:
             draw[axis] = DEFAULT[axis]
+    if draw["head"] and len(stages[-1]) > 1 and draw["replicas"] == "roundrobin":
+        draw["replicas"] = ""
     if draw["replicas"] == "roundrobin":
         draw["parallel"] = draw["parallel"] if draw["parallel"] == "data" else ""
         draw["sync"] = draw["share"] = ""
@@ -122,11 +124,34 @@ def mended(draw):
         draw["eval"] = draw["smoothing"] = ""
         if draw["head"] == "softmax":
             draw["head-gradient"] = ""
-        if draw["head-parallel"].startswith("pfc") and draw["schedule"] not in STALE:
-            draw["microbatches"] = "1"
+    if draw["schedule"] in STALE and len(stages) > 1:
+        draw["clip"] = ""  # stages that update by themselves know of no common norm
+        if draw["head"] and draw["schedule"] == "2bw":
+            draw["schedule"] = "1f1b"
+    if draw["head-parallel"].startswith("pfc"):
+        draw["microbatches"] = "1"
     if draw["schedule"] == "2bw":
         draw["microbatches"] = draw["microbatches"] if draw["microbatches"] == "4" else ""
-    return draw
+    return with_room(draw)
+
+
+def micro_batches(draw):
+    """As the program chooses them where they are not said."""
+    if draw["microbatches"]:
+        return int(draw["microbatches"])
+    stages = len(stages_of(draw))
+    if stages == 1:
+        return 1
+    return 1 if draw["schedule"] in ("1f1b", "ssp") else 2 * stages
+
+
+def with_room(draw):
+    """With a batch that micro-batches divide, each with two samples for every device of a stage."""
+    widest = 1 if draw["replicas"] == "roundrobin" else max(map(len, stages_of(draw)))
+    batch, parts = int(draw["batch"]), micro_batches(draw)
+    while batch * devices_of(draw) % parts or batch * devices_of(draw) < 2 * widest * parts:
+        batch += 1
+    return {**draw, "batch": str(batch)}
 
 
 def pairs_of(draw):
@@ -137,8 +162,9 @@ def pairs_of(draw):
 class Sampler:
     """Draws one job after the other, each with as many rarely drawn pairs of words as it can have."""
 
-    def __init__(self, seed, tries=40):
+    def __init__(self, seed, light=False, tries=40):
         self.random = random.Random(seed)
+        self.light = light  # without the models of over a hundred million weights
         self.tries = tries
         self.seen = {}
 
@@ -147,6 +173,8 @@ class Sampler:
         best, best_gain = None, -1.0
         for _ in range(self.tries):
             candidate = self.candidate()
+            if self.light and MODELS[candidate["model"]].get("heavy", 1) > 2:
+                candidate["schedule"] = ""  # its reference would keep all versions of all weights
             if sense:
                 candidate = mended(candidate)
             gain = sum(2.0 ** -self.seen.get(pair, 0) for pair in pairs_of(candidate))
@@ -160,9 +188,13 @@ class Sampler:
     def candidate(self):
         draw = {axis: self.random.choice(words) for axis, words in AXES.items()}
         # Models by their cost.
-        weights = [1 / MODELS[name].get("heavy", 1) for name in AXES["model"]]
+        costs = [MODELS[name].get("heavy", 1) for name in AXES["model"]]
+        weights = [0 if self.light and cost > 4 else 1 / cost for cost in costs]
         draw["model"] = self.random.choices(AXES["model"], weights)[0]
-        # A flag in two is left out, or no draw would be free of any of them.
+        # Half of the jobs compute and send float32, where the bounds are the closest.
+        if self.random.random() < 0.5:
+            draw["precision"] = draw["wire"] = ""
+        # Many flags are left out, or no draw would be free of any of them.
         for axis, words in AXES.items():
             if words[0] == "" and self.random.random() < 0.35:
                 draw[axis] = ""

@@ -49,13 +49,14 @@ def main():
     parser.add_argument("--shard", default="1/1", help="the first of four parts of the draws: 1/4")
     parser.add_argument("--helper", default="", help="the program that models stale weights")
     parser.add_argument("--jobs", type=int, default=2, help="draws at a time")
+    parser.add_argument("--light", action="store_true", help="leave out the largest models")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--only", action="append", default=[], metavar="AXIS=WORD", help="say this in every draw")
     parser.add_argument("--launcher", nargs=argparse.REMAINDER, default=["mpirun"], help="starts ranks; stands last")
     options = parser.parse_args()
 
     part, parts = map(int, options.shard.split("/"))
-    sampler = axes.Sampler(options.seed)
+    sampler = axes.Sampler(options.seed, options.light)
     draws = [sampler.draw() for _ in range(options.draws)]
     for text in options.only:
         axis, word = text.split("=")
@@ -64,7 +65,8 @@ def main():
 
     with tempfile.TemporaryDirectory(prefix="combinations-") as folder:
         root = pathlib.Path(folder)
-        started = runner.Runner(os.path.abspath(options.program), options.launcher, options.helper)
+        started = runner.Runner(os.path.abspath(options.program), options.launcher,
+                                os.path.abspath(options.helper))
         data = runner.Data(root)
         known = references.References(started, data, root)
         judging = judge.Judge(started, data, known)
@@ -114,6 +116,9 @@ def main():
     reasons = collections.Counter((v.kind, v.why) for _, _, v in found if v.kind != "ran" or v.why)
     for (kind, why), count in reasons.most_common():
         print(f"  {count:4}  {kind}: {why}")
+    for why in sorted({v.why for _, _, v in found if v.kind == "refused"}):
+        example = next(v for _, _, v in found if v.kind == "refused" and v.why == why)
+        print(f"\nRefused: {example.detail}\n  {judge.pasted(example.command)}")
     too_few = kinds["ran"] < 0.7 * len(found)
     if too_few:
         print("Fewer than 70 % of the draws ran.")

@@ -1,10 +1,11 @@
 """A draw as a command of the program, and as the plain job of one device that it must equal."""
 
 import axes
+from axes import micro_batches
 
 STEPS = 4
 MIDDLE = 2  # the step of the checkpoint in the middle
-SAMPLES = 128
+SAMPLES = 160
 LEARNING_RATE = "0.02"
 
 OPTIMIZERS = {
@@ -80,16 +81,6 @@ def global_batch(draw):
     return int(draw["batch"]) * axes.devices_of(draw)
 
 
-def micro_batches(draw):
-    """As the program chooses them where they are not said."""
-    if draw["microbatches"]:
-        return int(draw["microbatches"])
-    stages = len(axes.stages_of(draw))
-    if stages == 1:
-        return 1
-    return 1 if draw["schedule"] in ("1f1b", "ssp") else 2 * stages
-
-
 def placement(draw):
     """node:device for each stage; with two ranks the second half of the devices is on node 1."""
     count = axes.devices_of(draw)
@@ -140,10 +131,7 @@ def common(draw, data):
 
 def flags_of(draw, data):
     """The job itself, without the files that it writes."""
-    per_device = global_batch(draw) // (axes.devices_of(draw) if draw["layout"] != "1" else 1)
-    if draw["layout"] == "1" and draw["ranks"] == "2":
-        per_device = 0 + int(draw["batch"])
-    return (common(draw, data) + ["--batch", str(per_device)] + where(draw)
+    return (common(draw, data) + ["--batch", draw["batch"]] + where(draw)
             + words(draw, DIVISION))
 
 
@@ -155,12 +143,16 @@ def other_placement(draw):
     for axis in ("layout", "ranks", "parallel", "schedule", "static", "replicas", "microbatches",
                  "cut", "share", "sync", "wire", "recompute"):
         other[axis] = axes.DEFAULT[axis]
-    if draw["head-parallel"]:
-        other["head-parallel"] = "mp"
+    if axes.MODELS[draw["model"]].get("plain") is None:
+        other["sync"] = "on"  # so that batch norms see what they saw
     count = axes.devices_of(draw)
     total = global_batch(draw)
     if draw["resume"] == "apart":
         widths = [width for width in (2, 3, 4) if width != count and total % width == 0]
         other["layout"] = str(widths[0]) if widths else "1.1"
+        if not widths:
+            other["microbatches"] = "1"
+    if axes.devices_of(other) == 1 or other["layout"] == "1.1":
+        other["sync"] = ""
     other["batch"] = str(total // axes.devices_of(other))
     return other

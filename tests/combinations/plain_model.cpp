@@ -59,9 +59,8 @@ PlainModel::PlainModel(const TrainJob& job)
   options.updates.check_overflow = false;
   options.updates.micro_batches = job.plan.micro_batches;
   options.shape.phasing = Phasing::micro_batches;
-  device_.run([&] {
-    program_ = compile_training(with_row_groups(micro, row_groups(graphs_)), options);
-  });
+  device_.run(
+      [&] { program_ = compile_training(with_row_groups(micro, row_groups(graphs_)), options); });
   session_ = std::make_unique<Session>(device_, std::vector<const Program*>{&program_});
   session_->initialize(job.seed);
   for (const Slot& slot : session_->state()) slots_[slot.name] = &slot;
@@ -86,7 +85,8 @@ PlainModel::PlainModel(const TrainJob& job)
     }
     Values statistics;
     for (const std::string& name : one.buffers) statistics[name] = read(name);
-    const int replicas = job.plan.round_robin ? job.plan.stages[static_cast<size_t>(stage)].size() : 1;
+    const int replicas =
+        job.plan.round_robin ? job.plan.stages[static_cast<size_t>(stage)].size() : 1;
     one.statistics.assign(static_cast<size_t>(replicas), statistics);
     stages_.push_back(std::move(one));
   }
@@ -171,10 +171,9 @@ void PlainModel::read_batch(const FeedBatch& batch, int64_t micro_batch) {
   session_->write_input(program_, "labels", batch.labels.subspan(first, rows));
 }
 
-double PlainModel::run_micro_batch(int64_t step, int64_t micro_batch_of_step, bool first) {
+double PlainModel::run_micro_batch(int64_t step, int64_t micro_batch_of_step) {
   StepState state = {job_.seed, step, static_cast<float>(learning_rate(step)), micro_batch_of_step,
                      micro_batch_of_step * graphs_.micro_batch()};
-  if (first) state.micro_batch = 0;
   double loss = 0;
   device_.run([&] {
     session_->run_phase(program_, program_.phase(Phase::forward), {}, state);
@@ -185,18 +184,16 @@ double PlainModel::run_micro_batch(int64_t step, int64_t micro_batch_of_step, bo
 }
 
 void PlainModel::run_update(int64_t step) {
-  const bool skips = std::any_of(
-      job_.inject_overflow.begin(), job_.inject_overflow.end(),
-      [&](const InjectedOverflow& fault) { return fault.step == step + 1; });
+  const bool skips =
+      std::any_of(job_.inject_overflow.begin(), job_.inject_overflow.end(),
+                  [&](const InjectedOverflow& fault) { return fault.step == step + 1; });
   if (skips) {
     ++skipped_;
     return;
   }
   StepState state = {job_.seed, step, static_cast<float>(learning_rate(step))};
   state.skipped = skipped_;
-  device_.run([&] {
-    session_->run_phase(program_, program_.phase(Phase::update), {}, state);
-  });
+  device_.run([&] { session_->run_phase(program_, program_.phase(Phase::update), {}, state); });
 }
 
 void PlainModel::update(Stage& stage, int64_t step) {
@@ -219,10 +216,14 @@ void PlainModel::add_gradients(int64_t step, int64_t micro_batch, bool last_of_a
   for (int s = 0; s < job_.plan.stage_count(); ++s) {
     Stage& stage = stages_[static_cast<size_t>(s)];
     for (const auto& [name, tensor] : stage.tensors) {
-      const std::vector<float> gradient = read(name + std::string(kSum));
+      // The program adds up the micro-batches of a step.
+      std::vector<float> total = read(name + std::string(kSum));
+      std::vector<float>& before = stage.before[name];
+      if (micro_batch % job_.plan.micro_batches == 0) before.assign(total.size(), 0);
       std::vector<double>& sum = stage.sums[name];
-      sum.resize(gradient.size(), 0);
-      for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+      sum.resize(total.size(), 0);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += double{total[i]} - double{before[i]};
+      before = std::move(total);
     }
     ++stage.included;
     if (last_of_all || rule_.update(s, micro_batch + 1) != rule_.update(s, micro_batch)) {
@@ -245,15 +246,17 @@ void PlainModel::run(int64_t first, int64_t last, Feed& feed,
     const FeedBatch batch = feed.next().value();
     double loss = 0;
     for (int64_t i = 0; i < per_step; ++i) {
-      const int64_t m = (step - first) * per_step + i;
+      // Where every step drains the pipeline, replicas take turns anew in each.
+      const int64_t m = stale() ? (step - first) * per_step + i : i;
       read_batch(batch, i);
       if (stale()) set_weights(m);
       set_statistics(m);
-      loss += run_micro_batch(step, i, stale() || i == 0);
+      loss += run_micro_batch(step, i);
       keep_statistics(m);
       if (stale()) add_gradients(step, m, m + 1 == count);
     }
-    if (!stale()) run_update(step);
+    // Of what it updates where weights are old, only the centres of a head are used again.
+    if (!stale() || job_.options.head) run_update(step);
     told({step + 1, loss, learning_rate(step)});
   }
 }

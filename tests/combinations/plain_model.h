@@ -49,6 +49,7 @@ class PlainModel {
     std::map<std::string, TrainedTensor> tensors;  // the newest
     std::vector<Values> versions;                  // since the pipeline was empty
     std::map<std::string, std::vector<double>> sums;
+    Values before;         // what the program had added up before the last micro-batch
     int64_t included = 0;  // micro-batches in the sums
     int64_t updates = 0;   // of the whole run
     std::vector<std::string> buffers;
@@ -58,7 +59,7 @@ class PlainModel {
   bool stale() const;
   double learning_rate(int64_t step) const;
   void read_batch(const FeedBatch& batch, int64_t micro_batch);
-  double run_micro_batch(int64_t step, int64_t micro_batch_of_step, bool first);
+  double run_micro_batch(int64_t step, int64_t micro_batch_of_step);
   void set_weights(int64_t micro_batch);
   void set_statistics(int64_t micro_batch);
   void keep_statistics(int64_t micro_batch);

@@ -17,8 +17,8 @@ void PlainOptimizer::prepare(TrainedTensor& tensor) const {
   std::vector<std::string> names;
   if (settings_.kind == OptimizerSettings::Kind::adamw) {
     names = {".first_moment", ".second_moment"};
-  } else if (settings_.momentum != 0 || (settings_.kind == OptimizerSettings::Kind::lars &&
-                                         tensor.shape.size() > 1)) {
+  } else if (settings_.momentum != 0 ||
+             (settings_.kind == OptimizerSettings::Kind::lars && tensor.shape.size() > 1)) {
     names = {".momentum"};
   }
   for (const std::string& name : names) tensor.state[name].assign(tensor.values.size(), 0);
@@ -73,13 +73,13 @@ void PlainOptimizer::lars(TrainedTensor& tensor, const std::vector<double>& grad
   const double gradient_norm = norm(gradient);
   double rate = learning_rate;
   if (weight_norm != 0 && gradient_norm != 0) {
-    rate *= settings_.trust * weight_norm /
-            (gradient_norm + decay * weight_norm + settings_.epsilon);
+    rate *=
+        settings_.trust * weight_norm / (gradient_norm + decay * weight_norm + settings_.epsilon);
   }
   std::vector<double>& velocity = tensor.state.at(".momentum");
   for (size_t i = 0; i < tensor.values.size(); ++i) {
-    velocity[i] = settings_.momentum * velocity[i] +
-                  rate * (gradient[i] + decay * tensor.values[i]);
+    velocity[i] =
+        settings_.momentum * velocity[i] + rate * (gradient[i] + decay * tensor.values[i]);
     tensor.values[i] -= velocity[i];
   }
 }

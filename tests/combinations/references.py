@@ -10,7 +10,8 @@ import axes
 import job
 import results
 
-BITS = 2.0 ** -23
+# The last bit of a number that is computed, or that travels, with so many.
+LAST_BIT = {"fp32": 2.0 ** -23, "fp16": 2.0 ** -11, "bf16": 2.0 ** -8}
 
 
 class Unknown(Exception):
@@ -26,31 +27,47 @@ def is_stale(draw):
 
 
 def whole_groups(draw):
-    """Whether every batch norm sees whole micro-batches."""
+    """Whether every batch norm sees all samples of every micro-batch."""
     alone = all(len(stage) == 1 for stage in axes.stages_of(draw))
-    return (alone or draw["sync"] == "on" or draw["replicas"] == "roundrobin"
-            or draw["parallel"] == "model")
+    return alone or draw["sync"] == "on" or draw["parallel"] == "model"
 
 
 def one_device(draw, data):
     """Flags of the program itself on one device, or None if its words cannot say what the draw is."""
-    if is_stale(draw) or draw["head-parallel"] == "pfc":
+    if is_stale(draw) or (draw["head-parallel"] == "pfc" and len(axes.stages_of(draw)[-1]) > 1):
         return None
     flags = job.common(draw, data) + ["--batch", str(job.global_batch(draw))]
+    if draw["head-parallel"] == "pfc":
+        flags += job.words(draw, ["head-parallel"])
+    if scale_is_dynamic(draw) and not draw["scale"]:
+        flags += ["--loss-scale", "dynamic"]
     if not has_batch_norm(draw):
         return flags
     if not whole_groups(draw):
         return None
-    if job.micro_batches(draw) > 1:
-        flags += ["--microbatches", str(job.micro_batches(draw))]
+    if axes.micro_batches(draw) > 1:
+        flags += ["--microbatches", str(axes.micro_batches(draw))]
     return flags
+
+
+def wire(draw):
+    """What activations and gradients travel as."""
+    if axes.devices_of(draw) == 1:
+        return "fp32"
+    return draw["wire"] or draw["precision"].removesuffix("-storage") or "fp32"
+
+
+def coarsest(draw):
+    head = "bf16" if draw["head"] and draw["head-dtype"] else "fp32"
+    kinds = (draw["precision"].removesuffix("-storage") or "fp32", wire(draw), head)
+    return max(kinds, key=LAST_BIT.get)
 
 
 def in_float32(flags):
     """The same without 16 bits."""
     plain, skip = [], False
     for flag in flags:
-        if flag in ("--precision", "--precision-arithmetic", "--comm-dtype"):
+        if flag in ("--precision", "--precision-arithmetic", "--comm-dtype", "--head-dtype"):
             skip = True
         elif skip:
             skip = False
@@ -88,9 +105,24 @@ def plain_model(draw, data):
         return None
     if is_stale(draw) and draw["scale"] == "overflow":
         return None
-    quiet = {**draw, "eval": "", "wire": "", "recompute": "", "share": "", "finite": ""}
+    scale = "dynamic" if scale_is_dynamic(draw) and not draw["scale"] else draw["scale"]
+    quiet = {**draw, "scale": scale, "eval": "", "wire": "", "recompute": "", "share": "", "finite": ""}
     return [*job.flags_of(quiet, data), "--ranks", draw["ranks"], "--segments",
             ",".join(map(str, segments(draw)))]
+
+
+def moved_by(weights, bit):
+    """The weights, each a bit larger or smaller, and statistics as they begin."""
+    source = numpy.random.default_rng(3)
+    moved = {}
+    for name, values in weights.items():
+        if name.endswith("running_mean"):
+            moved[name] = numpy.zeros_like(values)
+        elif name.endswith("running_var"):
+            moved[name] = numpy.ones_like(values)
+        elif name != "head.centres":
+            moved[name] = values * (1 + bit * source.choice([-1, 1], values.shape))
+    return moved
 
 
 class References:
@@ -155,20 +187,12 @@ class References:
             if outcome.status != 0:
                 raise Unknown(f"no starting weights: {outcome.output.strip()[:400]}")
             weights = results.Result(folder / "metrics", folder / "run" / "step-00000001").weights
-            source = numpy.random.default_rng(3)
-            moved = {}
-            for name, values in weights.items():
-                if name.endswith("running_mean"):
-                    moved[name] = numpy.zeros_like(values)
-                elif name.endswith("running_var"):
-                    moved[name] = numpy.ones_like(values)
-                elif name.endswith("num_batches_tracked") or name == "head.centres":
-                    continue
-                else:
-                    moved[name] = values * (1 + BITS * source.choice([-1, 1], values.shape))
-            path = folder / "moved.safetensors"
-            results.write_safetensors(path, moved)
-            return weights, path
+            paths = {}
+            for kind, bit in LAST_BIT.items():
+                paths[kind] = folder / f"moved-{kind}.safetensors"
+                results.write_safetensors(paths[kind], moved_by(weights, bit))
+            shutil.rmtree(folder / "run")
+            return weights, paths
         return self.once(("start", draw["model"], head), make)
 
     def expected(self, draw):
@@ -179,16 +203,22 @@ class References:
         if is_stale(draw) and draw["static"] == "off":
             return self.expected_within(draw)
         start, moved = self.start(draw)
-        coarse = self.run(in_float32(flags)) if in_float32(flags) != flags else None
-        return results.Expected(self.run(flags), self.run([*flags, "--load-weights", str(moved)]), start,
-                                coarse)
+        coarse = [self.run(in_float32(flags))] if in_float32(flags) != flags else []
+        if wire(draw) != "fp32":
+            coarse.append(self.run([*flags, "--load-weights", str(moved[wire(draw)])]))
+        return results.Expected(self.run(flags), self.run([*flags, "--load-weights", str(moved["fp32"])]),
+                                start, coarse, LAST_BIT[coarsest(draw)])
 
     def expected_within(self, draw):
         """ssp that runs whatever is ready: no weights are older than with the fixed order, none newer
         than without a pipeline. How far apart those two are bounds how far the job may be off."""
         oldest = self.run(plain_model({**draw, "static": "on"}, self.data))
         newest = self.run(plain_model({**draw, "static": "", "schedule": "gpipe",
-                                       "microbatches": str(job.micro_batches(draw))}, self.data))
+                                       "microbatches": str(axes.micro_batches(draw))}, self.data))
         start, moved = self.start(draw)
         flags = plain_model({**draw, "static": "on"}, self.data)
-        return results.Expected(oldest, self.run([*flags, "--load-weights", str(moved)]), start, newest)
+        coarse = [newest]
+        if wire(draw) != "fp32":
+            coarse.append(self.run([*flags, "--load-weights", str(moved[wire(draw)])]))
+        return results.Expected(oldest, self.run([*flags, "--load-weights", str(moved["fp32"])]), start,
+                                coarse, LAST_BIT[coarsest(draw)])

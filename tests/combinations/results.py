@@ -85,17 +85,19 @@ class Expected:
     """
 
     ROUNDING = 50
-    PRECISION = 4
+    PRECISION = 8
 
-    def __init__(self, result, moved, start, coarse=None):
+    def __init__(self, result, moved, start, coarse=(), bit=0):
         self.result, self.moved, self.start, self.coarse = result, moved, start, coarse
+        self.bit = bit  # the last one of the coarsest numbers in use
         self.partial = any("samples" not in entry for entry in result.steps.values())
 
+    def measured(self):
+        return [(self.moved, self.ROUNDING), *((other, self.PRECISION) for other in self.coarse)]
+
     def loss_bound(self, kind, step, key="loss"):
-        bound = 2e-5 * max(1.0, abs(getattr(self.result, kind)[step][key]))
-        for other, factor in ((self.moved, self.ROUNDING), (self.coarse, self.PRECISION)):
-            if other is None:
-                continue
+        bound = max(2e-5, self.bit / 4) * max(1.0, abs(getattr(self.result, kind)[step][key]))
+        for other, factor in self.measured():
             known = [abs(getattr(other, kind)[s][key] - getattr(self.result, kind)[s][key])
                      for s in getattr(self.result, kind) if s <= step]
             bound += factor * max(known)
@@ -107,10 +109,13 @@ class Expected:
         start = self.start.get(name) if group == "weights" else None
         change = distance(values, start) if start is not None else float(numpy.linalg.norm(values))
         bound = 1e-4 * change + 2.0 ** -22 * float(numpy.linalg.norm(values))
-        bound += 1e-5 * spread * values.size ** 0.5
-        for other, factor in ((self.moved, self.ROUNDING), (self.coarse, self.PRECISION)):
-            if other is not None:
-                bound += factor * distance(getattr(other, group)[name], values)
+        # Where the true value is zero, as with biases in front of a batch norm, only noise is left.
+        bound += max(1e-5, 4 * self.bit) * spread * values.size ** 0.5
+        if name.endswith("running_mean"):
+            variance = mine[name.removesuffix("mean") + "var"]
+            bound += max(1e-6, self.bit) * float(variance.sum()) ** 0.5
+        for other, factor in self.measured():
+            bound += factor * distance(getattr(other, group)[name], values)
         return bound
 
     def differences(self, actual):

@@ -4,7 +4,9 @@
 
 namespace millrace::combinations {
 
-bool VersionRule::stale() const { return plan_.stage_count() > 1 && !is_synchronous(plan_.schedule); }
+bool VersionRule::stale() const {
+  return plan_.stage_count() > 1 && !is_synchronous(plan_.schedule);
+}
 
 int VersionRule::replicas(int stage) const {
   return plan_.round_robin ? plan_.stages[static_cast<size_t>(stage)].size() : 1;
