@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
+#include "train/settled_centres.h"
 
 namespace millrace {
 namespace {
@@ -141,8 +142,9 @@ int run_export(const CkptFlags& flags) {
     writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
   }
   if (!shards.empty()) {
-    shards.each_piece(
-        0, [&](std::span<const std::byte> bytes) { writer.append(bytes.data(), bytes.size()); });
+    SettledCentres(source, manifest, shards).each_piece([&](std::span<const std::byte> bytes) {
+      writer.append(bytes.data(), bytes.size());
+    });
   }
   writer.commit();
   fmt::print("{} tensor{} of step {} in {}\n", tensors.size(), tensors.size() == 1 ? "" : "s",

@@ -218,7 +218,7 @@ HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
   }
 
   // Its gradient goes to each shard's own statistics.
-  Held all({{entry.batch * entry.shards, 3}, DataType::f32}, gathered);
+  Held all({{entry.batch * entry.shards, kHeadStatistics}, DataType::f32}, gathered);
   auto loss =
       run_operator("margin_head_loss", {{"members", int64_t{1}}}, {&statistics[0], &all}, entry);
   step.loss = loss[0].values()[0];

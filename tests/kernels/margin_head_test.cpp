@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "graph/margin_head.h"
 #include "head_harness.h"
 
 namespace millrace::testing {
@@ -263,14 +264,16 @@ TEST(MarginHead, LabelsMustBeClasses) {
 TEST(MarginHead, LossScalesWithTheGradientThatArrives) {
   const SingleOperator single(
       "margin_head_loss_backward", {},
-      {{{1}, DataType::f32}, {{4, 3}, DataType::f32}, {{2}, DataType::f32}});
+      {{{1}, DataType::f32}, {{4, kHeadStatistics}, DataType::f32}, {{2, 2}, DataType::f32}});
   const double nowhere = -std::numeric_limits<double>::infinity();
-  const Values statistics = {1, 2, 0.5, 0, 1, nowhere, -1, 3, nowhere, 2, 1, 2};
+  const Values statistics = {1,  2, 0.5,     0.6,     0, 1, nowhere, nowhere,
+                             -1, 3, nowhere, nowhere, 0, 0, 2,       3};
   const KernelOptions options;
   const KernelRequest request = single.request(options);
-  const KernelRun run = run_kernel(*make_kernel(request), request, {{8}, statistics, {2, 3}});
-  const Values expected = {0, 4 * std::exp(-1), -4, 0, 4 * std::exp(-3), 0,
-                           0, 4 * std::exp(-3), 0,  0, 4 * std::exp(-1), -4};
+  const KernelRun run =
+      run_kernel(*make_kernel(request), request, {{8}, statistics, {2, 0.25, 3, 0.5}});
+  const Values expected = {0, 4 * std::exp(-1), -1, 0, 0, 4 * std::exp(-3), 0,  0,
+                           0, 4 * std::exp(-3), 0,  0, 0, 0,                -2, 0};
   EXPECT_EQ(difference(run.outputs[0], expected, 1e-6), "");
 }
 
