@@ -172,6 +172,10 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   job.options.dropout = choose("--dropout", flags.dropout, {"off", "on"}) == 1;
   job.options.label_smoothing = flags.label_smoothing;
   job.options.head = to_head(flags.head, job.options.classes);
+  if (job.options.head && job.options.head->momentum == HeadMomentum::none &&
+      flags.optimizer == "adamw") {
+    fail_input("--head-momentum none is for sgd and lars; AdamW cannot do without its moments.");
+  }
 
   job.data = {
       .source = flags.data,

@@ -98,6 +98,24 @@ void clear_offset(Session& session) {
   }
 }
 
+// What one step from nothing has left in the offset's state, or with no state in the offset.
+std::vector<float> gradient_of(const Session& session, const Settings& settings, float rate) {
+  std::string_view suffix = ".momentum";
+  float factor = 1;
+  if (settings("optimizer") == 1) {
+    suffix = ".first_moment";
+    factor = 10;  // 1 / (1 - beta1)
+  } else if (settings("optimizer") == 2) {
+    factor = 1 / rate;  // LARS has the rate in its momentum
+  } else if (settings("momentum") == 0) {
+    suffix = "";
+    factor = -1 / rate;
+  }
+  std::vector<float> gradient = read(session, fmt::format("{}{}", kOffset, suffix));
+  for (float& value : gradient) value *= factor;
+  return gradient;
+}
+
 std::vector<float> used_classes(const MarginHeadOptions& head, std::span<const int32_t> labels,
                                 int64_t step) {
   const ClassRange range = {head.classes, 0, head.classes};
@@ -146,12 +164,7 @@ void run(const char* input, const char* output) {
     if (step == skip) ++skipped;
     losses.push_back(session.scalar(program, "loss"));
     hits.push_back(session.scalar(program, "top1"));
-    const bool adamw = settings("optimizer") == 1;
-    std::vector<float> gradient =
-        read(session, fmt::format("{}.{}", kOffset, adamw ? "first_moment" : "momentum"));
-    if (adamw) {
-      for (float& value : gradient) value /= 0.1f;  // 1 - beta1
-    }
+    const std::vector<float> gradient = gradient_of(session, settings, state.learning_rate);
     gradients.insert(gradients.end(), gradient.begin(), gradient.end());
     const std::vector<float> sample = used_classes(head, own, step);
     used.insert(used.end(), sample.begin(), sample.end());
