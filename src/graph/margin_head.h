@@ -39,7 +39,7 @@ struct MarginHeadOptions {
   double scale = 64;
   bool exact_gradient = true;  // false: the target's gradient is that of the plain cosine
   HeadParallel parallel = HeadParallel::mp;
-  double sample_rate = 1;            // of pfc; 1 uses every class in every step
+  double sample_rate = 1;                      // of pfc; 1 uses every class in every step
   HeadMomentum momentum = HeadMomentum::lazy;  // matters where a step leaves centres out
   DataType storage = DataType::f32;            // of the centres and their state
   int64_t cache_bytes = int64_t{256} << 20;
@@ -60,9 +60,10 @@ int64_t sampled_classes(double sample_rate, int64_t local_classes);
 int64_t sample_elements(int64_t batch);
 
 // What a part says of each sample, in this order: the largest logit of the classes that are not its
-// own, the sum of e^(logit - largest) over them (0 and 0 if the part has none), the logit of its own
-// class with the margin and without (minus infinity if the class is in another part). The own class
-// stands apart so that neither its loss nor its gradient is a difference of nearly equal numbers.
+// own, the sum of e^(logit - largest) over them (0 and 0 if the part has none), the logit of its
+// own class with the margin and without (minus infinity if the class is in another part). The own
+// class stands apart so that neither its loss nor its gradient is a difference of nearly equal
+// numbers.
 struct HeadStatistics {
   float maximum;
   float sum;
@@ -73,10 +74,10 @@ inline constexpr int64_t kHeadStatistics = 4;
 
 // The attribute "lazy" says that centres which a step does not use are brought up to date when one
 // next does. Behind the centres the operators then read their states, for each centre the update up
-// to which it is current ("head.centres.current", s32), and "head.rates" (f32): the number of updates
-// so far, those that the optimizer had made before the first of them, and the learning rates of the
-// last kHeadHistory. A centre that no step uses for longer waits: its momentum is gone, and only its
-// length would change. kernels/head/row_clock.h reads and writes them.
+// to which it is current ("head.centres.current", s32), and "head.rates" (f32): the number of
+// updates so far, those that the optimizer had made before the first of them, and the learning
+// rates of the last kHeadHistory. A centre that no step uses for longer waits: its momentum is
+// gone, and only its length would change. kernels/head/row_clock.h reads and writes them.
 inline constexpr int64_t kHeadHistory = 4096;
 inline constexpr int64_t kHeadRates = 2 + kHeadHistory;
 inline constexpr std::string_view kHeadRatesName = "head.rates";

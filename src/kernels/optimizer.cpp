@@ -127,11 +127,15 @@ LayoutWish keep(const KernelRequest& request) {
 
 std::vector<KernelFamily> optimizer_kernels() {
   return {
-      {"sgd_update", {{"vector", make_update<RuleKind::momentum>}, {"reference", reference_sgd}}, follow},
+      {"sgd_update",
+       {{"vector", make_update<RuleKind::momentum>}, {"reference", reference_sgd}},
+       follow},
       {"sgd_plain_update",
        {{"vector", make_update<RuleKind::plain>}, {"reference", reference_sgd_plain}},
        follow},
-      {"adamw_update", {{"vector", make_update<RuleKind::adamw>}, {"reference", reference_adamw}}, follow},
+      {"adamw_update",
+       {{"vector", make_update<RuleKind::adamw>}, {"reference", reference_adamw}},
+       follow},
       {"lars_update", {{"vector", make_lars}, {"reference", reference_lars}}, follow},
       {"sum_of_squares",
        {{"vector", make_sum_of_squares}, {"reference", reference_sum_of_squares}},

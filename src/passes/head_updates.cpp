@@ -149,9 +149,9 @@ TensorId HeadUpdates::add_squares(TensorId sum) {
           {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
           Phase::update);
     }
-    sum = sum == kNone ? own
-                       : graph_.apply("add", head.name + "/sum_of_squares", {sum, own}, {},
-                                      Phase::update);
+    sum = sum == kNone
+              ? own
+              : graph_.apply("add", head.name + "/sum_of_squares", {sum, own}, {}, Phase::update);
   }
   return sum;
 }

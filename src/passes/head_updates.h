@@ -30,7 +30,8 @@ class HeadUpdates {
   void add_steps(TensorId clip_scale, TensorId skip);
 
  private:
-  // The tensors beside the centres: states, then the clock of a head that is lazy (graph/margin_head.h).
+  // The tensors beside the centres: states, then the clock of a head that is lazy
+  // (graph/margin_head.h).
   struct Rule {
     std::string suffix;  // of the operator's type
     std::vector<TensorId> states;

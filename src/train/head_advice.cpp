@@ -94,8 +94,8 @@ HeadNeeds head_needs(MarginHeadOptions head, HeadParallel parallel, int devices,
                                     clock + blocks * head_block_rows(rows, dimension) * rows * 4);
   needs.operations =
       6.0 * static_cast<double>(used) * static_cast<double>(rows) * static_cast<double>(dimension);
-  needs.touched = static_cast<double>(used * dimension * size_of(head.storage) *
-                                      (3 + (lazy ? 3 : 2) * states));
+  needs.touched =
+      static_cast<double>(used * dimension * size_of(head.storage) * (3 + (lazy ? 3 : 2) * states));
   return needs;
 }
 

@@ -15,7 +15,7 @@ constexpr std::string_view kStates[] = {".momentum", ".first_moment", ".second_m
 
 UpdateRule rule_of(const Json& job, size_t states) {
   const auto number = [&](const char* name) { return job.at(name).get<double>(); };
-  UpdateRule rule = {RuleKind::plain,       number("momentum"),   number("weight-decay"),
+  UpdateRule rule = {RuleKind::plain,      number("momentum"),   number("weight-decay"),
                      number("adam-beta1"), number("adam-beta2"), number("adam-epsilon")};
   if (states == 0) rule.momentum = 0;
   if (states == 1) {
@@ -67,8 +67,7 @@ SettledCentres::SettledCentres(const std::filesystem::path& checkpoint, const Ma
   }
 }
 
-void SettledCentres::each_piece(
-    const std::function<void(std::span<const std::byte>)>& body) const {
+void SettledCentres::each_piece(const std::function<void(std::span<const std::byte>)>& body) const {
   if (rates_.empty()) return reader_.each_piece(tensors_.front(), body);
   const SafetensorsTensor& centres = reader_.tensors()[tensors_.front()];
   const size_t states = tensors_.size() - 2;

@@ -12,8 +12,8 @@
 
 namespace millrace {
 
-// A checkpoint of a head that is lazy (graph/margin_head.h) has centres that wait to be brought up to
-// date; here they are, with the bits that JobState::settle would give them. Borrows the reader.
+// A checkpoint of a head that is lazy (graph/margin_head.h) has centres that wait to be brought up
+// to date; here they are, with the bits that JobState::settle would give them. Borrows the reader.
 class SettledCentres {
  public:
   // Throws InputError if the checkpoint does not say what happened to its centres.

@@ -27,8 +27,9 @@ TEST_F(HeadCommandTest, MistakesAreOneSentence) {
   expect_refusal(train + "--head arcface --head-dtype int8", "--head-dtype is 'int8'");
   expect_refusal(train + "--head arcface --head-parallel pfc --head-momentum lasy",
                  "did you mean 'lazy'");
-  expect_refusal(train + "--head arcface --head-parallel pfc --head-momentum none --optimizer adamw",
-                 "--head-momentum none");
+  expect_refusal(
+      train + "--head arcface --head-parallel pfc --head-momentum none --optimizer adamw",
+      "--head-momentum none");
   expect_refusal(train + "--head arcface --eval-data synthetic", "eval --verification");
   expect_refusal("train --model resnet18 --image 32 --batch 2 --steps 1 --head arcface",
                  "gives no embeddings");

@@ -141,8 +141,7 @@ void run(const char* input, const char* output) {
   const auto rates = values_of<float>(file, "rates");
   const auto skip = static_cast<int64_t>(settings("skip"));
   const MarginHeadOptions head = head_of(settings, classes);
-  const Program program =
-      compile_training(network({batch, dimension}, head), options_of(settings));
+  const Program program = compile_training(network({batch, dimension}, head), options_of(settings));
   Device device({.threads = 2});
   Session session(device, {&program});
   session.initialize(kSeed);
@@ -153,12 +152,13 @@ void run(const char* input, const char* output) {
   for (int64_t step = 0; step < steps; ++step) {
     const auto rows = static_cast<size_t>(batch * dimension);
     const auto row = std::span(embeddings).subspan(static_cast<size_t>(step) * rows, rows);
-    const auto own = std::span(labels).subspan(static_cast<size_t>(step * batch),
-                                               static_cast<size_t>(batch));
+    const auto own =
+        std::span(labels).subspan(static_cast<size_t>(step * batch), static_cast<size_t>(batch));
     clear_offset(session);
     session.write_input(program, "embeddings", row);
     session.write_input(program, "labels", own);
-    StepState state = {.seed = kSeed, .step = step, .learning_rate = rates[static_cast<size_t>(step)]};
+    StepState state = {
+        .seed = kSeed, .step = step, .learning_rate = rates[static_cast<size_t>(step)]};
     state.skipped = skipped;
     session.run(program, state);
     if (step == skip) ++skipped;
@@ -177,8 +177,8 @@ void run(const char* input, const char* output) {
   const auto add = [&](const std::string& name, std::vector<int64_t> size,
                        std::vector<float> values) {
     kept.push_back(std::move(values));
-    tensors.push_back({name, "F32", std::move(size), kept.back().data(),
-                       kept.back().size() * sizeof(float)});
+    tensors.push_back(
+        {name, "F32", std::move(size), kept.back().data(), kept.back().size() * sizeof(float)});
   };
   add("losses", {steps}, losses);
   add("top1", {steps}, hits);

@@ -1,3 +1,5 @@
+#include "graph/margin_head.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "graph/margin_head.h"
 #include "head_harness.h"
 
 namespace millrace::testing {
@@ -272,8 +273,9 @@ TEST(MarginHead, LossScalesWithTheGradientThatArrives) {
   const KernelRequest request = single.request(options);
   const KernelRun run =
       run_kernel(*make_kernel(request), request, {{8}, statistics, {2, 0.25, 3, 0.5}});
-  const Values expected = {0, 4 * std::exp(-1), -1, 0, 0, 4 * std::exp(-3), 0,  0,
-                           0, 4 * std::exp(-3), 0,  0, 0, 0,                -2, 0};
+  const Values expected = {
+      0, 4 * std::exp(-1), -1, 0, 0, 4 * std::exp(-3), 0, 0, 0, 4 * std::exp(-3), 0, 0, 0, 0, -2,
+      0};
   EXPECT_EQ(difference(run.outputs[0], expected, 1e-6), "");
 }
 

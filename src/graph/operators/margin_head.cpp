@@ -226,8 +226,8 @@ void expect_shards(const Inference& inference, size_t statistics, int64_t batch)
   }
 }
 
-// The statistics of this part, then those of all parts. The loss; of each sample the logarithm of the
-// softmax's sum and the probability of all other classes; how many samples have their own class
+// The statistics of this part, then those of all parts. The loss; of each sample the logarithm of
+// the softmax's sum and the probability of all other classes; how many samples have their own class
 // first.
 std::vector<TensorType> infer_loss(const Inference& inference) {
   expect_inputs(inference, 2);
@@ -291,45 +291,44 @@ double count_gradient(const Inference& inference) { return products(inference, 2
 }  // namespace
 
 std::vector<OperatorDefinition> margin_head_operators() {
-  return {
-      {.type = "margin_head_sample", .infer = infer_sample},
-      {.type = "margin_head_statistics",
-       .infer = infer_statistics,
-       .differentiate = differentiate_statistics,
-       .shardings = statistics_shardings,
-       .arithmetic = count_statistics},
-      {.type = "margin_head_loss",
-       .infer = infer_loss,
-       .differentiate = differentiate_loss,
-       .shardings = loss_shardings},
-      {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
-      {.type = "margin_head_update",
-       .infer = infer_update_with<0>,
-       .mutated_inputs = {5},
-       .arithmetic = count_update},
-      {.type = "margin_head_update_momentum",
-       .infer = infer_update_with<1>,
-       .mutated_inputs = {5, 6},
-       .arithmetic = count_update},
-      {.type = "margin_head_update_adamw",
-       .infer = infer_update_with<2>,
-       .mutated_inputs = {5, 6, 7},
-       .arithmetic = count_update},
-      {.type = "margin_head_gradient", .infer = infer_gradient, .arithmetic = count_gradient},
-      {.type = "margin_head_squares", .infer = infer_squares, .arithmetic = count_update},
-      {.type = "margin_head_keep", .infer = infer_keep, .mutated_inputs = {0, 1, 2, 3}},
-      {.type = "margin_head_step",
-       .infer = infer_step<0>,
-       .mutated_inputs = {4},
-       .arithmetic = count_update},
-      {.type = "margin_head_step_momentum",
-       .infer = infer_step<1>,
-       .mutated_inputs = {4, 5},
-       .arithmetic = count_update},
-      {.type = "margin_head_step_adamw",
-       .infer = infer_step<2>,
-       .mutated_inputs = {4, 5, 6},
-       .arithmetic = count_update}};
+  return {{.type = "margin_head_sample", .infer = infer_sample},
+          {.type = "margin_head_statistics",
+           .infer = infer_statistics,
+           .differentiate = differentiate_statistics,
+           .shardings = statistics_shardings,
+           .arithmetic = count_statistics},
+          {.type = "margin_head_loss",
+           .infer = infer_loss,
+           .differentiate = differentiate_loss,
+           .shardings = loss_shardings},
+          {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
+          {.type = "margin_head_update",
+           .infer = infer_update_with<0>,
+           .mutated_inputs = {5},
+           .arithmetic = count_update},
+          {.type = "margin_head_update_momentum",
+           .infer = infer_update_with<1>,
+           .mutated_inputs = {5, 6},
+           .arithmetic = count_update},
+          {.type = "margin_head_update_adamw",
+           .infer = infer_update_with<2>,
+           .mutated_inputs = {5, 6, 7},
+           .arithmetic = count_update},
+          {.type = "margin_head_gradient", .infer = infer_gradient, .arithmetic = count_gradient},
+          {.type = "margin_head_squares", .infer = infer_squares, .arithmetic = count_update},
+          {.type = "margin_head_keep", .infer = infer_keep, .mutated_inputs = {0, 1, 2, 3}},
+          {.type = "margin_head_step",
+           .infer = infer_step<0>,
+           .mutated_inputs = {4},
+           .arithmetic = count_update},
+          {.type = "margin_head_step_momentum",
+           .infer = infer_step<1>,
+           .mutated_inputs = {4, 5},
+           .arithmetic = count_update},
+          {.type = "margin_head_step_adamw",
+           .infer = infer_step<2>,
+           .mutated_inputs = {4, 5, 6},
+           .arithmetic = count_update}};
 }
 
 }  // namespace millrace

@@ -30,8 +30,7 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
   const int64_t width = centres.dimension;
   const int64_t operand_bytes = width * size_of(operand);
   const auto count = static_cast<int64_t>(classes.size());
-  const bool in_place =
-      in_order && late == nullptr && count == rows && centres.storage == operand;
+  const bool in_place = in_order && late == nullptr && count == rows && centres.storage == operand;
   for (int64_t r = 0; r < count; ++r) {
     const int64_t number = classes[static_cast<size_t>(r)];
     const std::byte* row = centres.row(number);

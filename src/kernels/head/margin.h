@@ -23,9 +23,9 @@ struct Margin {
     return scale * (std::cos(multiplier * target.angle + addend) - subtrahend);
   }
 
-  // The change of the logit with the cosine. It has a pole at the angles 0 and pi, where the tangent
-  // that it multiplies vanishes as the sine does; closer to them than kLeastSine, where the tangent
-  // is rounding alone, the product fades out.
+  // The change of the logit with the cosine. It has a pole at the angles 0 and pi, where the
+  // tangent that it multiplies vanishes as the sine does; closer to them than kLeastSine, where the
+  // tangent is rounding alone, the product fades out.
   double slope(const Target& target) const {
     if (keeps_angle() || !exact) return scale;
     return scale * multiplier * std::sin(multiplier * target.angle + addend) /

@@ -47,8 +47,9 @@ HeadBlock ProductMaker::make(const Job& job, int64_t number, int part_number, st
   block.classes = classes.data();
   auto* norms = booked<float>(part, norms_);
   auto* factors = booked<float>(part, factors_);
-  block.centres = load_block(job.centres, classes, job.sample.is_everything(), problem_.rows,
-                             operand_, job.late, {part + centres_, norms, booked<float>(part, rows_)});
+  block.centres =
+      load_block(job.centres, classes, job.sample.is_everything(), problem_.rows, operand_,
+                 job.late, {part + centres_, norms, booked<float>(part, rows_)});
   const auto scale = static_cast<float>(problem_.margin.scale);
   for (int64_t r = 0; r < block.count; ++r) factors[r] = scale / norms[r];
   block.factors = factors;

@@ -12,9 +12,7 @@ RuleKind kind_of(int64_t states) {
 
 }  // namespace
 
-float RowClock::rate(int64_t update) const {
-  return rates_[kRates + update % kHeadHistory];
-}
+float RowClock::rate(int64_t update) const { return rates_[kRates + update % kHeadHistory]; }
 
 void RowClock::record(float rate, int64_t updates_before) const {
   const int64_t update = now();
@@ -38,8 +36,7 @@ std::optional<LateRows> LateRows::of(const KernelRequest& request, size_t centre
 
 LateRows LateRows::begin(const KernelArguments& a, std::byte* workspace) const {
   const size_t behind = centres_input_ + 1 + state_count(rule_.kind);
-  LateRows rows =
-      begin(RowClock(a.input<float>(behind + 1), a.input<int32_t>(behind)), workspace);
+  LateRows rows = begin(RowClock(a.input<float>(behind + 1), a.input<int32_t>(behind)), workspace);
   for (size_t i = 0; i < state_count(rule_.kind); ++i) {
     rows.states_[i] = {a.inputs[centres_input_ + 1 + i], storage_, dimension_};
   }

@@ -10,8 +10,8 @@
 
 namespace millrace {
 
-// The clock of a head (graph/margin_head.h says how it lies). Borrows its memory. A row is written by
-// one thread.
+// The clock of a head (graph/margin_head.h says how it lies). Borrows its memory. A row is written
+// by one thread.
 class RowClock {
  public:
   RowClock() = default;
@@ -20,9 +20,7 @@ class RowClock {
   // Updates so far.
   int64_t now() const { return static_cast<int64_t>(rates_[0]); }
   // Those that the optimizer had made before one of them.
-  int64_t updates_before(int64_t update) const {
-    return static_cast<int64_t>(rates_[1]) + update;
-  }
+  int64_t updates_before(int64_t update) const { return static_cast<int64_t>(rates_[1]) + update; }
   // The learning rate of an update, one of the last kHeadHistory.
   float rate(int64_t update) const;
   void record(float rate, int64_t updates_before) const;

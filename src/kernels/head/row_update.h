@@ -30,8 +30,8 @@ struct RowUpdate {
 
   RowUpdate at_step(const StepState& state) const;
 
-  // A row as it is stored. `number` counts rows over all parts of the classes, `place` those of this
-  // part.
+  // A row as it is stored. `number` counts rows over all parts of the classes, `place` those of
+  // this part.
   struct Row {
     int64_t number = 0;
     int64_t place = 0;
@@ -39,8 +39,8 @@ struct RowUpdate {
     std::byte* states[2] = {};
   };
 
-  // `gradient` is that of the loss to the centre at length one, over its norm; it is projected here.
-  // With `late` the row is brought up to date first.
+  // `gradient` is that of the loss to the centre at length one, over its norm; it is projected
+  // here. With `late` the row is brought up to date first.
   void apply(float* gradient, float norm, const Row& row, const LateRows* late,
              float* scratch) const;
 

@@ -37,13 +37,9 @@ class StatisticsKernel final : public Kernel {
     const CentreRows centres = {a.inputs[2], problem_.storage, problem_.dimension};
     std::optional<LateRows> late;
     if (late_) late = late_->begin(a, a.workspace + pauses_);
-    const ProductMaker::Job job = {sample,
-                                   centres,
-                                   problem_.blocks(sample.count()),
-                                   a.output<float>(1),
-                                   false,
-                                   a.workspace,
-                                   late ? &*late : nullptr};
+    const ProductMaker::Job job = {
+        sample, centres,     problem_.blocks(sample.count()), a.output<float>(1),
+        false,  a.workspace, late ? &*late : nullptr};
     maker_.pack(a.input<float>(0), a.workspace, part_of(a, 0));
     each_part(problem_, job.blocks, [&](int part, int64_t first, int64_t last) {
       std::byte* own = part_of(a, part);
@@ -125,8 +121,8 @@ class StatisticsKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_head_statistics(const KernelRequest& request, std::string*) {
-  return std::make_unique<StatisticsKernel>(
-      head_problem_of(request, 0, 2, request.outputs[1].type), LateRows::of(request, 2));
+  return std::make_unique<StatisticsKernel>(head_problem_of(request, 0, 2, request.outputs[1].type),
+                                            LateRows::of(request, 2));
 }
 
 }  // namespace millrace

@@ -67,8 +67,8 @@ Target measure_target(const float* embedding, const float* centre, int64_t dimen
   const double length = std::sqrt(dot(embedding, embedding, dimension));
   target.length = std::abs(length - 1) < kRounding ? length : 1;
   target.cosine = dot(embedding, centre, dimension) / (target.norm * target.length);
-  target.sine = std::sqrt(distance(embedding, 1 / target.length, centre,
-                                   target.cosine / target.norm, dimension));
+  target.sine = std::sqrt(
+      distance(embedding, 1 / target.length, centre, target.cosine / target.norm, dimension));
   target.angle = std::atan2(target.sine, target.cosine);
   return target;
 }

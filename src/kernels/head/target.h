@@ -20,8 +20,8 @@ struct Target {
 
 Target measure_target(const float* embedding, const float* centre, int64_t dimension);
 
-// Adds what a gradient of the cosine makes of the gradients of the unit embedding and of the centre:
-// each lies along the tangent at its own end. Either may be null.
+// Adds what a gradient of the cosine makes of the gradients of the unit embedding and of the
+// centre: each lies along the tangent at its own end. Either may be null.
 void add_tangents(const Target& target, double of_cosine, const float* embedding,
                   const float* centre, int64_t dimension, float* of_embedding, float* of_centre);
 

@@ -121,8 +121,7 @@ class UpdateKernel final : public Kernel {
     each_part(problem_, problem_.range.local, [&](int part, int64_t first, int64_t last) {
       for (int64_t place = first; place < last; ++place) {
         if (late.clock().missed(place) == 0) continue;
-        update_.settle(row_of(a, centres, place), late,
-                       booked<float>(part_of(a, part), scratch_));
+        update_.settle(row_of(a, centres, place), late, booked<float>(part_of(a, part), scratch_));
         late.clock().set_current(place, late.clock().now());
       }
     });
@@ -136,8 +135,8 @@ class UpdateKernel final : public Kernel {
     return static_cast<size_t>(problem_.batch * problem_.dimension) * sizeof(float);
   }
 
-  // Gradients that go on are those of the loss; only a step clips, and takes off the loss scale that
-  // they do not carry.
+  // Gradients that go on are those of the loss; only a step clips, and takes off the loss scale
+  // that they do not carry.
   float clip_of(const KernelArguments& a) const {
     return work_.inputs.has_clip ? work_.inputs.scale(a) * a.step->loss_scale : 1.0f;
   }
@@ -209,8 +208,8 @@ class UpdateKernel final : public Kernel {
           prefetch_row(next.states[i], job.centres.row_bytes());
         }
       }
-      update.apply(booked<float>(own, of_centres_) + r * problem_.dimension,
-                   block.centres.norms[r], row, job.late, booked<float>(own, scratch_));
+      update.apply(booked<float>(own, of_centres_) + r * problem_.dimension, block.centres.norms[r],
+                   row, job.late, booked<float>(own, scratch_));
       if (job.late != nullptr) {
         job.late->clock().set_current(row.place, job.late->clock().now() + 1);
       }
@@ -279,8 +278,8 @@ std::unique_ptr<Kernel> make_head_update(const KernelRequest& request, std::stri
   const TensorType products = work.kept ? request.inputs[4].type : TensorType{{0}, DataType::f32};
   const HeadProblem problem = head_problem_of(request, 2, work.centre_input(), products);
   return std::make_unique<UpdateKernel>(
-      problem, row_update_of(type, request.op.attributes, problem.storage, problem.dimension),
-      work, LateRows::of(request, work.centre_input()));
+      problem, row_update_of(type, request.op.attributes, problem.storage, problem.dimension), work,
+      LateRows::of(request, work.centre_input()));
 }
 
 // Copies a micro-batch's rows to their place among those of the step. The classes in use are the

@@ -176,8 +176,12 @@ UpdateRule update_rule_of(RuleKind kind, const Attributes& attributes) {
     return attributes.has(name) ? attributes.number(name) : 0.0;
   };
   if (kind == RuleKind::momentum && attributes.flag("nesterov")) kind = RuleKind::nesterov;
-  UpdateRule rule = {kind,           number("momentum"), number("weight_decay"),
-                     number("beta1"), number("beta2"),    number("epsilon")};
+  UpdateRule rule = {kind,
+                     number("momentum"),
+                     number("weight_decay"),
+                     number("beta1"),
+                     number("beta2"),
+                     number("epsilon")};
   if (kind == RuleKind::plain) rule.momentum = 0;
   return rule;
 }

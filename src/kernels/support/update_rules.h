@@ -36,9 +36,9 @@ struct Pause {
 // The numbers of one step. Plain data.
 struct RuleStep {
   RuleKind kind = RuleKind::plain;
-  float rate = 0;       // AdamW: over the first moment's bias correction
-  float decay = 0;      // added to the gradient; AdamW: what the weight is multiplied by
-  float momentum = 0;   // AdamW: beta1
+  float rate = 0;      // AdamW: over the first moment's bias correction
+  float decay = 0;     // added to the gradient; AdamW: what the weight is multiplied by
+  float momentum = 0;  // AdamW: beta1
   float beta2 = 0;
   float epsilon = 0;
   float deviation = 0;  // AdamW: 1 / sqrt of the second moment's bias correction
