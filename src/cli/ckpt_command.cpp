@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kCkptExamples = R"(Examples:
     millrace ckpt inspect runs/r50                  every checkpoint of a run
     millrace ckpt inspect runs/r50/step-00012000    one of them
     millrace ckpt export runs/r50 resnet50.safetensors
@@ -142,7 +142,14 @@ int run_export(const CkptFlags& flags) {
     writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
   }
   if (!shards.empty()) {
-    SettledCentres(source, manifest, shards).each_piece([&](std::span<const std::byte> bytes) {
+    const SettledCentres centres(source, manifest, shards);
+    const SafetensorsTensor& tensor = shards.tensors().front();
+    const auto row =
+        tensor.shape.at(1) * static_cast<int64_t>(safetensors_element_size(tensor.dtype));
+    std::vector<std::byte> bytes;
+    each_few_rows(0, shards.classes(), row, [&](int64_t first, int64_t count) {
+      bytes.resize(static_cast<size_t>(count * row));
+      centres.read(first, bytes);
       writer.append(bytes.data(), bytes.size());
     });
   }
@@ -178,7 +185,7 @@ void require_argument(const std::string& value, std::string_view what) {
 void add_ckpt_command(CLI::App& program, Action& chosen) {
   auto flags = std::make_shared<CkptFlags>();
   CLI::App* command = program.add_subcommand("ckpt", "Look into checkpoints and export weights");
-  command->footer(kExamples);
+  command->footer(kCkptExamples);
   command->callback([&chosen, command] {
     if (command->get_subcommands().empty()) {
       chosen = []() -> int {

@@ -10,7 +10,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::margin_head {
 namespace {
 
 std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) {
@@ -54,8 +54,8 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
       for (int64_t s = 0; s < shards; ++s) {
         const HeadStatistics& row = rows[s * batch + i];
         if (row.sum != 0) maximum = std::max<double>(maximum, row.maximum);
-        target = std::max<double>(target, row.target);
-        plain = std::max<double>(plain, row.plain);
+        if (row.target != kNone) target = row.target;
+        if (row.plain != kNone) plain = row.plain;
       }
       const double shift = std::max(maximum, target);
       double others = 0;
@@ -109,7 +109,7 @@ KernelFamily update_family(std::string_view type) {
 
 }  // namespace
 
-std::vector<KernelFamily> margin_head_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"margin_head_sample", {{"permutation", if_plain<make_sample>, true}}},
       {"margin_head_statistics",
@@ -129,4 +129,4 @@ std::vector<KernelFamily> margin_head_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::margin_head

@@ -12,7 +12,7 @@
 #include "kernels/support/update_rules.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::optimizer {
 namespace {
 
 // The elements in storage order that this device updates: all, or its part where the state is
@@ -44,8 +44,15 @@ struct Update {
   size_t states() const { return state_count(rule.kind); }
   const float* gradient(const KernelArguments& a) const { return a.input<float>(1 + states()); }
 
+  // AdamW counts the updates of each parameter, behind its gradient.
   RuleStep step(const KernelArguments& a) const {
-    return rule.at(a.step->learning_rate, a.step->updates(), inputs.scale(a));
+    int64_t before = 0;
+    if (rule.kind == RuleKind::adamw) {
+      float& updates = *a.input<float>(2 + states());
+      before = static_cast<int64_t>(updates);
+      updates += 1;
+    }
+    return rule.at(a.step->learning_rate, before, inputs.scale(a));
   }
 
   void apply(const KernelArguments& a, const RuleStep& step) const {
@@ -70,14 +77,20 @@ std::unique_ptr<Kernel> make_update(const KernelRequest& request, std::string* r
 std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
-  const double trust = request.op.attributes.number("trust");
+  const Attributes& attributes = request.op.attributes;
+  const double trust = attributes.number("trust");
+  const bool is_slice = attributes.has("squares_at");
+  const int64_t place = is_slice ? attributes.integer("squares_at") : 0;
   const auto run = [=, update = Update(request, RuleKind::lars)](const KernelArguments& a) {
     if (update.inputs.skips(a)) return;
     RuleStep step = update.step(a);
     auto* sums = reinterpret_cast<double*>(a.workspace);
-    const double weight_norm = std::sqrt(sum_squares(a.input<float>(0), count, sums));
-    const double gradient_norm =
-        std::sqrt(sum_squares(update.gradient(a), count, sums)) * step.scale;
+    const auto squares = [&](const float* values, int64_t which) {
+      if (is_slice) return double{a.input<float>(3)[place + which]};
+      return sum_squares(values, count, sums);
+    };
+    const double weight_norm = std::sqrt(squares(a.input<float>(0), 0));
+    const double gradient_norm = std::sqrt(squares(update.gradient(a), 1)) * step.scale;
     if (weight_norm != 0 && gradient_norm != 0) {
       const double bound =
           gradient_norm + update.rule.weight_decay * weight_norm + update.rule.epsilon;
@@ -88,7 +101,9 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
   return make_function_kernel(run, static_cast<uint64_t>(norm_chunks(count)) * sizeof(double));
 }
 
-std::unique_ptr<Kernel> make_sum_of_squares(const KernelRequest& request, std::string*) {
+// One sum for each input, or one of all.
+template <bool of_each>
+std::unique_ptr<Kernel> make_squares(const KernelRequest& request, std::string*) {
   std::vector<int64_t> counts;
   int64_t largest = 0;
   for (const TensorSpec& input : request.inputs) {
@@ -96,13 +111,21 @@ std::unique_ptr<Kernel> make_sum_of_squares(const KernelRequest& request, std::s
     largest = std::max(largest, counts.back());
   }
   const auto run = [counts](const KernelArguments& a) {
-    double sum = 0;
+    double all = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
-      sum += sum_squares(a.input<float>(i), counts[i], reinterpret_cast<double*>(a.workspace));
+      const double sum =
+          sum_squares(a.input<float>(i), counts[i], reinterpret_cast<double*>(a.workspace));
+      if (of_each) a.output<float>(0)[i] = static_cast<float>(sum);
+      all += sum;
     }
-    a.output<float>(0)[0] = static_cast<float>(sum);
+    if (!of_each) a.output<float>(0)[0] = static_cast<float>(all);
   };
   return make_function_kernel(run, static_cast<uint64_t>(norm_chunks(largest)) * sizeof(double));
+}
+
+std::unique_ptr<Kernel> make_keep_squares(const KernelRequest&, std::string*) {
+  return make_function_kernel(
+      [](const KernelArguments& a) { a.input<float>(0)[0] = a.input<float>(1)[0]; });
 }
 
 std::unique_ptr<Kernel> make_clip_scale(const KernelRequest& request, std::string*) {
@@ -125,7 +148,7 @@ LayoutWish keep(const KernelRequest& request) {
 
 }  // namespace
 
-std::vector<KernelFamily> optimizer_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"sgd_update",
        {{"vector", make_update<RuleKind::momentum>}, {"reference", reference_sgd}},
@@ -138,10 +161,14 @@ std::vector<KernelFamily> optimizer_kernels() {
        follow},
       {"lars_update", {{"vector", make_lars}, {"reference", reference_lars}}, follow},
       {"sum_of_squares",
-       {{"vector", make_sum_of_squares}, {"reference", reference_sum_of_squares}},
+       {{"vector", make_squares<false>}, {"reference", reference_sum_of_squares}},
        keep},
+      {"squares_of_each",
+       {{"vector", make_squares<true>}, {"reference", reference_squares_of_each}},
+       keep},
+      {"keep_squares", {{"scalar", make_keep_squares}}},
       {"clip_scale", {{"scalar", make_clip_scale}, {"reference", reference_clip_scale}}},
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::optimizer

@@ -9,10 +9,10 @@
 namespace millrace {
 namespace {
 
-constexpr size_t kStatistics = 1;  // among the inputs of margin_head_update
-constexpr size_t kCentres = 5;
+constexpr size_t kStatisticsInput = 1;  // among the inputs of margin_head_update
+constexpr size_t kCentresInput = 5;
 
-void append(std::vector<TensorId>& inputs, const std::vector<TensorId>& more) {
+void append_all(std::vector<TensorId>& inputs, const std::vector<TensorId>& more) {
   inputs.insert(inputs.end(), more.begin(), more.end());
 }
 
@@ -21,7 +21,7 @@ void append(std::vector<TensorId>& inputs, const std::vector<TensorId>& more) {
 // LARS treats centres as SGD does.
 HeadUpdates::Rule HeadUpdates::rule_of(OperatorId id) {
   const Attributes head = graph_.op(id).attributes;
-  const TensorId centres = graph_.op(id).inputs.at(kCentres);
+  const TensorId centres = graph_.op(id).inputs.at(kCentresInput);
   const bool adamw = settings_.kind == OptimizerSettings::Kind::adamw;
   const bool without = head.number("sample_rate") < 1 &&
                        head.integer("head_momentum") == static_cast<int64_t>(HeadMomentum::none);
@@ -39,9 +39,9 @@ HeadUpdates::Rule HeadUpdates::rule_of(OperatorId id) {
   rule.lazy = wants_lazy_updates(head) && (rule.state_count > 0 || settings_.weight_decay > 0);
   if (!rule.lazy) return rule;
   add_clock(centres, rule.states);
-  const TensorId read = graph_.op(id).inputs.at(kStatistics);
+  const TensorId read = graph_.op(id).inputs.at(kStatisticsInput);
   Operator& statistics = graph_.op(graph_.tensor(read).producer);
-  append(statistics.inputs, rule.states);
+  append_all(statistics.inputs, rule.states);
   set(rule, statistics.attributes);
   return rule;
 }
@@ -88,7 +88,7 @@ void HeadUpdates::complete(OperatorId id) {
   const Rule rule = rule_of(id);
   Operator& op = graph_.op(id);
   op.type += rule.suffix;
-  append(op.inputs, rule.states);
+  append_all(op.inputs, rule.states);
   set(rule, op.attributes);
 }
 
@@ -97,10 +97,10 @@ void HeadUpdates::defer(OperatorId id) {
   head.rule = rule_of(id);
   Operator& op = graph_.op(id);
   head.name = op.name;
-  head.inputs = {op.inputs[0], op.inputs[kStatistics], op.inputs[2], op.inputs[3]};
-  head.centres = op.inputs[kCentres];
+  head.inputs = {op.inputs[0], op.inputs[kStatisticsInput], op.inputs[2], op.inputs[3]};
+  head.centres = op.inputs[kCentresInput];
   op.type = "margin_head_gradient";
-  if (head.rule.lazy) append(op.inputs, head.rule.states);
+  if (head.rule.lazy) append_all(op.inputs, head.rule.states);
   set(head.rule, op.attributes);
   head.attributes = op.attributes;
   if (options_.accumulate) keep_rows(head, id);
@@ -125,7 +125,7 @@ void HeadUpdates::keep_rows(Deferred& head, OperatorId id) {
     kept.push_back(graph_.add_tensor(std::move(tensor)));
   }
   std::vector<TensorId> inputs = kept;
-  append(inputs, head.inputs);
+  append_all(inputs, head.inputs);
   const OperatorId added = graph_.add_operator("margin_head_keep", head.name + "/keep",
                                                std::move(inputs), {}, Phase::backward);
   std::vector<OperatorId> order = graph_.order();
@@ -140,7 +140,7 @@ TensorId HeadUpdates::add_squares(TensorId sum) {
   for (const Deferred& head : deferred_) {
     std::vector<TensorId> inputs = head.inputs;
     inputs.push_back(head.centres);
-    if (head.rule.lazy) append(inputs, head.rule.states);
+    if (head.rule.lazy) append_all(inputs, head.rule.states);
     TensorId own = graph_.apply("margin_head_squares", head.name + "/squares", std::move(inputs),
                                 head.attributes, Phase::update);
     if (options_.members > 1 && is_own(graph_, head.centres, options_)) {
@@ -160,7 +160,7 @@ void HeadUpdates::add_steps(TensorId clip_scale, TensorId skip) {
   for (const Deferred& head : deferred_) {
     std::vector<TensorId> inputs = head.inputs;
     inputs.push_back(head.centres);
-    append(inputs, head.rule.states);
+    append_all(inputs, head.rule.states);
     Attributes attributes = head.attributes;
     attributes.set("has_clip", clip_scale != kNone);
     if (clip_scale != kNone) inputs.push_back(clip_scale);

@@ -10,10 +10,10 @@
 namespace millrace {
 namespace {
 
-constexpr std::string_view kCentres = "head.centres";
-constexpr std::string_view kStates[] = {".momentum", ".first_moment", ".second_moment"};
+constexpr std::string_view kCentresTensor = "head.centres";
+constexpr std::string_view kStateSuffixes[] = {".momentum", ".first_moment", ".second_moment"};
 
-UpdateRule rule_of(const Json& job, size_t states) {
+UpdateRule recorded_rule(const Json& job, size_t states) {
   const auto number = [&](const char* name) { return job.at(name).get<double>(); };
   UpdateRule rule = {RuleKind::plain,      number("momentum"),   number("weight-decay"),
                      number("adam-beta1"), number("adam-beta2"), number("adam-epsilon")};
@@ -25,7 +25,7 @@ UpdateRule rule_of(const Json& job, size_t states) {
   return rule;
 }
 
-DataType type_of(const std::string& name) {
+DataType stored_type(const std::string& name) {
   if (name == "F32") return DataType::f32;
   return name == "BF16" ? DataType::bf16 : DataType::f16;
 }
@@ -42,12 +42,12 @@ SettledCentres::SettledCentres(const std::filesystem::path& checkpoint, const Ma
         all.begin());
   };
   const auto add = [&](std::string_view suffix) {
-    const size_t found = find(std::string(kCentres) + std::string(suffix));
+    const size_t found = find(std::string(kCentresTensor) + std::string(suffix));
     if (found < reader.tensors().size()) tensors_.push_back(found);
     return found < reader.tensors().size();
   };
-  if (!add("")) fail_input("'{}' has no tensor '{}'.", checkpoint.string(), kCentres);
-  for (const std::string_view suffix : kStates) add(suffix);
+  if (!add("")) fail_input("'{}' has no tensor '{}'.", checkpoint.string(), kCentresTensor);
+  for (const std::string_view suffix : kStateSuffixes) add(suffix);
   const size_t states = tensors_.size() - 1;
   if (!add(kHeadCurrentSuffix)) return;
   const SafetensorsFile optimizer(checkpoint / kOptimizerFile);
@@ -60,45 +60,40 @@ SettledCentres::SettledCentres(const std::filesystem::path& checkpoint, const Ma
   }
   std::memcpy(rates_.data(), entry.data.data(), entry.data.size());
   try {
-    rule_ = rule_of(manifest.job, states);
+    rule_ = recorded_rule(manifest.job, states);
   } catch (const Json::exception&) {
     fail_input("The manifest of '{}' does not say by which optimizer its centres were trained.",
                checkpoint.string());
   }
 }
 
-void SettledCentres::each_piece(const std::function<void(std::span<const std::byte>)>& body) const {
-  if (rates_.empty()) return reader_.each_piece(tensors_.front(), body);
+void SettledCentres::read(int64_t first, std::span<std::byte> bytes) const {
+  reader_.read(tensors_.front(), first, bytes);
+  if (rates_.empty()) return;
   const SafetensorsTensor& centres = reader_.tensors()[tensors_.front()];
   const size_t states = tensors_.size() - 2;
   RowUpdate update;
   update.rule = rule_;
-  update.storage = type_of(centres.dtype);
+  update.storage = stored_type(centres.dtype);
   update.dimension = centres.shape.at(1);
   const int64_t row_bytes = update.dimension * size_of(update.storage);
-  const LateRows all(rule_, update.storage, update.dimension);
+  const auto count = static_cast<int64_t>(bytes.size()) / row_bytes;
+  std::vector<std::vector<std::byte>> state_rows(states, std::vector<std::byte>(bytes.size()));
+  for (size_t i = 0; i < states; ++i) reader_.read(tensors_[1 + i], first, state_rows[i]);
+  std::vector<int32_t> current(static_cast<size_t>(count));
+  reader_.read(tensors_.back(), first, std::as_writable_bytes(std::span(current)));
+  std::vector<float> rates = rates_;
   std::vector<Pause> pauses(LateRows::workspace_bytes() / sizeof(Pause));
   std::vector<float> scratch(static_cast<size_t>(update.scratch_elements()));
-  std::vector<float> rates = rates_;
-  std::vector<std::vector<std::byte>> rows(1 + states);
-  std::vector<int32_t> current;
-  each_few_rows(0, reader_.classes(), row_bytes, [&](int64_t first, int64_t count) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      rows[i].resize(static_cast<size_t>(count * row_bytes));
-      reader_.read(tensors_[i], first, rows[i]);
-    }
-    current.resize(static_cast<size_t>(count));
-    reader_.read(tensors_.back(), first, std::as_writable_bytes(std::span(current)));
-    const LateRows late = all.begin(RowClock(rates.data(), current.data()),
-                                    reinterpret_cast<std::byte*>(pauses.data()));
-    for (int64_t place = 0; place < count; ++place) {
-      if (late.clock().missed(place) == 0) continue;
-      RowUpdate::Row row = {first + place, place, rows[0].data() + place * row_bytes, {}};
-      for (size_t i = 0; i < states; ++i) row.states[i] = rows[i + 1].data() + place * row_bytes;
-      update.settle(row, late, scratch.data());
-    }
-    body(rows[0]);
-  });
+  const LateRows late = LateRows(rule_, update.storage, update.dimension)
+                            .begin(RowClock(rates.data(), current.data()),
+                                   reinterpret_cast<std::byte*>(pauses.data()));
+  for (int64_t place = 0; place < count; ++place) {
+    if (late.clock().missed(place) == 0) continue;
+    RowUpdate::Row row = {first + place, place, bytes.data() + place * row_bytes, {}};
+    for (size_t i = 0; i < states; ++i) row.states[i] = state_rows[i].data() + place * row_bytes;
+    update.settle(row, late, scratch.data());
+  }
 }
 
 }  // namespace millrace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,8 +19,8 @@ class SettledCentres {
   SettledCentres(const std::filesystem::path& checkpoint, const Manifest& manifest,
                  const ShardReader& reader);
 
-  // All centres in order, a few rows at a time, as they are stored.
-  void each_piece(const std::function<void(std::span<const std::byte>)>& body) const;
+  // The centres from `first` on, as they are stored.
+  void read(int64_t first, std::span<std::byte> bytes) const;
 
  private:
   const ShardReader& reader_;

@@ -12,9 +12,9 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kLine = 64;
-constexpr int64_t kRowsAhead = 4;
+constexpr int64_t kCentreRowsAhead = 4;
 
-float norm_of(const float* values, int64_t count) {
+float centre_norm(const float* values, int64_t count) {
   return std::max(std::sqrt(sum_of_squares(values, count)), kLeastNorm);
 }
 
@@ -34,14 +34,15 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
   for (int64_t r = 0; r < count; ++r) {
     const int64_t number = classes[static_cast<size_t>(r)];
     const std::byte* row = centres.row(number);
-    if (!in_order && r + kRowsAhead < count) {
-      prefetch_row(centres.row(classes[static_cast<size_t>(r + kRowsAhead)]), centres.row_bytes());
+    if (!in_order && r + kCentreRowsAhead < count) {
+      prefetch_row(centres.row(classes[static_cast<size_t>(r + kCentreRowsAhead)]),
+                   centres.row_bytes());
     }
     if (in_place) {
       const bool is_float = centres.storage == DataType::f32;
       if (!is_float) load_row(centres.storage, row, width, buffers.rows);
       const auto* values = is_float ? reinterpret_cast<const float*>(row) : buffers.rows;
-      buffers.norms[r] = norm_of(values, width);
+      buffers.norms[r] = centre_norm(values, width);
       continue;
     }
     std::byte* target = buffers.operands + r * operand_bytes;
@@ -49,7 +50,7 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
     float* values = is_float ? reinterpret_cast<float*>(target) : buffers.rows;
     load_row(centres.storage, row, width, values);
     if (late != nullptr) late->catch_up(number, values, buffers.rows + width);
-    buffers.norms[r] = norm_of(values, width);
+    buffers.norms[r] = centre_norm(values, width);
     if (!is_float) floats_to_bf16(values, width, reinterpret_cast<uint16_t*>(target));
   }
   if (in_place) return {centres.row(classes[0]), buffers.norms};

@@ -5,7 +5,7 @@
 namespace millrace {
 namespace {
 
-RuleKind kind_of(int64_t states) {
+RuleKind kind_with_states(int64_t states) {
   if (states == 0) return RuleKind::plain;
   return states == 1 ? RuleKind::momentum : RuleKind::adamw;
 }
@@ -28,7 +28,7 @@ int64_t RowClock::missed(int64_t row) const {
 std::optional<LateRows> LateRows::of(const KernelRequest& request, size_t centres) {
   const Attributes& attributes = request.op.attributes;
   if (!attributes.flag("lazy")) return {};
-  LateRows rows(update_rule_of(kind_of(attributes.integer("states")), attributes),
+  LateRows rows(update_rule_of(kind_with_states(attributes.integer("states")), attributes),
                 request.inputs[centres].type.dtype, request.inputs[centres].type.shape.at(1));
   rows.centres_input_ = centres;
   return rows;

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-MILLRACE_VECTORIZED float dot(const float* a, const float* b, int64_t count) {
+MILLRACE_VECTORIZED float row_dot(const float* a, const float* b, int64_t count) {
   FloatLanes sums[2] = {};
   int64_t i = 0;
   for (; i + 2 * kFloatLanes <= count; i += 2 * kFloatLanes) {
@@ -74,7 +74,7 @@ RowUpdate RowUpdate::at_step(const StepState& state) const {
 
 void project(float* gradient, const float* centre, float norm, int64_t dimension) {
   if (norm <= kLeastNorm) return;
-  const float along = dot(gradient, centre, dimension) / norm / norm;
+  const float along = row_dot(gradient, centre, dimension) / norm / norm;
   take_off(centre, along, gradient, dimension);
 }
 

@@ -97,10 +97,6 @@ class StatisticsKernel final : public Kernel {
       row.target = booked<float>(own, target_)[i];
       row.plain = booked<float>(own, plain_)[i];
     }
-    if (row.maximum <= kExcluded / 2) {
-      row.maximum = 0;
-      return row;
-    }
     double sum = 0;
     for (int part = 0; part < problem_.parts; ++part) {
       const double own = booked<double>(part_of(a, part), sum_)[i];
@@ -108,7 +104,8 @@ class StatisticsKernel final : public Kernel {
       if (own != 0) sum += own * std::exp(shift);
     }
     row.sum = static_cast<float>(sum);
-    return row;
+    const bool has_others = row.maximum > kExcluded / 2 || std::isnan(row.sum);
+    return has_others ? row : HeadStatistics{0, 0, row.target, row.plain};
   }
 
   const HeadProblem problem_;

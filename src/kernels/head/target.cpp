@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-MILLRACE_VECTORIZED double dot(const float* a, const float* b, int64_t count) {
+MILLRACE_VECTORIZED double double_dot(const float* a, const float* b, int64_t count) {
   DoubleLanes sums = {};
   int64_t i = 0;
   for (; i + kDoubleLanes <= count; i += kDoubleLanes) {
@@ -25,8 +25,8 @@ MILLRACE_VECTORIZED double dot(const float* a, const float* b, int64_t count) {
 }
 
 // The squared length of a * x - b * y.
-MILLRACE_VECTORIZED double distance(const float* x, double a, const float* y, double b,
-                                    int64_t count) {
+MILLRACE_VECTORIZED double squared_distance(const float* x, double a, const float* y, double b,
+                                            int64_t count) {
   DoubleLanes sums = {};
   int64_t i = 0;
   for (; i + kDoubleLanes <= count; i += kDoubleLanes) {
@@ -61,14 +61,14 @@ Target measure_target(const float* embedding, const float* centre, int64_t dimen
   // An embedding too short to be normalised is shorter than one by more than rounding.
   constexpr double kRounding = 1e-4;
   Target target;
-  const double norm = std::sqrt(dot(centre, centre, dimension));
+  const double norm = std::sqrt(double_dot(centre, centre, dimension));
   target.has_direction = norm > static_cast<double>(kLeastNorm);
   target.norm = std::max(norm, static_cast<double>(kLeastNorm));
-  const double length = std::sqrt(dot(embedding, embedding, dimension));
+  const double length = std::sqrt(double_dot(embedding, embedding, dimension));
   target.length = std::abs(length - 1) < kRounding ? length : 1;
-  target.cosine = dot(embedding, centre, dimension) / (target.norm * target.length);
-  target.sine = std::sqrt(
-      distance(embedding, 1 / target.length, centre, target.cosine / target.norm, dimension));
+  target.cosine = double_dot(embedding, centre, dimension) / (target.norm * target.length);
+  target.sine = std::sqrt(squared_distance(embedding, 1 / target.length, centre,
+                                           target.cosine / target.norm, dimension));
   target.angle = std::atan2(target.sine, target.cosine);
   return target;
 }

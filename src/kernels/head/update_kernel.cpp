@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kRowsAhead = 2;
+constexpr int64_t kStateRowsAhead = 2;
 
 // What of the backward half is done at once; the rest has its own operator.
 struct UpdateWork {
@@ -202,8 +202,8 @@ class UpdateKernel final : public Kernel {
             const KernelArguments& a, std::byte* own) const {
     for (int64_t r = 0; r < block.count; ++r) {
       const RowUpdate::Row row = row_of(a, job.centres, block.classes[r]);
-      if (r + kRowsAhead < block.count) {
-        const RowUpdate::Row next = row_of(a, job.centres, block.classes[r + kRowsAhead]);
+      if (r + kStateRowsAhead < block.count) {
+        const RowUpdate::Row next = row_of(a, job.centres, block.classes[r + kStateRowsAhead]);
         for (size_t i = 0; i < update.state_count(); ++i) {
           prefetch_row(next.states[i], job.centres.row_bytes());
         }

@@ -36,7 +36,7 @@ Row embedding_of(const float* embeddings, int64_t i, int64_t dimension) {
   return {embeddings + i * dimension, embeddings + (i + 1) * dimension};
 }
 
-double norm_of(const Row& centre) {
+double length_of(const Row& centre) {
   return std::max<double>(std::sqrt(dot(centre, centre)), kLeastNorm);
 }
 
@@ -49,7 +49,7 @@ Target target_at(double cosine) {
   return target;
 }
 
-void statistics(const HeadProblem& problem, const KernelArguments& a) {
+void compute_statistics(const HeadProblem& problem, const KernelArguments& a) {
   constexpr float kNowhere = -std::numeric_limits<float>::infinity();
   const Sample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[2], problem.storage, problem.dimension};
@@ -60,7 +60,7 @@ void statistics(const HeadProblem& problem, const KernelArguments& a) {
     std::vector<double> others;
     for (int64_t j = 0; j < sample.count(); ++j) {
       const Row centre = row_of(centres, class_at(sample, j));
-      const double cosine = dot(embedding, centre) / norm_of(centre);
+      const double cosine = dot(embedding, centre) / length_of(centre);
       if (sample.targets()[i] == j) {
         row.target = static_cast<float>(problem.margin.logit(target_at(cosine)));
         row.plain = static_cast<float>(problem.margin.scale * cosine);
@@ -87,7 +87,7 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
   for (int64_t j = 0; j < sample.count(); ++j) {
     const int64_t number = class_at(sample, j);
     const Row centre = row_of(centres, number);
-    const double norm = norm_of(centre);
+    const double norm = length_of(centre);
     Row of_centre(width);
     for (int64_t i = 0; i < problem.batch; ++i) {
       const Row embedding = embedding_of(a.input<float>(2), i, problem.dimension);
@@ -136,7 +136,7 @@ std::unique_ptr<Kernel> reference_head_statistics(const KernelRequest& request,
                                                   std::string* refusal) {
   if (!is_current(request, refusal)) return nullptr;
   return make_function_kernel([problem = head_problem_of(request, 0, 2, request.outputs[1].type)](
-                                  const KernelArguments& a) { statistics(problem, a); });
+                                  const KernelArguments& a) { compute_statistics(problem, a); });
 }
 
 std::unique_ptr<Kernel> reference_head_update(const KernelRequest& request, std::string* refusal) {

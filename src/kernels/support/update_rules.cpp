@@ -7,13 +7,13 @@
 namespace millrace {
 namespace {
 
-MILLRACE_VECTORIZED void plain(const RuleStep s, float* w, const float* g, int64_t count) {
+MILLRACE_VECTORIZED void step_plain(const RuleStep s, float* w, const float* g, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) w[i] -= s.rate * (g[i] * s.scale + s.decay * w[i]);
 }
 
-MILLRACE_VECTORIZED void momentum(const RuleStep s, float* w, float* m, const float* g,
-                                  int64_t count) {
+MILLRACE_VECTORIZED void step_momentum(const RuleStep s, float* w, float* m, const float* g,
+                                       int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float gradient = g[i] * s.scale + s.decay * w[i];
@@ -22,8 +22,8 @@ MILLRACE_VECTORIZED void momentum(const RuleStep s, float* w, float* m, const fl
   }
 }
 
-MILLRACE_VECTORIZED void nesterov(const RuleStep s, float* w, float* m, const float* g,
-                                  int64_t count) {
+MILLRACE_VECTORIZED void step_nesterov(const RuleStep s, float* w, float* m, const float* g,
+                                       int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float gradient = g[i] * s.scale + s.decay * w[i];
@@ -32,19 +32,20 @@ MILLRACE_VECTORIZED void nesterov(const RuleStep s, float* w, float* m, const fl
   }
 }
 
-MILLRACE_VECTORIZED void adamw(const RuleStep s, float* w, float* first, float* second,
-                               const float* g, int64_t count) {
+MILLRACE_VECTORIZED void step_adamw(const RuleStep s, float* w, float* first, float* second,
+                                    const float* g, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float gradient = g[i] * s.scale;
-    first[i] = s.momentum * first[i] + (1.0f - s.momentum) * gradient;
-    second[i] = s.beta2 * second[i] + (1.0f - s.beta2) * gradient * gradient;
+    first[i] = s.momentum * first[i] + s.share1 * gradient;
+    second[i] = s.beta2 * second[i] + s.share2 * gradient * gradient;
     const float step = first[i] / (__builtin_sqrtf(second[i]) * s.deviation + s.epsilon);
     w[i] = w[i] * s.decay - s.rate * step;
   }
 }
 
-MILLRACE_VECTORIZED void lars(const RuleStep s, float* w, float* m, const float* g, int64_t count) {
+MILLRACE_VECTORIZED void step_lars(const RuleStep s, float* w, float* m, const float* g,
+                                   int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float gradient = g[i] * s.scale + s.decay * w[i];
@@ -53,7 +54,7 @@ MILLRACE_VECTORIZED void lars(const RuleStep s, float* w, float* m, const float*
   }
 }
 
-MILLRACE_VECTORIZED void shrink(float factor, float* w, int64_t count) {
+MILLRACE_VECTORIZED void shrink_weights(float factor, float* w, int64_t count) {
   for (int64_t i = 0; i < count; ++i) w[i] *= factor;
 }
 
@@ -94,15 +95,15 @@ void RuleStep::apply(float* weights, float* const* states, const float* gradient
                      int64_t count) const {
   switch (kind) {
     case RuleKind::plain:
-      return plain(*this, weights, gradient, count);
+      return step_plain(*this, weights, gradient, count);
     case RuleKind::momentum:
-      return millrace::momentum(*this, weights, states[0], gradient, count);
+      return step_momentum(*this, weights, states[0], gradient, count);
     case RuleKind::nesterov:
-      return nesterov(*this, weights, states[0], gradient, count);
+      return step_nesterov(*this, weights, states[0], gradient, count);
     case RuleKind::adamw:
-      return adamw(*this, weights, states[0], states[1], gradient, count);
+      return step_adamw(*this, weights, states[0], states[1], gradient, count);
     case RuleKind::lars:
-      return lars(*this, weights, states[0], gradient, count);
+      return step_lars(*this, weights, states[0], gradient, count);
   }
 }
 
@@ -119,6 +120,8 @@ RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
   step.decay = static_cast<float>(1 - rate * weight_decay);
   step.momentum = static_cast<float>(beta1);
   step.beta2 = static_cast<float>(beta2);
+  step.share1 = static_cast<float>(1 - beta1);
+  step.share2 = static_cast<float>(1 - beta2);
   step.epsilon = static_cast<float>(epsilon);
   step.deviation = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
   return step;
@@ -159,7 +162,7 @@ void UpdateRule::apply(const Pause& pause, float* weights, float* const* states,
   const auto first = static_cast<float>(pause.first);
   switch (state_count(kind)) {
     case 0:
-      return shrink(weight, weights, count);
+      return shrink_weights(weight, weights, count);
     case 1:
       return wait_linearly({weight, pull, static_cast<float>(pause.feed), first}, weights,
                            states[0], count);

@@ -40,6 +40,8 @@ struct RuleStep {
   float decay = 0;     // added to the gradient; AdamW: what the weight is multiplied by
   float momentum = 0;  // AdamW: beta1
   float beta2 = 0;
+  float share1 = 0;  // 1 - beta1, which would lose digits if it were computed in float
+  float share2 = 0;  // 1 - beta2
   float epsilon = 0;
   float deviation = 0;  // AdamW: 1 / sqrt of the second moment's bias correction
   float scale = 1;      // of the gradient
