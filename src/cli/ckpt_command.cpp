@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
+#include "train/settled_centres.h"
 
 namespace millrace {
 namespace {
@@ -141,8 +142,16 @@ int run_export(const CkptFlags& flags) {
     writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
   }
   if (!shards.empty()) {
-    shards.each_piece(
-        0, [&](std::span<const std::byte> bytes) { writer.append(bytes.data(), bytes.size()); });
+    const SettledCentres centres(source, manifest, shards);
+    const SafetensorsTensor& tensor = shards.tensors().front();
+    const auto row =
+        tensor.shape.at(1) * static_cast<int64_t>(safetensors_element_size(tensor.dtype));
+    std::vector<std::byte> bytes;
+    each_few_rows(0, shards.classes(), row, [&](int64_t first, int64_t count) {
+      bytes.resize(static_cast<size_t>(count * row));
+      centres.read(first, bytes);
+      writer.append(bytes.data(), bytes.size());
+    });
   }
   writer.commit();
   fmt::print("{} tensor{} of step {} in {}\n", tensors.size(), tensors.size() == 1 ? "" : "s",

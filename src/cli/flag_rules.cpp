@@ -73,7 +73,7 @@ constexpr FlagRule kJob[] = {
      [](Flags flags) { return !flags.given("--plan"); }, "beside --plan, which says all of that"},
     {"--static-scheduling", has_ssp, "without --schedule ssp"},
     {"--margin --scale --head-gradient --head-parallel --head-dtype", has_head, "without --head"},
-    {"--sample-rate", is_sampled, "without --head and --head-parallel pfc"},
+    {"--sample-rate --head-momentum", is_sampled, "without --head and --head-parallel pfc"},
     {"--momentum",
      [](Flags flags) {
        return flags.is("--optimizer", {"sgd", "lars"});

@@ -83,6 +83,11 @@ void add_head_flags(CLI::App& command, HeadFlags& flags) {
       ->capture_default_str();
   add("--sample-rate", flags.sample_rate, "Share of the identities in a step of pfc")
       ->capture_default_str();
+  add("--head-momentum", flags.momentum,
+      "Momentum of centres that a step of pfc leaves out: lazy (moves them and fades, as if all "
+      "took "
+      "part), none (centres have no momentum, and steps as large as it would make them) or frozen")
+      ->capture_default_str();
   add("--head-dtype", flags.storage, "Storage of centres and their state: fp32, bf16 or fp16")
       ->capture_default_str();
 }
@@ -105,6 +110,10 @@ std::optional<MarginHeadOptions> to_head(const HeadFlags& flags, int64_t classes
   constexpr HeadParallel kModes[] = {HeadParallel::dp, HeadParallel::mp, HeadParallel::pfc};
   options.parallel = kModes[choose("--head-parallel", flags.parallel, {"dp", "mp", "pfc"})];
   options.sample_rate = options.parallel == HeadParallel::pfc ? flags.sample_rate : 1;
+  constexpr HeadMomentum kMomenta[] = {HeadMomentum::lazy, HeadMomentum::none,
+                                       HeadMomentum::frozen};
+  options.momentum =
+      kMomenta[choose("--head-momentum", flags.momentum, {"lazy", "none", "frozen"})];
   options.storage = head_storage(flags.storage);
   return options;
 }

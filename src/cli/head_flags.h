@@ -17,6 +17,7 @@ struct HeadFlags {
   std::string gradient = "exact";
   std::string parallel = "mp";
   double sample_rate = 0.1;
+  std::string momentum = "lazy";
   std::string storage = "fp32";
 };
 

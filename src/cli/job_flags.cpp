@@ -192,6 +192,10 @@ TrainJob to_job(const JobFlags& flags, int processes) {
       .skip_bad_records = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
   follow_training_data(job, flags.classes.has_value());
   job.options.head = to_head(flags.head, job.options.classes);
+  if (job.options.head && job.options.head->momentum == HeadMomentum::none &&
+      flags.optimizer == "adamw") {
+    fail_input("--head-momentum none is for sgd and lars; AdamW cannot do without its moments.");
+  }
   job.steps = flags.steps;
   job.epochs = flags.epochs;
   job.seed = flags.seed;

@@ -267,7 +267,9 @@ void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
                                  {l2_normalize(embedding), sample, centres}, attributes);
   const Value loss =
       apply("margin_head_loss", "loss", {statistics, statistics}, {{"members", int64_t{1}}});
-  graph_.add_result(loss.id);
+  const TensorId top1 = graph_.op(graph_.tensor(loss.id).producer).outputs.at(2);
+  graph_.tensor(top1).name = "top1";
+  for (const TensorId result : {loss.id, top1}) graph_.add_result(result);
 }
 
 void Builder::result(Value x, const std::string& name) {

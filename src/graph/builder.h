@@ -101,8 +101,9 @@ class Builder {
   void classify(Value logits, const ClassifyOptions& options = {});
 
   // Ends a network that makes embeddings (N x features) with a margin head: adds the input
-  // "labels" (N, s32), the centres "head.centres", and the result "loss". The head normalises
-  // embeddings and centres, and updates the centres itself.
+  // "labels" (N, s32), the centres "head.centres", and the results "loss" and "top1" (the number
+  // of samples whose own centre is the nearest of those in use). The head normalises embeddings and
+  // centres, and updates the centres itself.
   void margin_head(Value embedding, const MarginHeadOptions& options);
 
   // An input that is not an image.

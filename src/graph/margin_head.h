@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "graph/attributes.h"
 #include "graph/types.h"
@@ -20,6 +21,12 @@ struct ClassRange {
 // class; or they are, and a step uses a sample of them. On one device dp and mp are the same.
 enum class HeadParallel : uint8_t { dp, mp, pfc };
 
+// What becomes of the momentum of a centre in a step that does not use it. `lazy`: it moves the
+// centre and fades as in an optimizer that sees all centres, which is made up for when a step next
+// uses it; `none`: there is no momentum, and steps are as large as it would make them in the end;
+// `frozen`: it waits as it is.
+enum class HeadMomentum : uint8_t { lazy, none, frozen };
+
 // What a user decides about a head. ArcFace is addend 0.5, CosFace subtrahend 0.4; a plain
 // softmax over cosines has no margin at all.
 struct MarginHeadOptions {
@@ -32,8 +39,9 @@ struct MarginHeadOptions {
   double scale = 64;
   bool exact_gradient = true;  // false: the target's gradient is that of the plain cosine
   HeadParallel parallel = HeadParallel::mp;
-  double sample_rate = 1;            // of pfc; 1 uses every class in every step
-  DataType storage = DataType::f32;  // of the centres and their state
+  double sample_rate = 1;                      // of pfc; 1 uses every class in every step
+  HeadMomentum momentum = HeadMomentum::lazy;  // matters where a step leaves centres out
+  DataType storage = DataType::f32;            // of the centres and their state
   int64_t cache_bytes = int64_t{256} << 20;
 };
 
@@ -50,6 +58,33 @@ int64_t sampled_classes(double sample_rate, int64_t local_classes);
 // then the batch's classes in order, counted from the part's first. kernels/head/sampling.h makes
 // and reads it.
 int64_t sample_elements(int64_t batch);
+
+// What a part says of each sample, in this order: the largest logit of the classes that are not its
+// own, the sum of e^(logit - largest) over them (0 and 0 if the part has none), the logit of its
+// own class with the margin and without (minus infinity if the class is in another part). The own
+// class stands apart so that neither its loss nor its gradient is a difference of nearly equal
+// numbers.
+struct HeadStatistics {
+  float maximum;
+  float sum;
+  float target;
+  float plain;
+};
+inline constexpr int64_t kHeadStatistics = 4;
+
+// The attribute "lazy" says that centres which a step does not use are brought up to date when one
+// next does. Behind the centres the operators then read their states, for each centre the update up
+// to which it is current ("head.centres.current", s32), and "head.rates" (f32): the number of
+// updates so far, those that the optimizer had made before the first of them, and the learning
+// rates of the last kHeadHistory. A centre that no step uses for longer waits: its momentum is
+// gone, and only its length would change. kernels/head/row_clock.h reads and writes them.
+inline constexpr int64_t kHeadHistory = 4096;
+inline constexpr int64_t kHeadRates = 2 + kHeadHistory;
+inline constexpr std::string_view kHeadRatesName = "head.rates";
+inline constexpr std::string_view kHeadCurrentSuffix = ".current";
+
+// Whether the optimizer makes the head of these attributes lazy.
+bool wants_lazy_updates(const Attributes& attributes);
 
 // Classes are worked on in blocks of this many rows, so that a block and what is made of it
 // stay in a core's cache.

@@ -96,6 +96,9 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual uint64_t workspace_bytes() const { return 0; }
   virtual void run(const KernelArguments& arguments) = 0;
+  // Makes current what `run` has put off (rows that a step did not need); called between steps,
+  // with the arguments of `run` but for step and collectives, before anybody else reads the state.
+  virtual void settle(const KernelArguments&) {}
 };
 
 // One tensor of a request.

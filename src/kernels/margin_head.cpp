@@ -29,39 +29,48 @@ double samples_of(const KernelRequest& request, int64_t batch) {
   return static_cast<double>(attributes.has("samples") ? attributes.integer("samples") : batch);
 }
 
-struct RowStatistics {
-  float maximum;
-  float sum;
-  float target;
+struct RowSoftmax {
+  float logarithm;  // of the sum
+  float others;     // probability of all classes but the sample's own
 };
 
-// The shards' rows follow each other, all samples of one before those of the next.
+// The parts' rows follow each other, all samples of one before those of the next. The terms of a
+// sample's own class and of all others are summed apart, so that neither the loss nor the
+// probability of the others loses digits as it comes close to nothing.
 std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
   const int64_t batch = request.inputs[0].type.shape.at(0);
   const auto members = static_cast<double>(request.op.attributes.integer("members"));
   const double samples = samples_of(request, batch);
   const int64_t shards = request.inputs[1].type.shape.at(0) / batch;
   return make_function_kernel([=](const KernelArguments& a) {
-    const auto* rows = a.input<RowStatistics>(1);
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    const auto* rows = a.input<HeadStatistics>(1);
     double loss = 0;
+    double hits = 0;
     for (int64_t i = 0; i < batch; ++i) {
-      double maximum = -std::numeric_limits<double>::infinity();
-      double target = maximum;
+      double maximum = kNone;
+      double target = kNone;
+      double plain = kNone;
       for (int64_t s = 0; s < shards; ++s) {
-        maximum = std::max<double>(maximum, rows[s * batch + i].maximum);
-        target = std::max<double>(target, rows[s * batch + i].target);
+        const HeadStatistics& row = rows[s * batch + i];
+        if (row.sum != 0) maximum = std::max<double>(maximum, row.maximum);
+        if (row.target != kNone) target = row.target;
+        if (row.plain != kNone) plain = row.plain;
       }
-      double sum = 0;
+      const double shift = std::max(maximum, target);
+      double others = 0;
       for (int64_t s = 0; s < shards; ++s) {
-        const RowStatistics& row = rows[s * batch + i];
-        if (row.sum != 0) sum += row.sum * std::exp(row.maximum - maximum);
+        const HeadStatistics& row = rows[s * batch + i];
+        if (row.sum != 0) others += row.sum * std::exp(row.maximum - shift);
       }
-      const double logarithm = maximum + std::log(sum);
-      a.output<float>(1)[i] = static_cast<float>(logarithm);
-      const double row = logarithm - target;
-      loss += row < 0 ? 0 : row;  // by rounding only
+      const double own = std::exp(target - shift);
+      loss += target >= maximum ? std::log1p(others) : shift - target + std::log(others + own);
+      hits += plain > maximum ? 1 : 0;
+      a.output<RowSoftmax>(1)[i] = {static_cast<float>(shift + std::log(others + own)),
+                                    static_cast<float>(others / (others + own))};
     }
     a.output<float>(0)[0] = static_cast<float>(loss / (samples * members));
+    a.output<float>(2)[0] = static_cast<float>(hits / members);
   });
 }
 
@@ -72,15 +81,16 @@ std::unique_ptr<Kernel> make_loss_backward(const KernelRequest& request, std::st
   const int64_t batch = request.inputs[2].type.shape.at(0);
   const double samples = samples_of(request, batch);
   return make_function_kernel([=](const KernelArguments& a) {
-    const auto* statistics = a.input<RowStatistics>(1);
-    const auto* logarithms = a.input<float>(2);
-    auto* gradients = a.output<RowStatistics>(0);
+    const auto* statistics = a.input<HeadStatistics>(1);
+    const auto* softmax = a.input<RowSoftmax>(2);
+    auto* gradients = a.output<HeadStatistics>(0);
     const double share = a.input<float>(0)[0] / (samples * a.step->loss_scale);
     for (int64_t r = 0; r < rows; ++r) {
-      const double shift = static_cast<double>(statistics[r].maximum) - logarithms[r % batch];
-      const bool is_here = statistics[r].target > -std::numeric_limits<float>::infinity();
-      gradients[r] = {0, static_cast<float>(std::exp(shift) * share),
-                      is_here ? static_cast<float>(-share) : 0.0f};
+      const HeadStatistics& row = statistics[r];
+      const double weight = std::exp(double{row.maximum} - softmax[r % batch].logarithm);
+      const bool is_here = row.target != -std::numeric_limits<float>::infinity();
+      gradients[r] = {0, row.sum == 0 ? 0.0f : static_cast<float>(weight * share),
+                      is_here ? static_cast<float>(-share * softmax[r % batch].others) : 0.0f, 0};
     }
   });
 }

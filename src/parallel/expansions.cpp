@@ -92,6 +92,7 @@ void expand_head(Localizer& localizer, const Operator& op, const ShardingSignatu
       local.add_operator(op.type, op.name, std::move(inputs), std::move(attributes));
   // Kept products are read by the head's own backward operator alone.
   localizer.stand_for(op.outputs[0], local.op(added).outputs[0]);
+  if (op.type == "margin_head_loss") localizer.stand_for(op.outputs[2], local.op(added).outputs[2]);
 }
 
 void expand_batch_norm(Localizer& localizer, const Operator& op, const ShardingSignature& way) {

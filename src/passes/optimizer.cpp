@@ -6,14 +6,16 @@
 #include <utility>
 
 #include "passes/gradient_exchange.h"
+#include "passes/head_updates.h"
 
 namespace millrace {
 namespace {
 
 class Updates {
  public:
-  Updates(Graph& graph, const OptimizerSettings& settings, const UpdateOptions& options)
-      : graph_(graph), settings_(settings), options_(options) {}
+  Updates(Graph& graph, const OptimizerSettings& settings, const UpdateOptions& options,
+          HeadUpdates& heads)
+      : graph_(graph), settings_(settings), options_(options), heads_(heads) {}
 
   // Sums of squares of gradients that every member has, and of those that are split over them.
   void measure_norm(const std::vector<ParameterGradient>& gradients) {
@@ -32,8 +34,7 @@ class Updates {
       const TensorId own = squares_of(split, "gradients/own_squares");
       squares = sum(squares, all_reduce("gradients/split_squares", own), "gradients/squares");
     }
-    for (const DeferredHead& head : heads_) squares = with_squares(squares, head);
-    squares_ = squares;
+    squares_ = squares = heads_.add_squares(squares);
     if (!options_.with_stages) return;
     squares_ = held(std::string(kSquares), 1);
     graph_.add_operator("keep_squares", "gradients/keep_squares", {squares_, squares}, {},
@@ -102,51 +103,7 @@ class Updates {
                         Phase::update);
   }
 
-  // Settings and state of a head that updates its own centres; LARS treats it as SGD does.
-  void complete_head(OperatorId id) {
-    Operator& op = graph_.op(id);
-    const auto [kind, states] = head_states(op.inputs.at(kCentres));
-    Operator& completed = graph_.op(id);  // states are new tensors
-    completed.type += kind;
-    completed.inputs.insert(completed.inputs.end(), states.begin(), states.end());
-    set_head_attributes(completed.attributes);
-  }
-
-  // Leaves of a head's operator in the backward pass the gradient of the embeddings; the centres
-  // take their step with all other parameters (step_heads).
-  void defer_head(OperatorId id) {
-    const Operator& op = graph_.op(id);
-    DeferredHead head;
-    head.name = op.name;
-    head.attributes = op.attributes;
-    head.inputs = {op.inputs[0], op.inputs[1], op.inputs[2], op.inputs[3]};
-    head.centres = op.inputs[kCentres];
-    graph_.op(id).type = "margin_head_gradient";
-    if (options_.accumulate) keep_rows(head, id);
-    heads_.push_back(std::move(head));
-  }
-
-  void step_heads() {
-    for (const DeferredHead& head : heads_) {
-      const auto [kind, states] = head_states(head.centres);
-      std::vector<TensorId> inputs = head.inputs;
-      inputs.push_back(head.centres);
-      inputs.insert(inputs.end(), states.begin(), states.end());
-      Attributes attributes = head.attributes;
-      set_head_attributes(attributes);
-      attributes.set("has_clip", clip_scale_ != kNone);
-      if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
-      if (skip_ != kNone) {
-        attributes.set("has_skip", true);
-        inputs.push_back(skip_);
-      }
-      graph_.add_operator("margin_head_step" + std::string(kind),
-                          graph_.tensor(head.centres).name + "/update", std::move(inputs),
-                          std::move(attributes), Phase::update);
-    }
-  }
-
-  bool has_deferred_heads() const { return !heads_.empty(); }
+  void step_heads() { heads_.add_steps(clip_scale_, skip_); }
 
   OperatorId add(const ParameterGradient& pair) {
     const bool vector = is_vector(pair.parameter);
@@ -219,72 +176,6 @@ class Updates {
     return update("lars_update", std::move(inputs), std::move(attributes));
   }
 
-  static constexpr size_t kCentres = 5;  // among the inputs of margin_head_update
-
-  struct DeferredHead {
-    std::string name;
-    Attributes attributes;
-    std::vector<TensorId> inputs;  // gradient of the statistics, statistics, embeddings, sample
-    TensorId centres = kNone;
-  };
-
-  std::pair<std::string_view, std::vector<TensorId>> head_states(TensorId centres) {
-    if (settings_.kind == OptimizerSettings::Kind::adamw) {
-      return {"_adamw", {state(centres, ".first_moment"), state(centres, ".second_moment")}};
-    }
-    if (settings_.momentum == 0) return {"", {}};
-    return {"_momentum", {state(centres, ".momentum")}};
-  }
-
-  void set_head_attributes(Attributes& attributes) const {
-    attributes.set("weight_decay", settings_.weight_decay);
-    attributes.set("momentum", settings_.momentum);
-    attributes.set("nesterov", settings_.nesterov);
-    attributes.set("beta1", settings_.beta1);
-    attributes.set("beta2", settings_.beta2);
-    attributes.set("epsilon", settings_.epsilon);
-  }
-
-  // Copies what the step needs of a micro-batch, behind the operator that makes the gradient.
-  void keep_rows(DeferredHead& head, OperatorId id) {
-    const int64_t rows = graph_.tensor(head.inputs[0]).type.shape[0] * options_.micro_batches;
-    const int64_t width = graph_.tensor(head.inputs[2]).type.shape[1];
-    const TensorType types[] = {{{rows, 3}, DataType::f32},
-                                {{rows, 3}, DataType::f32},
-                                {{rows, width}, DataType::f32},
-                                {{4 + 2 * rows}, DataType::s32}};
-    const char* const names[] = {"gradients", "statistics", "embeddings", "sample"};
-    std::vector<TensorId> kept;
-    for (size_t i = 0; i < 4; ++i) {
-      Tensor tensor;
-      tensor.name = head.name + "/kept_" + names[i];
-      tensor.type = types[i];
-      tensor.role = Role::accumulator;
-      kept.push_back(graph_.add_tensor(std::move(tensor)));
-    }
-    std::vector<TensorId> inputs = kept;
-    inputs.insert(inputs.end(), head.inputs.begin(), head.inputs.end());
-    const OperatorId added = graph_.add_operator("margin_head_keep", head.name + "/keep",
-                                                 std::move(inputs), {}, Phase::backward);
-    std::vector<OperatorId> order = graph_.order();
-    order.pop_back();
-    order.insert(std::find(order.begin(), order.end(), id) + 1, added);
-    graph_.set_order(std::move(order));
-    head.inputs = kept;
-  }
-
-  // Of centres that are divided over the members every one has its share.
-  TensorId with_squares(TensorId before, const DeferredHead& head) {
-    std::vector<TensorId> inputs = head.inputs;
-    inputs.push_back(head.centres);
-    TensorId own = graph_.apply("margin_head_squares", head.name + "/squares", std::move(inputs),
-                                head.attributes, Phase::update);
-    if (options_.members > 1 && is_own(graph_, head.centres, options_)) {
-      own = all_reduce(head.name + "/all_squares", own);
-    }
-    return sum(before, own, head.name + "/sum_of_squares");
-  }
-
   bool is_shared_out(TensorId parameter) const {
     return options_.share_state && !is_own(graph_, parameter, options_);
   }
@@ -324,12 +215,12 @@ class Updates {
   Graph& graph_;
   const OptimizerSettings& settings_;
   const UpdateOptions& options_;
+  HeadUpdates& heads_;
   TensorId squares_ = kNone;
   TensorId clip_scale_ = kNone;
   TensorId skip_ = kNone;
   TensorId slice_squares_ = kNone;
   std::map<TensorId, int64_t> squares_at_;  // in slice_squares_
-  std::vector<DeferredHead> heads_;
 };
 
 // Puts each update behind the last operator that makes its gradient or reads its parameter.
@@ -359,15 +250,16 @@ void update_at_once(Graph& graph, const std::vector<ParameterGradient>& gradient
 
 void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
                  const OptimizerSettings& settings, const UpdateOptions& options) {
-  Updates updates(graph, settings, options);
+  HeadUpdates heads(graph, settings, options);
+  Updates updates(graph, settings, options, heads);
   const bool clips = settings.clip_norm > 0;
   const bool defers = clips || options.check_overflow || options.accumulate;
   const std::vector<OperatorId> order = graph.order();
   for (const OperatorId id : order) {
     if (graph.op(id).type != "margin_head_update") continue;
-    defers ? updates.defer_head(id) : updates.complete_head(id);
+    defers ? heads.defer(id) : heads.complete(id);
   }
-  if (gradients.empty() && !updates.has_deferred_heads()) return;
+  if (gradients.empty() && !heads.has_deferred()) return;
   if (options.members == 1 && !defers) return update_at_once(graph, gradients, updates);
   const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
   if (options.check_overflow && options.members > 1) updates.probe(gradients);

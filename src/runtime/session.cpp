@@ -82,8 +82,8 @@ std::byte* Session::channels() const {
   return arena_.data() + arena_.bytes() - programs_.front()->memory.channels;
 }
 
-void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
-                      const StepState& step) {
+KernelArguments Session::bind(const Program& program, const Instruction& instruction,
+                              const Frame& frame, const StepState& step) {
   const bool update = instruction.phase == Phase::update;
   const auto pointer = [&](const Address& address) {
     int copy = 0;
@@ -93,11 +93,27 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
   };
   std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(), pointer);
   std::transform(instruction.outputs.begin(), instruction.outputs.end(), outputs_.begin(), pointer);
-  instruction.kernel->run({{inputs_.data(), instruction.inputs.size()},
-                           {outputs_.data(), instruction.outputs.size()},
-                           pointer(instruction.workspace),
-                           &step,
-                           collectives_});
+  return {{inputs_.data(), instruction.inputs.size()},
+          {outputs_.data(), instruction.outputs.size()},
+          pointer(instruction.workspace),
+          &step,
+          collectives_};
+}
+
+void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
+                      const StepState& step) {
+  instruction.kernel->run(bind(program, instruction, frame, step));
+}
+
+void Session::settle() {
+  const Program& program = *programs_.front();
+  const Frame frame = {0, version_, version_};
+  const StepState step;
+  device_.run([&] {
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.kernel) instruction.kernel->settle(bind(program, instruction, frame, step));
+    }
+  });
 }
 
 void Session::run_phase(const Program& program, const PhaseRange& range, const Frame& frame,
@@ -150,6 +166,10 @@ void Session::copy_version(int from, int to) {
 void Session::initialize(uint64_t seed) {
   std::vector<float> values;
   for (const Slot& slot : state()) {
+    if (slot.type.dtype == DataType::s32) {  // counts of updates
+      device_.run([&] { std::memset(state_address(slot), 0, static_cast<size_t>(slot.bytes)); });
+      continue;
+    }
     const int64_t elements = slot.type.elements();
     const bool in_pieces = slot.layout.is_plain() && slot.part.count == 1;
     const int64_t chunk = in_pieces ? std::min(kFillChunk, elements) : elements;

@@ -57,6 +57,10 @@ class Session {
   // Runs one program once.
   void run(const Program& program, const StepState& step);
 
+  // Makes current what updates have put off (Kernel::settle), so that the state is what it would be
+  // had they not. Between runs.
+  void settle();
+
   // Runs a phase; called on the device's own thread.
   void run_phase(const Program& program, const PhaseRange& range, const Frame& frame,
                  const StepState& step);
@@ -104,6 +108,8 @@ class Session {
   std::byte* state_address(const Slot& slot) const;
   void write_slot(const Program& program, const Slot& slot, const std::byte* values);
   void read_slot(const Program& program, const Slot& slot, std::byte* values) const;
+  KernelArguments bind(const Program& program, const Instruction& instruction, const Frame& frame,
+                       const StepState& step);
   void run_one(const Program& program, const Instruction& instruction, const Frame& frame,
                const StepState& step);
   void find_carried();

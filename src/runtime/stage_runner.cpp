@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <stdexcept>
 
 #include "base/parallel.h"
@@ -299,7 +300,10 @@ void StageRunner::sum_results(const Task& task, int slot) {
   ++sums_.micro_batches;
   double* sums[] = {&sums_.loss, &sums_.top1, &sums_.top5};
   for (size_t i = 0; i < results_.size(); ++i) {
-    if (results_[i] == nullptr) continue;
+    if (results_[i] == nullptr) {
+      *sums[i] = std::numeric_limits<double>::quiet_NaN();  // a margin head has no top5
+      continue;
+    }
     *sums[i] += *reinterpret_cast<const float*>(session_.address(training_, *results_[i], slot));
   }
   const int64_t next = m + segment_.schedule->replicas_of(stage());

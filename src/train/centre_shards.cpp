@@ -127,17 +127,6 @@ void ShardReader::read(size_t tensor, int64_t first, std::span<std::byte> bytes)
   }
 }
 
-void ShardReader::each_piece(size_t tensor,
-                             const std::function<void(std::span<const std::byte>)>& body) const {
-  const int64_t row = row_bytes_of(tensors_[tensor]);
-  std::vector<std::byte> bytes;
-  each_few_rows(0, classes(), row, [&](int64_t first, int64_t count) {
-    bytes.resize(static_cast<size_t>(count * row));
-    read(tensor, first, bytes);
-    body(bytes);
-  });
-}
-
 std::vector<SafetensorsTensor> centre_tensors(const JobState& state) {
   std::vector<SafetensorsTensor> tensors;
   for (const JobTensor& tensor : state.tensors()) {

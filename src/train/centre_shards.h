@@ -54,8 +54,6 @@ class ShardReader {
   size_t shards() const { return files_.size(); }
 
   void read(size_t tensor, int64_t first, std::span<std::byte> bytes) const;
-  // All of a tensor, a few rows at a time.
-  void each_piece(size_t tensor, const std::function<void(std::span<const std::byte>)>& body) const;
 
  private:
   std::vector<SafetensorsFile> files_;

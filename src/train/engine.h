@@ -22,7 +22,7 @@ namespace millrace {
 
 enum class Purpose : uint8_t { training, training_and_evaluation, evaluation };
 
-// What a step computed: sums over its samples. A margin head tells no right answers: NaN.
+// What a step computed: sums over its samples. A margin head tells no top5: NaN.
 struct StepOutcome {
   double loss = 0;
   double top1 = 0;

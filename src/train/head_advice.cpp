@@ -84,12 +84,18 @@ HeadNeeds head_needs(MarginHeadOptions head, HeadParallel parallel, int devices,
   const double rate = parallel == HeadParallel::pfc ? head.sample_rate : 1;
   const int64_t used = std::max(sampled_classes(rate, local), std::min(rows, local));
   const int64_t blocks = head_cache_blocks(head.cache_bytes, used, rows, dimension);
+  if (parallel == HeadParallel::pfc && head.momentum == HeadMomentum::none) {
+    states = states == 1 ? 0 : states;
+  }
+  const bool lazy = rate < 1 && head.momentum == HeadMomentum::lazy && states > 0;
+  const int64_t clock = lazy ? (local + kHeadRates) * 4 : 0;
   HeadNeeds needs;
   needs.bytes = static_cast<double>(local * dimension * size_of(head.storage) * (1 + states) +
-                                    blocks * head_block_rows(rows, dimension) * rows * 4);
+                                    clock + blocks * head_block_rows(rows, dimension) * rows * 4);
   needs.operations =
       6.0 * static_cast<double>(used) * static_cast<double>(rows) * static_cast<double>(dimension);
-  needs.touched = static_cast<double>(used * dimension * size_of(head.storage) * (3 + 2 * states));
+  needs.touched =
+      static_cast<double>(used * dimension * size_of(head.storage) * (3 + (lazy ? 3 : 2) * states));
   return needs;
 }
 

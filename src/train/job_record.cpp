@@ -43,12 +43,25 @@ std::string_view name_of(HeadParallel parallel) {
   return "?";
 }
 
+std::string_view name_of(HeadMomentum momentum) {
+  switch (momentum) {
+    case HeadMomentum::lazy:
+      return "lazy";
+    case HeadMomentum::none:
+      return "none";
+    case HeadMomentum::frozen:
+      return "frozen";
+  }
+  return "?";
+}
+
 Json describe_head(const MarginHeadOptions& head) {
   return {{"margin", {head.multiplier, head.addend, head.subtrahend}},
           {"scale", head.scale},
           {"exact_gradient", head.exact_gradient},
           {"parallel", name_of(head.parallel)},
           {"sample_rate", head.sample_rate},
+          {"momentum", name_of(head.momentum)},
           {"dtype", millrace::name_of(head.storage)}};
 }
 

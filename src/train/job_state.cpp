@@ -130,6 +130,10 @@ std::vector<float> JobState::fetch(const Piece& piece) const {
   return values;
 }
 
+void JobState::settle() const {
+  for (const auto& worker : engine_.workers()) worker->session->settle();
+}
+
 void JobState::read(size_t tensor, std::vector<float>& values) const {
   const std::vector<Piece>& pieces = pieces_[tensor];
   const Piece& first = pieces.front();

@@ -39,6 +39,9 @@ class JobState {
   // The first process's text, in all of them.
   std::string agree(const std::string& text) const;
 
+  // Before weights are read to be used elsewhere; called by all processes. See Session::settle.
+  void settle() const;
+
   // `values` is left alone in the other processes.
   void read(size_t tensor, std::vector<float>& values) const;
   // Likewise only read in the first process.

@@ -45,10 +45,8 @@ void MetricsWriter::on_step(const StepReport& report) {
   json["epoch"] = report.epoch;
   json["loss"] = report.loss;
   json["learning_rate"] = report.learning_rate;
-  if (std::isfinite(report.top1)) {
-    json["top1"] = report.top1;
-    json["top5"] = report.top5;
-  }
+  if (std::isfinite(report.top1)) json["top1"] = report.top1;
+  if (std::isfinite(report.top5)) json["top5"] = report.top5;
   json["samples"] = report.samples;
   json["seconds"] = report.seconds;
   json["wait_seconds"] = report.wait_seconds;

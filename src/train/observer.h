@@ -30,10 +30,10 @@ struct StepReport {
   int64_t samples = 0;
   double loss = 0;
   double learning_rate = 0;
-  double top1 = 0;  // share of the batch; NaN with a margin head, which does not tell
-  double top5 = 0;
-  double seconds = 0;             // of this step, waiting for data included
-  double wait_seconds = 0;        // for data, within `seconds`
+  double top1 = 0;          // share of the batch; a margin head's by the cosines without margin
+  double top5 = 0;          // NaN with a margin head, which does not tell
+  double seconds = 0;       // of this step, waiting for data included
+  double wait_seconds = 0;  // for data, within `seconds`
   double checkpoint_seconds = 0;  // within `seconds`, while a checkpoint was being written
   double samples_per_second = 0;
   double seconds_left = 0;

@@ -22,6 +22,7 @@ constexpr std::pair<DataType, std::string_view> kTypes[] = {
     {DataType::f32, "F32"}, {DataType::f16, "F16"}, {DataType::bf16, "BF16"}};
 
 std::string_view name_in_file(DataType type) {
+  if (type == DataType::s32) return "I32";  // counts of updates
   for (const auto& [known, name] : kTypes) {
     if (known == type) return name;
   }
@@ -199,6 +200,7 @@ void load_weights(JobState& state, const std::filesystem::path& path) {
 
 void save_weights(const JobState& state, const std::filesystem::path& path,
                   const std::string& model) {
+  state.settle();
   std::vector<SafetensorsTensor> tensors;
   std::vector<size_t> places;
   for (const bool in_rows : {false, true}) {  // 16 bits behind 32, so that all are aligned

@@ -59,7 +59,7 @@ void load_tensors(JobState& state, const std::filesystem::path& path,
 // The file of weights that a job names: its load_weights, or that of its newest intact checkpoint.
 std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observer);
 
-// Parameters and buffers; the head is optional.
+// Parameters and buffers; the head is optional. Saving settles the state first.
 void load_weights(JobState& state, const std::filesystem::path& path);
 void save_weights(const JobState& state, const std::filesystem::path& path,
                   const std::string& model);

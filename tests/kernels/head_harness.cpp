@@ -194,6 +194,16 @@ std::vector<int32_t> sample_of(const HeadCase& entry, const Values& labels, int 
   return classes_in(outputs[0], entry, shard);
 }
 
+Values across(const Values& rows, const Values& gradients, int64_t dimension) {
+  Values result = gradients;
+  for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(dimension)) {
+    const double along = dot(rows.data() + at, gradients.data() + at, dimension) /
+                         dot(rows.data() + at, rows.data() + at, dimension);
+    for (size_t i = at; i < at + static_cast<size_t>(dimension); ++i) result[i] -= along * rows[i];
+  }
+  return result;
+}
+
 HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
   HeadStep step = {0, {}, values.centres, values.states, {}};
   Held embeddings({{entry.batch, entry.dimension}, DataType::f32}, values.embeddings);
@@ -218,7 +228,7 @@ HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
   }
 
   // Its gradient goes to each shard's own statistics.
-  Held all({{entry.batch * entry.shards, 3}, DataType::f32}, gathered);
+  Held all({{entry.batch * entry.shards, kHeadStatistics}, DataType::f32}, gathered);
   auto loss =
       run_operator("margin_head_loss", {{"members", int64_t{1}}}, {&statistics[0], &all}, entry);
   step.loss = loss[0].values()[0];
@@ -247,6 +257,7 @@ HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
       put_slice(step.states[i], first, states[i].values());
     }
   }
+  step.of_embeddings = across(values.embeddings, step.of_embeddings, entry.dimension);
   return step;
 }
 
@@ -299,6 +310,7 @@ HeadStep dense_head(const HeadCase& entry, const HeadValues& values,
     }
     dense_update(entry, gradient, used[j], step);
   }
+  step.of_embeddings = across(values.embeddings, step.of_embeddings, entry.dimension);
   return step;
 }
 

@@ -42,7 +42,7 @@ HeadValues random_head(const HeadCase& entry, uint64_t seed);
 
 struct HeadStep {
   double loss = 0;
-  Values of_embeddings;  // gradient
+  Values of_embeddings;  // gradient, which lies across the embeddings
   Values centres;        // afterwards
   std::vector<Values> states;
   std::vector<std::vector<int32_t>> samples;  // by shard: classes counted over all
@@ -53,6 +53,10 @@ HeadStep run_head(const HeadCase& entry, const HeadValues& values);
 // By the formulas, using the classes in `samples`.
 HeadStep dense_head(const HeadCase& entry, const HeadValues& values,
                     const std::vector<std::vector<int32_t>>& samples);
+
+// What of rows' gradients lies across the rows, which are of length one: the head leaves out parts
+// along them, which the gradient of their normalisation does not let pass.
+Values across(const Values& rows, const Values& gradients, int64_t dimension);
 
 // Draws the samples alone.
 std::vector<int32_t> sample_of(const HeadCase& entry, const Values& labels, int shard);

@@ -66,7 +66,7 @@ TEST(HeadProgram, CentresComeToTheirEmbeddings) {
 }
 
 TEST(HeadProgram, OnlySampledCentresChange) {
-  const MarginHeadOptions head = {.classes = 5000, .sample_rate = 0.1};
+  const MarginHeadOptions head = {.classes = 5000, .sample_rate = 0.1};  // lazy: none is late yet
   const Program program =
       compile_training(head_graph(head), compile_options(OptimizerSettings::Kind::sgd));
   Device device({.threads = 2});

@@ -18,6 +18,7 @@ Attributes attributes_of(const MarginHeadOptions& options) {
           {"scale", options.scale},
           {"exact_gradient", options.exact_gradient},
           {"sample_rate", options.sample_rate},
+          {"head_momentum", static_cast<int64_t>(options.momentum)},
           {"divided", options.parallel != HeadParallel::dp},
           {"embedding_share", 1.0},
           {"cache_bytes", options.cache_bytes}};
@@ -31,6 +32,11 @@ ClassRange class_range_of(const Attributes& attributes) {
 int64_t sampled_classes(double sample_rate, int64_t local_classes) {
   const auto wanted = std::floor(sample_rate * static_cast<double>(local_classes) + 1e-6);
   return std::clamp<int64_t>(static_cast<int64_t>(wanted), 0, local_classes);
+}
+
+bool wants_lazy_updates(const Attributes& attributes) {
+  return attributes.number("sample_rate") < 1 &&
+         attributes.integer("head_momentum") == static_cast<int64_t>(HeadMomentum::lazy);
 }
 
 namespace {
@@ -110,17 +116,45 @@ std::vector<TensorType> infer_sample(const Inference& inference) {
   return {{{sample_elements(batch)}, DataType::s32}};
 }
 
+// Behind the centres, what a lazy head reads even where it does not change it.
+void expect_lazy(const Inference& inference, size_t centres, size_t states) {
+  if (!inference.op.attributes.flag("lazy")) return;
+  const size_t current = centres + 1 + states;
+  for (size_t i = centres + 1; i < current; ++i) {
+    expect_shape(inference, i, inference.shape(centres), "states like the centres,");
+  }
+  expect_shape(inference, current, {inference.shape(centres)[0]}, "an update for each centre,");
+  expect_shape(inference, current + 1, {kHeadRates}, "learning rates");
+}
+
+// Inputs of a lazy head beside centres and states.
+size_t clock_inputs(const Inference& inference) {
+  return inference.op.attributes.flag("lazy") ? 2 : 0;
+}
+
+// Of operators whose type does not tell.
+size_t lazy_states(const Inference& inference) {
+  if (!inference.op.attributes.flag("lazy")) return 0;
+  return static_cast<size_t>(inference.op.attributes.integer("states"));
+}
+
+size_t lazy_inputs(const Inference& inference) {
+  return lazy_states(inference) + clock_inputs(inference);
+}
+
 std::vector<TensorType> infer_statistics(const Inference& inference) {
-  expect_inputs(inference, 3);
+  expect_inputs(inference, 3 + lazy_inputs(inference));
+  expect_lazy(inference, 2, lazy_states(inference));
   const int64_t batch = expect_rows(inference, 0, 1, 2);
-  return {{{batch, 3}, DataType::f32}, products_type(inference, 0)};
+  return {{{batch, kHeadStatistics}, DataType::f32}, products_type(inference, 0)};
 }
 
 std::vector<TensorType> infer_update(const Inference& inference, size_t states) {
-  expect_inputs(inference, 6 + states);
+  expect_inputs(inference, 6 + states + clock_inputs(inference));
+  expect_lazy(inference, 5, states);
   const int64_t batch = expect_rows(inference, 2, 3, 5);
-  expect_shape(inference, 0, {batch, 3}, "the gradient of the statistics");
-  expect_shape(inference, 1, {batch, 3}, "statistics");
+  expect_shape(inference, 0, {batch, kHeadStatistics}, "the gradient of the statistics");
+  expect_shape(inference, 1, {batch, kHeadStatistics}, "statistics");
   expect_shape(inference, 4, products_type(inference, 2).shape, "products");
   for (size_t i = 0; i < states; ++i) {
     expect_shape(inference, 6 + i, inference.shape(5), "states like the centres,");
@@ -131,8 +165,8 @@ std::vector<TensorType> infer_update(const Inference& inference, size_t states) 
 // Rows of a batch, or of all micro-batches of a step.
 void expect_kept_rows(const Inference& inference, size_t first) {
   const int64_t rows = inference.shape(first)[0];
-  expect_shape(inference, first, {rows, 3}, "the gradient of the statistics");
-  expect_shape(inference, first + 1, {rows, 3}, "statistics");
+  expect_shape(inference, first, {rows, kHeadStatistics}, "the gradient of the statistics");
+  expect_shape(inference, first + 1, {rows, kHeadStatistics}, "statistics");
   expect_matrix(inference, first + 2);
   expect_shape(inference, first + 3, {sample_elements(rows)}, "a sample");
 }
@@ -151,26 +185,33 @@ std::vector<TensorType> infer_keep(const Inference& inference) {
 
 // Of the gradient of the centres.
 std::vector<TensorType> infer_squares(const Inference& inference) {
-  expect_inputs(inference, 5);
+  expect_inputs(inference, 5 + lazy_inputs(inference));
+  expect_lazy(inference, 4, lazy_states(inference));
   expect_kept_rows(inference, 0);
   expect_rows(inference, 2, 3, 4);
   return {{{1}, DataType::f32}};
 }
 
-// Gradient of the statistics, statistics, embeddings, sample, centres, states, then perhaps a clip
-// scale and what overflow_check wrote.
+std::vector<TensorType> infer_gradient(const Inference& inference) {
+  return infer_update(inference, lazy_states(inference));
+}
+
+// Gradient of the statistics, statistics, embeddings, sample, centres, states, then perhaps
+// the clock of a lazy head, a clip scale and what overflow_check wrote.
 template <size_t states>
 std::vector<TensorType> infer_step(const Inference& inference) {
   const bool has_clip = inference.op.attributes.flag("has_clip");
   const bool has_skip = inference.op.attributes.flag("has_skip");
-  const size_t count = 5 + states + (has_clip ? 1 : 0) + (has_skip ? 1 : 0);
+  const size_t behind = 5 + states + clock_inputs(inference);
+  const size_t count = behind + (has_clip ? 1 : 0) + (has_skip ? 1 : 0);
   expect_inputs(inference, count);
   expect_kept_rows(inference, 0);
   expect_rows(inference, 2, 3, 4);
+  expect_lazy(inference, 4, states);
   for (size_t i = 0; i < states; ++i) {
     expect_shape(inference, 5 + i, inference.shape(4), "states like the centres,");
   }
-  if (has_clip) expect_shape(inference, 5 + states, {1}, "a clip scale");
+  if (has_clip) expect_shape(inference, behind, {1}, "a clip scale");
   if (has_skip) expect_shape(inference, count - 1, {2}, "whether to skip");
   return {};
 }
@@ -182,28 +223,29 @@ std::vector<TensorType> infer_update_with(const Inference& inference) {
 
 void expect_shards(const Inference& inference, size_t statistics, int64_t batch) {
   const Shape& shape = inference.shape(statistics);
-  if (shape.size() != 2 || shape[1] != 3 || batch < 1 || shape[0] % batch != 0) {
-    fail_input("needs three statistics for each of {} samples, perhaps several times, but gets {}",
-               batch, to_string(shape));
+  if (shape.size() != 2 || shape[1] != kHeadStatistics || batch < 1 || shape[0] % batch != 0) {
+    fail_input("needs {} statistics for each of {} samples, perhaps several times, but gets {}",
+               kHeadStatistics, batch, to_string(shape));
   }
 }
 
-// The statistics of this part, then those of all parts.
+// The statistics of this part, then those of all parts. The loss; of each sample the logarithm of
+// the softmax's sum and the probability of all other classes; how many samples have their own class
+// first.
 std::vector<TensorType> infer_loss(const Inference& inference) {
   expect_inputs(inference, 2);
   expect_matrix(inference, 0);
   const int64_t batch = inference.shape(0)[0];
-  expect_shape(inference, 0, {batch, 3}, "statistics");
+  expect_shape(inference, 0, {batch, kHeadStatistics}, "statistics");
   expect_shards(inference, 1, batch);
-  return {{{1}, DataType::f32}, {{batch}, DataType::f32}};
+  return {{{1}, DataType::f32}, {{batch, 2}, DataType::f32}, {{1}, DataType::f32}};
 }
 
 std::vector<TensorType> infer_loss_backward(const Inference& inference) {
   expect_inputs(inference, 3);
   expect_shape(inference, 0, {1}, "the gradient of a loss");
-  if (inference.shape(2).size() != 1) {
-    fail_input("needs one logarithm for each sample but gets {}", to_string(inference.shape(2)));
-  }
+  expect_matrix(inference, 2);
+  expect_shape(inference, 2, {inference.shape(2)[0], 2}, "a softmax for each sample,");
   expect_shards(inference, 1, inference.shape(2)[0]);
   return {inference.inputs[1]};
 }
@@ -233,7 +275,7 @@ std::vector<ShardingSignature> statistics_shardings(const Inference& inference) 
 
 // Each device has a share of the loss, and the whole gradient of its own statistics.
 std::vector<ShardingSignature> loss_shardings(const Inference&) {
-  return {{{broadcast(), broadcast()}, {partial(), broadcast()}}};
+  return {{{broadcast(), broadcast()}, {partial(), broadcast(), partial()}}};
 }
 
 double products(const Inference& inference, size_t embeddings) {
@@ -252,45 +294,44 @@ double count_gradient(const Inference& inference) { return products(inference, 2
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
-  return {
-      {.type = "margin_head_sample", .infer = infer_sample},
-      {.type = "margin_head_statistics",
-       .infer = infer_statistics,
-       .differentiate = differentiate_statistics,
-       .shardings = statistics_shardings,
-       .arithmetic = count_statistics},
-      {.type = "margin_head_loss",
-       .infer = infer_loss,
-       .differentiate = differentiate_loss,
-       .shardings = loss_shardings},
-      {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
-      {.type = "margin_head_update",
-       .infer = infer_update_with<0>,
-       .mutated_inputs = {5},
-       .arithmetic = count_update},
-      {.type = "margin_head_update_momentum",
-       .infer = infer_update_with<1>,
-       .mutated_inputs = {5, 6},
-       .arithmetic = count_update},
-      {.type = "margin_head_update_adamw",
-       .infer = infer_update_with<2>,
-       .mutated_inputs = {5, 6, 7},
-       .arithmetic = count_update},
-      {.type = "margin_head_gradient", .infer = infer_update_with<0>, .arithmetic = count_gradient},
-      {.type = "margin_head_squares", .infer = infer_squares, .arithmetic = count_update},
-      {.type = "margin_head_keep", .infer = infer_keep, .mutated_inputs = {0, 1, 2, 3}},
-      {.type = "margin_head_step",
-       .infer = infer_step<0>,
-       .mutated_inputs = {4},
-       .arithmetic = count_update},
-      {.type = "margin_head_step_momentum",
-       .infer = infer_step<1>,
-       .mutated_inputs = {4, 5},
-       .arithmetic = count_update},
-      {.type = "margin_head_step_adamw",
-       .infer = infer_step<2>,
-       .mutated_inputs = {4, 5, 6},
-       .arithmetic = count_update}};
+  return {{.type = "margin_head_sample", .infer = infer_sample},
+          {.type = "margin_head_statistics",
+           .infer = infer_statistics,
+           .differentiate = differentiate_statistics,
+           .shardings = statistics_shardings,
+           .arithmetic = count_statistics},
+          {.type = "margin_head_loss",
+           .infer = infer_loss,
+           .differentiate = differentiate_loss,
+           .shardings = loss_shardings},
+          {.type = "margin_head_loss_backward", .infer = infer_loss_backward},
+          {.type = "margin_head_update",
+           .infer = infer_update_with<0>,
+           .mutated_inputs = {5},
+           .arithmetic = count_update},
+          {.type = "margin_head_update_momentum",
+           .infer = infer_update_with<1>,
+           .mutated_inputs = {5, 6},
+           .arithmetic = count_update},
+          {.type = "margin_head_update_adamw",
+           .infer = infer_update_with<2>,
+           .mutated_inputs = {5, 6, 7},
+           .arithmetic = count_update},
+          {.type = "margin_head_gradient", .infer = infer_gradient, .arithmetic = count_gradient},
+          {.type = "margin_head_squares", .infer = infer_squares, .arithmetic = count_update},
+          {.type = "margin_head_keep", .infer = infer_keep, .mutated_inputs = {0, 1, 2, 3}},
+          {.type = "margin_head_step",
+           .infer = infer_step<0>,
+           .mutated_inputs = {4},
+           .arithmetic = count_update},
+          {.type = "margin_head_step_momentum",
+           .infer = infer_step<1>,
+           .mutated_inputs = {4, 5},
+           .arithmetic = count_update},
+          {.type = "margin_head_step_adamw",
+           .infer = infer_step<2>,
+           .mutated_inputs = {4, 5, 6},
+           .arithmetic = count_update}};
 }
 
 }  // namespace millrace::margin_head

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "kernels/head/row_clock.h"
 #include "kernels/head/storage.h"
 
 namespace millrace {
@@ -24,34 +25,33 @@ void prefetch_row(const std::byte* row, int64_t bytes) {
 }
 
 CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> classes, bool in_order,
-                       int64_t rows, DataType operand, const CentreBuffers& buffers) {
+                       int64_t rows, DataType operand, const LateRows* late,
+                       const CentreBuffers& buffers) {
   const int64_t width = centres.dimension;
   const int64_t operand_bytes = width * size_of(operand);
   const auto count = static_cast<int64_t>(classes.size());
-  const bool in_place = in_order && count == rows && centres.storage == operand;
+  const bool in_place = in_order && late == nullptr && count == rows && centres.storage == operand;
   for (int64_t r = 0; r < count; ++r) {
-    const std::byte* row = centres.row(classes[static_cast<size_t>(r)]);
+    const int64_t number = classes[static_cast<size_t>(r)];
+    const std::byte* row = centres.row(number);
     if (!in_order && r + kCentreRowsAhead < count) {
       prefetch_row(centres.row(classes[static_cast<size_t>(r + kCentreRowsAhead)]),
                    centres.row_bytes());
     }
+    if (in_place) {
+      const bool is_float = centres.storage == DataType::f32;
+      if (!is_float) load_row(centres.storage, row, width, buffers.rows);
+      const auto* values = is_float ? reinterpret_cast<const float*>(row) : buffers.rows;
+      buffers.norms[r] = centre_norm(values, width);
+      continue;
+    }
     std::byte* target = buffers.operands + r * operand_bytes;
-    if (centres.storage == operand && !in_place) {
-      std::memcpy(target, row, static_cast<size_t>(operand_bytes));
-    }
-    const float* values = buffers.row;
-    if (centres.storage == DataType::f32) {
-      values = reinterpret_cast<const float*>(in_place ? row : target);
-    } else if (operand == DataType::f32) {
-      load_row(centres.storage, row, width, reinterpret_cast<float*>(target));
-      values = reinterpret_cast<const float*>(target);
-    } else {
-      load_row(centres.storage, row, width, buffers.row);
-      if (centres.storage != operand) {
-        floats_to_bf16(buffers.row, width, reinterpret_cast<uint16_t*>(target));
-      }
-    }
+    const bool is_float = operand == DataType::f32;
+    float* values = is_float ? reinterpret_cast<float*>(target) : buffers.rows;
+    load_row(centres.storage, row, width, values);
+    if (late != nullptr) late->catch_up(number, values, buffers.rows + width);
     buffers.norms[r] = centre_norm(values, width);
+    if (!is_float) floats_to_bf16(values, width, reinterpret_cast<uint16_t*>(target));
   }
   if (in_place) return {centres.row(classes[0]), buffers.norms};
   std::memset(buffers.operands + count * operand_bytes, 0,

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "graph/attributes.h"
+#include "kernels/head/target.h"
 
 namespace millrace {
 
@@ -18,25 +18,23 @@ struct Margin {
   double scale = 64;
   bool exact = true;
 
-  double logit(double cosine) const {
-    if (keeps_angle()) return scale * (clamped(cosine) - subtrahend);
-    return scale * (std::cos(multiplier * std::acos(clamped(cosine)) + addend) - subtrahend);
+  double logit(const Target& target) const {
+    if (keeps_angle()) return scale * (std::clamp(target.cosine, -1.0, 1.0) - subtrahend);
+    return scale * (std::cos(multiplier * target.angle + addend) - subtrahend);
   }
 
   // The change of the logit with the cosine. It has a pole at the angles 0 and pi, where the
-  // slope of the last angle short of them is taken.
-  double slope(double cosine) const {
+  // tangent that it multiplies vanishes as the sine does; closer to them than kLeastSine, where the
+  // tangent is rounding alone, the product fades out.
+  double slope(const Target& target) const {
     if (keeps_angle() || !exact) return scale;
-    const double angle =
-        std::clamp(std::acos(clamped(cosine)), kLeastAngle, std::numbers::pi - kLeastAngle);
-    return scale * multiplier * std::sin(multiplier * angle + addend) / std::sin(angle);
+    return scale * multiplier * std::sin(multiplier * target.angle + addend) /
+           std::max(target.sine, kLeastSine);
   }
 
  private:
-  // Cosines in float32 tell smaller angles no longer apart.
-  static constexpr double kLeastAngle = 3e-4;
+  static constexpr double kLeastSine = 1e-6;
 
-  static double clamped(double cosine) { return std::clamp(cosine, -1.0, 1.0); }
   bool keeps_angle() const { return multiplier == 1 && addend == 0; }
 };
 

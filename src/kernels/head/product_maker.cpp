@@ -20,13 +20,21 @@ void ProductMaker::book_part(WorkspaceBook& book) {
       book.book(static_cast<uint64_t>(problem_.rows * problem_.dimension * size_of(operand_)));
   norms_ = book.floats(problem_.rows);
   factors_ = book.floats(problem_.rows);
-  row_ = book.floats(problem_.dimension);
+  rows_ = book.floats(3 * problem_.dimension);
   products_ = book.floats(problem_.block_elements());
   scratchpad_ = book.book(matmul_.scratchpad_bytes());
 }
 
 void ProductMaker::pack(const float* embeddings, std::byte* shared, std::byte* part) {
   matmul_.pack(embeddings, true, part + scratchpad_, shared + packed_);
+}
+
+const float* ProductMaker::values(const Job& job, int64_t row, std::byte* part) const {
+  auto* made = booked<float>(part, rows_);
+  if (job.late == nullptr) return job.centres.values(row, made);
+  load_row(problem_.storage, job.centres.row(row), problem_.dimension, made);
+  job.late->catch_up(row, made, made + problem_.dimension);
+  return made;
 }
 
 HeadBlock ProductMaker::make(const Job& job, int64_t number, int part_number, std::byte* part) {
@@ -39,8 +47,9 @@ HeadBlock ProductMaker::make(const Job& job, int64_t number, int part_number, st
   block.classes = classes.data();
   auto* norms = booked<float>(part, norms_);
   auto* factors = booked<float>(part, factors_);
-  block.centres = load_block(job.centres, classes, job.sample.is_everything(), problem_.rows,
-                             operand_, {part + centres_, norms, booked<float>(part, row_)});
+  block.centres =
+      load_block(job.centres, classes, job.sample.is_everything(), problem_.rows, operand_,
+                 job.late, {part + centres_, norms, booked<float>(part, rows_)});
   const auto scale = static_cast<float>(problem_.margin.scale);
   for (int64_t r = 0; r < block.count; ++r) factors[r] = scale / norms[r];
   block.factors = factors;

@@ -8,6 +8,7 @@
 #include "kernels/head/block_matmul.h"
 #include "kernels/head/centre_block.h"
 #include "kernels/head/head_problem.h"
+#include "kernels/head/row_clock.h"
 #include "kernels/head/workspace.h"
 
 namespace millrace {
@@ -45,15 +46,20 @@ class ProductMaker {
     float* kept;
     bool known;
     std::byte* shared;
+    const LateRows* late;  // null: all rows are current
   };
   HeadBlock make(const Job& job, int64_t number, int part_number, std::byte* part);
+
+  // A current row of centres in float32: itself, or made in the part's memory, where it stays until
+  // the next call.
+  const float* values(const Job& job, int64_t row, std::byte* part) const;
 
  private:
   const HeadProblem& problem_;
   DataType operand_;
   BlockMatmul matmul_;
   uint64_t packed_ = 0;
-  uint64_t classes_ = 0, centres_ = 0, norms_ = 0, factors_ = 0, row_ = 0, products_ = 0,
+  uint64_t classes_ = 0, centres_ = 0, norms_ = 0, factors_ = 0, rows_ = 0, products_ = 0,
            scratchpad_ = 0;
 };
 

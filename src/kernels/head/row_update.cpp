@@ -2,115 +2,108 @@
 
 #include <cmath>
 
+#include "kernels/head/centre_block.h"
 #include "kernels/support/vectorize.h"
 
 namespace millrace {
 namespace {
 
-double number_or_zero(const Attributes& attributes, std::string_view name) {
-  return attributes.has(name) ? attributes.number(name) : 0.0;
-}
-
-MILLRACE_VECTORIZED void step_plain(const float* __restrict g, float factor, float rate,
-                                    float* __restrict w, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) w[i] -= rate * (g[i] + factor * w[i]);
-}
-
-MILLRACE_VECTORIZED void step_momentum(const float* __restrict g, float factor, float rate,
-                                       float keep, float* __restrict w, float* __restrict m,
-                                       int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    m[i] = keep * m[i] + (g[i] + factor * w[i]);
-    w[i] -= rate * m[i];
+MILLRACE_VECTORIZED float row_dot(const float* a, const float* b, int64_t count) {
+  FloatLanes sums[2] = {};
+  int64_t i = 0;
+  for (; i + 2 * kFloatLanes <= count; i += 2 * kFloatLanes) {
+    for (int64_t j = 0; j < 2; ++j) {
+      FloatLanes first;
+      FloatLanes second;
+      load_lanes(a + i + j * kFloatLanes, first);
+      load_lanes(b + i + j * kFloatLanes, second);
+      sums[j] += first * second;
+    }
   }
+  double sum = sum_of_lanes(sums[0] + sums[1]);
+  for (; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return static_cast<float>(sum);
 }
 
-MILLRACE_VECTORIZED void step_nesterov(const float* __restrict g, float factor, float rate,
-                                       float keep, float* __restrict w, float* __restrict m,
-                                       int64_t count) {
-  for (int64_t i = 0; i < count; ++i) {
-    const float gradient = g[i] + factor * w[i];
-    m[i] = keep * m[i] + gradient;
-    w[i] -= rate * (gradient + keep * m[i]);
-  }
+MILLRACE_VECTORIZED void take_off(const float* __restrict w, float along, float* __restrict g,
+                                  int64_t count) {
+  for (int64_t i = 0; i < count; ++i) g[i] -= along * w[i];
 }
 
-MILLRACE_VECTORIZED void step_adamw(const float* __restrict g, float along, const RowUpdate& s,
-                                    float* __restrict w, float* __restrict first,
-                                    float* __restrict second, int64_t count) {
-  const auto beta1 = static_cast<float>(s.beta1);
-  const auto beta2 = static_cast<float>(s.beta2);
-  const auto kept = static_cast<float>(1 - static_cast<double>(s.learning_rate) * s.decay);
-  const float deviation = s.deviation;
-  const float epsilon = s.epsilon;
-  const float rate = s.rate;
-  for (int64_t i = 0; i < count; ++i) {
-    const float gradient = g[i] - along * w[i];
-    first[i] = beta1 * first[i] + (1.0f - beta1) * gradient;
-    second[i] = beta2 * second[i] + (1.0f - beta2) * gradient * gradient;
-    w[i] = w[i] * kept - rate * (first[i] / (__builtin_sqrtf(second[i]) * deviation + epsilon));
+// A row and its states in float32: themselves, or copies that go back when `store` is called.
+class OpenRow {
+ public:
+  OpenRow(const RowUpdate& update, const RowUpdate::Row& row, float* scratch)
+      : update_(update), row_(row) {
+    for (size_t i = 0; i <= update.state_count(); ++i) {
+      values_[i] = reinterpret_cast<float*>(stored(i));
+      if (update.storage == DataType::f32) continue;
+      values_[i] = scratch + static_cast<int64_t>(i) * update.dimension;
+      load_row(update.storage, stored(i), update.dimension, values_[i]);
+    }
   }
-}
+
+  float* centre() const { return values_[0]; }
+  float* const* states() const { return values_ + 1; }
+
+  void store(uint64_t seed, int64_t step) const {
+    if (update_.storage == DataType::f32) return;
+    for (size_t i = 0; i <= update_.state_count(); ++i) {
+      store_row(update_.storage, values_[i], update_.dimension,
+                rounding_key(seed, step, row_.number, static_cast<uint32_t>(i)), stored(i));
+    }
+  }
+
+ private:
+  std::byte* stored(size_t i) const { return i == 0 ? row_.centre : row_.states[i - 1]; }
+
+  const RowUpdate& update_;
+  const RowUpdate::Row& row_;
+  float* values_[3] = {};
+};
 
 }  // namespace
 
 RowUpdate RowUpdate::at_step(const StepState& state) const {
-  RowUpdate now = *this;
-  now.seed = state.seed;
-  now.step = state.step;
-  now.learning_rate = state.learning_rate;
-  if (optimizer == RowOptimizer::adamw) {
-    const auto t = static_cast<double>(state.updates() + 1);
-    now.rate = static_cast<float>(state.learning_rate / (1 - std::pow(beta1, t)));
-    now.deviation = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
-  }
-  return now;
+  RowUpdate update = *this;
+  update.seed = state.seed;
+  update.step = state.step;
+  update.now = rule.at(rate_factor * static_cast<double>(state.learning_rate), state.updates(), 1);
+  return update;
 }
 
-void RowUpdate::apply(const float* gradient, float along, int64_t number, std::byte* centre,
-                      std::byte* const* states, float* scratch) const {
-  std::byte* stored[3] = {centre};
-  float* values[3];
-  for (size_t i = 0; i < state_count(); ++i) stored[i + 1] = states[i];
-  for (size_t i = 0; i <= state_count(); ++i) {
-    values[i] = reinterpret_cast<float*>(stored[i]);
-    if (storage == DataType::f32) continue;
-    values[i] = scratch + static_cast<int64_t>(i) * dimension;
-    load_row(storage, stored[i], dimension, values[i]);
-  }
-  const float factor = static_cast<float>(decay) - along;
-  const auto with_momentum = nesterov ? step_nesterov : step_momentum;
-  switch (optimizer) {
-    case RowOptimizer::plain:
-      step_plain(gradient, factor, learning_rate, values[0], dimension);
-      break;
-    case RowOptimizer::momentum:
-      with_momentum(gradient, factor, learning_rate, momentum, values[0], values[1], dimension);
-      break;
-    case RowOptimizer::adamw:
-      step_adamw(gradient, along, *this, values[0], values[1], values[2], dimension);
-      break;
-  }
-  if (storage == DataType::f32) return;
-  for (size_t i = 0; i <= state_count(); ++i) {
-    store_row(storage, values[i], dimension,
-              rounding_key(seed, step, number, static_cast<uint32_t>(i)), stored[i]);
-  }
+void project(float* gradient, const float* centre, float norm, int64_t dimension) {
+  if (norm <= kLeastNorm) return;
+  const float along = row_dot(gradient, centre, dimension) / norm / norm;
+  take_off(centre, along, gradient, dimension);
+}
+
+void RowUpdate::apply(float* gradient, float norm, const Row& row, const LateRows* late,
+                      float* scratch) const {
+  const OpenRow open(*this, row, scratch);
+  if (late != nullptr) late->catch_up(row.place, open.centre(), open.states());
+  project(gradient, open.centre(), norm, dimension);
+  now.apply(open.centre(), open.states(), gradient, dimension);
+  open.store(seed, step);
+}
+
+void RowUpdate::settle(const Row& row, const LateRows& late, float* scratch) const {
+  constexpr int64_t kSettled = int64_t{1} << 40;  // no step has these random bits
+  const OpenRow open(*this, row, scratch);
+  late.catch_up(row.place, open.centre(), open.states());
+  open.store(0, kSettled + late.clock().now());
 }
 
 RowUpdate row_update_of(std::string_view type, const Attributes& attributes, DataType storage,
                         int64_t dimension) {
+  RuleKind kind = RuleKind::plain;
+  if (type.ends_with("_momentum")) kind = RuleKind::momentum;
+  if (type.ends_with("_adamw")) kind = RuleKind::adamw;
   RowUpdate update;
-  if (type.ends_with("_momentum")) update.optimizer = RowOptimizer::momentum;
-  if (type.ends_with("_adamw")) update.optimizer = RowOptimizer::adamw;
+  update.rule = update_rule_of(kind, attributes);
+  if (attributes.has("rate_factor")) update.rate_factor = attributes.number("rate_factor");
   update.storage = storage;
   update.dimension = dimension;
-  update.beta1 = number_or_zero(attributes, "beta1");
-  update.beta2 = number_or_zero(attributes, "beta2");
-  update.decay = number_or_zero(attributes, "weight_decay");
-  update.epsilon = static_cast<float>(number_or_zero(attributes, "epsilon"));
-  update.momentum = static_cast<float>(number_or_zero(attributes, "momentum"));
-  update.nesterov = attributes.flag("nesterov");
   return update;
 }
 

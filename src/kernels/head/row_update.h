@@ -5,45 +5,53 @@
 #include <cstdint>
 #include <string_view>
 
-#include "graph/attributes.h"
+#include "kernels/head/row_clock.h"
 #include "kernels/head/storage.h"
 #include "kernels/kernel.h"
+#include "kernels/support/update_rules.h"
 
 namespace millrace {
 
-// Plain SGD has no state, momentum one tensor, AdamW two; the formulas are those of the update
-// operators of other parameters (graph/operators/optimizer.cpp).
-enum class RowOptimizer : uint8_t { plain, momentum, adamw };
-
+// The rule is that of other parameters; LARS treats the centres as SGD with momentum does.
 struct RowUpdate {
-  RowOptimizer optimizer = RowOptimizer::plain;
+  UpdateRule rule;
+  double rate_factor = 1;  // of the learning rate
   DataType storage = DataType::f32;
   int64_t dimension = 0;
-  double beta1 = 0, beta2 = 0, decay = 0;
-  float epsilon = 0;
-  float momentum = 0;
-  bool nesterov = false;
 
   // Values of this step, set by at_step.
   uint64_t seed = 0;
   int64_t step = 0;
-  float learning_rate = 0;
-  float rate = 0;       // AdamW: learning rate over the first moment's bias correction
-  float deviation = 0;  // AdamW: 1 / sqrt of the second moment's bias correction
+  RuleStep now = {};
 
-  size_t state_count() const { return static_cast<size_t>(optimizer); }
+  size_t state_count() const { return millrace::state_count(rule.kind); }
   // Floats of scratch that `apply` needs.
   int64_t scratch_elements() const { return 3 * dimension; }
 
   RowUpdate at_step(const StepState& state) const;
 
-  // The gradient of the row is gradient - along * centre. `number` counts rows over all parts of
-  // the classes.
-  void apply(const float* gradient, float along, int64_t number, std::byte* centre,
-             std::byte* const* states, float* scratch) const;
+  // A row as it is stored. `number` counts rows over all parts of the classes, `place` those of
+  // this part.
+  struct Row {
+    int64_t number = 0;
+    int64_t place = 0;
+    std::byte* centre = nullptr;
+    std::byte* states[2] = {};
+  };
+
+  // `gradient` is that of the loss to the centre at length one, over its norm; it is projected
+  // here. With `late` the row is brought up to date first.
+  void apply(float* gradient, float norm, const Row& row, const LateRows* late,
+             float* scratch) const;
+
+  // Brings the row up to date alone.
+  void settle(const Row& row, const LateRows& late, float* scratch) const;
 };
 
 RowUpdate row_update_of(std::string_view type, const Attributes& attributes, DataType storage,
                         int64_t dimension);
+
+// Takes off a row's gradient what lies along its centre, whose length the loss does not depend on.
+void project(float* gradient, const float* centre, float norm, int64_t dimension);
 
 }  // namespace millrace

@@ -41,25 +41,13 @@ MILLRACE_VECTORIZED void exponentials(const ProductBlock& block, const float* __
   }
 }
 
-MILLRACE_VECTORIZED float row_gradients(const float* __restrict x, float factor,
-                                        const float* __restrict maximum,
-                                        const float* __restrict weight, int64_t batch,
-                                        float* __restrict out, float* __restrict scratch) {
+MILLRACE_VECTORIZED void row_gradients(const float* __restrict x, float factor,
+                                       const float* __restrict maximum,
+                                       const float* __restrict weight, int64_t batch,
+                                       float* __restrict out) {
   for (int64_t i = 0; i < batch; ++i) {
-    const float gradient = vector_exp(x[i] * factor - maximum[i]) * weight[i] * factor;
-    out[i] = gradient;
-    scratch[i] = gradient * x[i];
+    out[i] = vector_exp(x[i] * factor - maximum[i]) * weight[i] * factor;
   }
-  FloatLanes lanes = {};
-  int64_t i = 0;
-  for (; i + kFloatLanes <= batch; i += kFloatLanes) {
-    FloatLanes next;
-    load_lanes(scratch + i, next);
-    lanes += next;
-  }
-  double sum = sum_of_lanes(lanes);
-  for (; i < batch; ++i) sum += static_cast<double>(scratch[i]);
-  return static_cast<float>(sum);
 }
 
 }  // namespace
@@ -78,12 +66,11 @@ void add_block(const ProductBlock& block, const RunningSums& sums) {
   for (int64_t i = 0; i < block.batch; ++i) sums.sum[i] += static_cast<double>(sums.scratch[i]);
 }
 
-void product_gradients(const ProductBlock& block, const LogitGradients& logits, float* gradients,
-                       float* along, float* scratch) {
+void product_gradients(const ProductBlock& block, const LogitGradients& logits, float* gradients) {
   for (int64_t row = 0; row < block.rows; ++row) {
     const int64_t at = row * block.batch;
-    along[row] = row_gradients(block.products + at, block.factors[row], logits.maximum,
-                               logits.weight, block.batch, gradients + at, scratch);
+    row_gradients(block.products + at, block.factors[row], logits.maximum, logits.weight,
+                  block.batch, gradients + at);
   }
 }
 

@@ -29,9 +29,7 @@ struct LogitGradients {
   const float* weight = nullptr;
 };
 
-// Writes the gradients of the products (those of the logits times the factor) and, per row, the
-// sum over the samples of gradient * product.
-void product_gradients(const ProductBlock& block, const LogitGradients& logits, float* gradients,
-                       float* along, float* scratch);
+// Writes the gradients of the products: those of the logits times the factor.
+void product_gradients(const ProductBlock& block, const LogitGradients& logits, float* gradients);
 
 }  // namespace millrace

@@ -9,16 +9,21 @@ namespace millrace {
 namespace {
 
 constexpr float kNowhere = -std::numeric_limits<float>::infinity();
+// The logit of a class that does not count. Infinities would have differences that are no numbers.
+constexpr float kExcluded = -1e30f;
 
 class StatisticsKernel final : public Kernel {
  public:
-  explicit StatisticsKernel(const HeadProblem& problem) : problem_(problem), maker_(problem_) {
+  StatisticsKernel(const HeadProblem& problem, const std::optional<LateRows>& late)
+      : problem_(problem), late_(late), maker_(problem_) {
     WorkspaceBook shared;
     maker_.book_shared(shared);
+    if (late_) pauses_ = shared.book(LateRows::workspace_bytes());
     WorkspaceBook part;
     maker_.book_part(part);
     maximum_ = part.floats(problem.batch);
     target_ = part.floats(problem.batch);
+    plain_ = part.floats(problem.batch);
     product_ = part.floats(problem.batch);
     scratch_ = part.floats(problem.batch);
     sum_ = part.book(static_cast<uint64_t>(problem.batch) * sizeof(double));
@@ -30,18 +35,23 @@ class StatisticsKernel final : public Kernel {
   void run(const KernelArguments& a) override {
     const Sample sample(a.input<int32_t>(1), problem_.range, problem_.batch, problem_.sample_rate);
     const CentreRows centres = {a.inputs[2], problem_.storage, problem_.dimension};
+    std::optional<LateRows> late;
+    if (late_) late = late_->begin(a, a.workspace + pauses_);
     const ProductMaker::Job job = {
-        sample, centres, problem_.blocks(sample.count()), a.output<float>(1), false, a.workspace};
+        sample, centres,     problem_.blocks(sample.count()), a.output<float>(1),
+        false,  a.workspace, late ? &*late : nullptr};
     maker_.pack(a.input<float>(0), a.workspace, part_of(a, 0));
     each_part(problem_, job.blocks, [&](int part, int64_t first, int64_t last) {
       std::byte* own = part_of(a, part);
       start(sums_in(own), problem_.batch);
       std::fill_n(booked<float>(own, target_), problem_.batch, kNowhere);
       for (int64_t number = first; number < last; ++number) {
-        add(maker_.make(job, number, part, own), sample, own);
+        const HeadBlock block = maker_.make(job, number, part, own);
+        measure(block, job, a.input<float>(0), own);
+        add(block, sample, own);
       }
     });
-    for (int64_t i = 0; i < problem_.batch; ++i) gather(a, i, a.output<float>(0) + 3 * i);
+    for (int64_t i = 0; i < problem_.batch; ++i) a.output<HeadStatistics>(0)[i] = gather(a, i);
   }
 
  private:
@@ -52,53 +62,64 @@ class StatisticsKernel final : public Kernel {
     return {booked<float>(own, maximum_), booked<double>(own, sum_), booked<float>(own, scratch_)};
   }
 
-  // While a block is summed up, a target's product is the one that gives its logit with margin.
+  // The logits of the samples whose class is in the block, with the margin and without.
+  void measure(const HeadBlock& block, const ProductMaker::Job& job, const float* embeddings,
+               std::byte* own) const {
+    each_target(problem_, job.sample, block, [&](int64_t i, int64_t row) {
+      const float* centre = maker_.values(job, block.classes[row], own);
+      const Target target =
+          measure_target(embeddings + i * problem_.dimension, centre, problem_.dimension);
+      booked<float>(own, target_)[i] = static_cast<float>(problem_.margin.logit(target));
+      booked<float>(own, plain_)[i] = static_cast<float>(problem_.margin.scale * target.cosine);
+    });
+  }
+
+  // Sums up the classes that are not a sample's own.
   void add(const HeadBlock& block, const Sample& sample, std::byte* own) const {
-    auto* target = booked<float>(own, target_);
     auto* product = booked<float>(own, product_);
     const auto at = [&](int64_t i, int64_t row) -> float& {
       return block.products[row * problem_.batch + i];
     };
     each_target(problem_, sample, block, [&](int64_t i, int64_t row) {
       product[i] = at(i, row);
-      target[i] = static_cast<float>(
-          problem_.margin.logit(product[i] / static_cast<double>(block.centres.norms[row])));
-      at(i, row) = target[i] / block.factors[row];
+      at(i, row) = kExcluded / block.factors[row];
     });
     add_block({block.products, block.factors, block.count, problem_.batch}, sums_in(own));
     each_target(problem_, sample, block, [&](int64_t i, int64_t row) { at(i, row) = product[i]; });
   }
 
-  void gather(const KernelArguments& a, int64_t i, float* row) const {
-    float maximum = kNowhere;
-    float target = kNowhere;
+  HeadStatistics gather(const KernelArguments& a, int64_t i) const {
+    HeadStatistics row = {kNowhere, 0, kNowhere, kNowhere};
     for (int part = 0; part < problem_.parts; ++part) {
-      maximum = std::max(maximum, booked<float>(part_of(a, part), maximum_)[i]);
-      const float found = booked<float>(part_of(a, part), target_)[i];
-      if (found != kNowhere) target = found;
+      std::byte* own = part_of(a, part);
+      row.maximum = std::max(row.maximum, booked<float>(own, maximum_)[i]);
+      if (booked<float>(own, target_)[i] == kNowhere) continue;
+      row.target = booked<float>(own, target_)[i];
+      row.plain = booked<float>(own, plain_)[i];
     }
     double sum = 0;
     for (int part = 0; part < problem_.parts; ++part) {
       const double own = booked<double>(part_of(a, part), sum_)[i];
-      const double shift = booked<float>(part_of(a, part), maximum_)[i] - maximum;
+      const double shift = booked<float>(part_of(a, part), maximum_)[i] - row.maximum;
       if (own != 0) sum += own * std::exp(shift);
     }
-    row[0] = maximum;
-    row[1] = static_cast<float>(sum);
-    row[2] = target;
+    row.sum = static_cast<float>(sum);
+    const bool has_others = row.maximum > kExcluded / 2 || std::isnan(row.sum);
+    return has_others ? row : HeadStatistics{0, 0, row.target, row.plain};
   }
 
   const HeadProblem problem_;
+  const std::optional<LateRows> late_;
   ProductMaker maker_;
   PartedWorkspace memory_;
-  uint64_t maximum_ = 0, target_ = 0, product_ = 0, scratch_ = 0, sum_ = 0;
+  uint64_t maximum_ = 0, target_ = 0, plain_ = 0, product_ = 0, scratch_ = 0, sum_ = 0, pauses_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> make_head_statistics(const KernelRequest& request, std::string*) {
-  return std::make_unique<StatisticsKernel>(
-      head_problem_of(request, 0, 2, request.outputs[1].type));
+  return std::make_unique<StatisticsKernel>(head_problem_of(request, 0, 2, request.outputs[1].type),
+                                            LateRows::of(request, 2));
 }
 
 }  // namespace millrace

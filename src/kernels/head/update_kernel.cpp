@@ -28,10 +28,12 @@ struct UpdateWork {
 
 class UpdateKernel final : public Kernel {
  public:
-  UpdateKernel(const HeadProblem& problem, const RowUpdate& update, const UpdateWork& work)
+  UpdateKernel(const HeadProblem& problem, const RowUpdate& update, const UpdateWork& work,
+               const std::optional<LateRows>& late)
       : problem_(problem),
         update_(update),
         work_(work),
+        late_(late),
         maker_(problem_),
         to_embeddings_({.m = problem.batch,
                         .n = problem.dimension,
@@ -50,6 +52,7 @@ class UpdateKernel final : public Kernel {
     const int64_t dimension = problem.dimension;
     WorkspaceBook shared;
     maker_.book_shared(shared);
+    if (late_) pauses_ = shared.book(LateRows::workspace_bytes());
     packed_ = shared.book(to_centres_.packed_bytes());
     maximum_ = shared.floats(batch);
     weight_ = shared.floats(batch);
@@ -57,8 +60,7 @@ class UpdateKernel final : public Kernel {
     maker_.book_part(part);
     gradients_ = part.floats(problem.block_elements());
     operands_ = part.floats(problem.block_elements());
-    along_ = part.floats(problem.rows);
-    scratch_ = part.floats(std::max(batch, update.scratch_elements()));
+    scratch_ = part.floats(update.scratch_elements());
     of_embeddings_ = part.floats(batch * dimension);
     of_centres_ = part.floats(problem.rows * dimension);
     squares_ = part.book(sizeof(double));
@@ -74,19 +76,22 @@ class UpdateKernel final : public Kernel {
     if (work_.inputs.skips(a)) return;
     const CentreRows centres = {a.inputs[work_.centre_input()], problem_.storage,
                                 problem_.dimension};
+    std::optional<LateRows> late;
+    if (late_) late = late_->begin(a, a.workspace + pauses_);
     const ProductMaker::Job job = {sample,
                                    centres,
                                    problem_.blocks(sample.count()),
                                    work_.kept ? a.input<float>(4) : nullptr,
                                    work_.kept,
-                                   a.workspace};
+                                   a.workspace,
+                                   late ? &*late : nullptr};
     const RowUpdate update = update_.at_step(*a.step);
     std::byte* first_part = part_of(a, 0);
     maker_.pack(a.input<float>(2), a.workspace, first_part);
     to_centres_.pack(a.input<float>(2), false, first_part + scratchpad_, a.workspace + packed_);
     for (int64_t i = 0; i < problem_.batch; ++i) {
-      booked<float>(a.workspace, maximum_)[i] = a.input<float>(1)[3 * i];
-      booked<float>(a.workspace, weight_)[i] = a.input<float>(0)[3 * i + 1];
+      booked<float>(a.workspace, maximum_)[i] = a.input<HeadStatistics>(1)[i].maximum;
+      booked<float>(a.workspace, weight_)[i] = a.input<HeadStatistics>(0)[i].sum;
     }
     each_part(problem_, job.blocks, [&](int part, int64_t first, int64_t last) {
       std::byte* own = part_of(a, part);
@@ -96,12 +101,30 @@ class UpdateKernel final : public Kernel {
         const HeadBlock block = maker_.make(job, number, part, own);
         differentiate(block, sample, a, own);
         multiply(block, a, part, own);
-        if (work_.squares) measure(block, centres, own);
-        if (work_.centres) step(block, centres, update, a, own);
+        add_targets(block, job, a, own);
+        if (work_.squares) measure(block, job, own);
+        if (work_.centres) step(block, job, update, a, own);
       }
     });
+    if (work_.centres && late) {
+      late->clock().record(a.step->learning_rate, a.step->updates());
+    }
     if (work_.embeddings) add_parts(a);
     if (work_.squares) add_squares(a);
+  }
+
+  void settle(const KernelArguments& a) override {
+    if (!late_ || !work_.centres) return;
+    const LateRows late = late_->begin(a, a.workspace + pauses_);
+    const CentreRows centres = {a.inputs[work_.centre_input()], problem_.storage,
+                                problem_.dimension};
+    each_part(problem_, problem_.range.local, [&](int part, int64_t first, int64_t last) {
+      for (int64_t place = first; place < last; ++place) {
+        if (late.clock().missed(place) == 0) continue;
+        update_.settle(row_of(a, centres, place), late, booked<float>(part_of(a, part), scratch_));
+        late.clock().set_current(place, late.clock().now());
+      }
+    });
   }
 
  private:
@@ -112,34 +135,41 @@ class UpdateKernel final : public Kernel {
     return static_cast<size_t>(problem_.batch * problem_.dimension) * sizeof(float);
   }
 
-  // The gradients of the block's products, and how far each row's gradient lies along its centre.
+  // Gradients that go on are those of the loss; only a step clips, and takes off the loss scale
+  // that they do not carry.
+  float clip_of(const KernelArguments& a) const {
+    return work_.inputs.has_clip ? work_.inputs.scale(a) * a.step->loss_scale : 1.0f;
+  }
+
+  // The gradients of the block's products but for those of samples with their own class.
   void differentiate(const HeadBlock& block, const Sample& sample, const KernelArguments& a,
                      std::byte* own) const {
     auto* gradients = booked<float>(own, gradients_);
-    auto* along = booked<float>(own, along_);
     product_gradients({block.products, block.factors, block.count, problem_.batch},
                       {booked<float>(a.workspace, maximum_), booked<float>(a.workspace, weight_)},
-                      gradients, along, booked<float>(own, scratch_));
-    const auto* of_statistics = a.input<float>(0);
-    const auto* statistics = a.input<float>(1);
-    each_target(problem_, sample, block, [&](int64_t i, int64_t row) {
-      const int64_t at = row * problem_.batch + i;
-      const double norm = block.centres.norms[row];
-      const double product = block.products[at];
-      const double shift = static_cast<double>(statistics[3 * i + 2]) - statistics[3 * i];
-      const double of_logit = of_statistics[3 * i + 1] * std::exp(shift) + of_statistics[3 * i + 2];
-      const double gradient = of_logit * problem_.margin.slope(product / norm) / norm;
-      along[row] += static_cast<float>((gradient - gradients[at]) * product);
-      gradients[at] = static_cast<float>(gradient);
-    });
-    for (int64_t r = 0; r < block.count; ++r) {
-      const float norm = block.centres.norms[r];
-      along[r] = norm > kLeastNorm ? along[r] / (norm * norm) : 0.0f;
-    }
+                      gradients);
+    each_target(problem_, sample, block,
+                [&](int64_t i, int64_t row) { gradients[row * problem_.batch + i] = 0; });
     if (!work_.inputs.has_clip) return;
-    const float clip = work_.inputs.scale(a) * a.step->loss_scale;  // they are not scaled
-    for (int64_t r = 0; r < block.count; ++r) along[r] *= clip;
+    const float clip = clip_of(a);
     for (int64_t i = 0; i < block.count * problem_.batch; ++i) gradients[i] *= clip;
+  }
+
+  // What samples and their own classes do to each other.
+  void add_targets(const HeadBlock& block, const ProductMaker::Job& job, const KernelArguments& a,
+                   std::byte* own) const {
+    const int64_t width = problem_.dimension;
+    const bool of_centres = work_.centres || work_.squares;
+    each_target(problem_, job.sample, block, [&](int64_t i, int64_t row) {
+      const float* embedding = a.input<float>(2) + i * width;
+      const float* centre = maker_.values(job, block.classes[row], own);
+      const Target target = measure_target(embedding, centre, width);
+      const double of_logit = a.input<HeadStatistics>(0)[i].target;
+      const double of_cosine = of_logit * problem_.margin.slope(target) * clip_of(a);
+      add_tangents(target, of_cosine, embedding, centre, width,
+                   work_.embeddings ? booked<float>(own, of_embeddings_) + i * width : nullptr,
+                   of_centres ? booked<float>(own, of_centres_) + row * width : nullptr);
+    });
   }
 
   void multiply(const HeadBlock& block, const KernelArguments& a, int part, std::byte* own) {
@@ -160,34 +190,38 @@ class UpdateKernel final : public Kernel {
                     own + scratchpad_);
   }
 
-  void step(const HeadBlock& block, const CentreRows& centres, const RowUpdate& update,
+  RowUpdate::Row row_of(const KernelArguments& a, const CentreRows& centres, int64_t place) const {
+    RowUpdate::Row row = {problem_.range.begin + place, place, centres.row(place), {}};
+    for (size_t i = 0; i < update_.state_count(); ++i) {
+      row.states[i] = a.inputs[work_.centre_input() + 1 + i] + place * centres.row_bytes();
+    }
+    return row;
+  }
+
+  void step(const HeadBlock& block, const ProductMaker::Job& job, const RowUpdate& update,
             const KernelArguments& a, std::byte* own) const {
-    const auto* along = booked<float>(own, along_);
     for (int64_t r = 0; r < block.count; ++r) {
-      const int64_t number = block.classes[r];
-      std::byte* states[2] = {};
-      for (size_t i = 0; i < update.state_count(); ++i) {
-        const CentreRows state = {a.inputs[work_.centre_input() + 1 + i], problem_.storage,
-                                  problem_.dimension};
-        states[i] = state.row(number);
-        if (r + kStateRowsAhead < block.count) {
-          prefetch_row(state.row(block.classes[r + kStateRowsAhead]), state.row_bytes());
+      const RowUpdate::Row row = row_of(a, job.centres, block.classes[r]);
+      if (r + kStateRowsAhead < block.count) {
+        const RowUpdate::Row next = row_of(a, job.centres, block.classes[r + kStateRowsAhead]);
+        for (size_t i = 0; i < update.state_count(); ++i) {
+          prefetch_row(next.states[i], job.centres.row_bytes());
         }
       }
-      update.apply(booked<float>(own, of_centres_) + r * problem_.dimension, along[r],
-                   problem_.range.begin + number, centres.row(number), states,
-                   booked<float>(own, scratch_));
+      update.apply(booked<float>(own, of_centres_) + r * problem_.dimension, block.centres.norms[r],
+                   row, job.late, booked<float>(own, scratch_));
+      if (job.late != nullptr) {
+        job.late->clock().set_current(row.place, job.late->clock().now() + 1);
+      }
     }
   }
 
   // Adds the squares of the block's gradients as the step would take them.
-  void measure(const HeadBlock& block, const CentreRows& centres, std::byte* own) const {
-    const auto* along = booked<float>(own, along_);
-    auto* centre = booked<float>(own, scratch_);
+  void measure(const HeadBlock& block, const ProductMaker::Job& job, std::byte* own) const {
     for (int64_t r = 0; r < block.count; ++r) {
       auto* gradient = booked<float>(own, of_centres_) + r * problem_.dimension;
-      load_row(problem_.storage, centres.row(block.classes[r]), problem_.dimension, centre);
-      for (int64_t i = 0; i < problem_.dimension; ++i) gradient[i] -= along[r] * centre[i];
+      const float* centre = maker_.values(job, block.classes[r], own);
+      project(gradient, centre, block.centres.norms[r], problem_.dimension);
       *booked<double>(own, squares_) += sum_of_squares(gradient, problem_.dimension);
     }
   }
@@ -217,12 +251,13 @@ class UpdateKernel final : public Kernel {
   const HeadProblem problem_;
   const RowUpdate update_;
   const UpdateWork work_;
+  const std::optional<LateRows> late_;
   ProductMaker maker_;
   BlockMatmul to_embeddings_;
   BlockMatmul to_centres_;
   PartedWorkspace memory_;
-  uint64_t packed_ = 0, maximum_ = 0, weight_ = 0;
-  uint64_t gradients_ = 0, operands_ = 0, along_ = 0, scratch_ = 0;
+  uint64_t pauses_ = 0, packed_ = 0, maximum_ = 0, weight_ = 0;
+  uint64_t gradients_ = 0, operands_ = 0, scratch_ = 0;
   uint64_t of_embeddings_ = 0, of_centres_ = 0, squares_ = 0, scratchpad_ = 0;
 };
 
@@ -243,8 +278,8 @@ std::unique_ptr<Kernel> make_head_update(const KernelRequest& request, std::stri
   const TensorType products = work.kept ? request.inputs[4].type : TensorType{{0}, DataType::f32};
   const HeadProblem problem = head_problem_of(request, 2, work.centre_input(), products);
   return std::make_unique<UpdateKernel>(
-      problem, row_update_of(type, request.op.attributes, problem.storage, problem.dimension),
-      work);
+      problem, row_update_of(type, request.op.attributes, problem.storage, problem.dimension), work,
+      LateRows::of(request, work.centre_input()));
 }
 
 // Copies a micro-batch's rows to their place among those of the step. The classes in use are the
@@ -255,7 +290,7 @@ std::unique_ptr<Kernel> make_head_keep(const KernelRequest& request, std::string
   const int64_t dimension = request.inputs[6].type.shape.at(1);
   return make_function_kernel([=](const KernelArguments& a) {
     const int64_t first = a.step->micro_batch * rows;
-    const int64_t widths[] = {3, 3, dimension};
+    const int64_t widths[] = {kHeadStatistics, kHeadStatistics, dimension};
     for (size_t i = 0; i < 3; ++i) {
       std::memcpy(a.input<float>(i) + first * widths[i], a.input<float>(4 + i),
                   static_cast<size_t>(rows * widths[i]) * sizeof(float));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -39,28 +40,40 @@ double length_of(const Row& centre) {
   return std::max<double>(std::sqrt(dot(centre, centre)), kLeastNorm);
 }
 
+// The reference has the formula from the cosine alone.
+Target target_at(double cosine) {
+  Target target;
+  target.cosine = std::clamp(cosine, -1.0, 1.0);
+  target.angle = std::acos(target.cosine);
+  target.sine = std::sin(target.angle);
+  return target;
+}
+
 void compute_statistics(const HeadProblem& problem, const KernelArguments& a) {
+  constexpr float kNowhere = -std::numeric_limits<float>::infinity();
   const Sample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[2], problem.storage, problem.dimension};
   for (int64_t i = 0; i < problem.batch; ++i) {
     const Row embedding = embedding_of(a.input<float>(0), i, problem.dimension);
-    std::vector<double> logits;
-    double maximum = -std::numeric_limits<double>::infinity();
-    double target = maximum;
+    HeadStatistics& row = a.output<HeadStatistics>(0)[i];
+    row = {0, 0, kNowhere, kNowhere};
+    std::vector<double> others;
     for (int64_t j = 0; j < sample.count(); ++j) {
       const Row centre = row_of(centres, class_at(sample, j));
       const double cosine = dot(embedding, centre) / length_of(centre);
-      const bool is_target = sample.targets()[i] == j;
-      logits.push_back(is_target ? problem.margin.logit(cosine) : problem.margin.scale * cosine);
-      if (is_target) target = logits.back();
-      maximum = std::max(maximum, logits.back());
+      if (sample.targets()[i] == j) {
+        row.target = static_cast<float>(problem.margin.logit(target_at(cosine)));
+        row.plain = static_cast<float>(problem.margin.scale * cosine);
+      } else {
+        others.push_back(problem.margin.scale * cosine);
+      }
     }
+    if (others.empty()) continue;
+    const double maximum = *std::max_element(others.begin(), others.end());
     double sum = 0;
-    for (const double logit : logits) sum += std::exp(logit - maximum);
-    float* out = a.output<float>(0) + 3 * i;
-    out[0] = static_cast<float>(maximum);
-    out[1] = static_cast<float>(sum);
-    out[2] = static_cast<float>(target);
+    for (const double logit : others) sum += std::exp(logit - maximum);
+    row.maximum = static_cast<float>(maximum);
+    row.sum = static_cast<float>(sum);
   }
 }
 
@@ -76,29 +89,28 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
     const Row centre = row_of(centres, number);
     const double norm = length_of(centre);
     Row of_centre(width);
-    double along = 0;
     for (int64_t i = 0; i < problem.batch; ++i) {
       const Row embedding = embedding_of(a.input<float>(2), i, problem.dimension);
-      const float* row = a.input<float>(1) + 3 * i;
-      const float* of_row = a.input<float>(0) + 3 * i;
+      const HeadStatistics& row = a.input<HeadStatistics>(1)[i];
+      const HeadStatistics& of_row = a.input<HeadStatistics>(0)[i];
       const double cosine = dot(embedding, centre) / norm;
-      const bool is_target = sample.targets()[i] == j;
-      const double logit = is_target ? problem.margin.logit(cosine) : problem.margin.scale * cosine;
-      double of_cosine = of_row[1] * std::exp(logit - row[0]) + (is_target ? of_row[2] : 0.0f);
-      of_cosine *= is_target ? problem.margin.slope(cosine) : problem.margin.scale;
+      const double scale = problem.margin.scale;
+      const double of_cosine = sample.targets()[i] == j
+                                   ? of_row.target * problem.margin.slope(target_at(cosine))
+                                   : of_row.sum * std::exp(scale * cosine - row.maximum) * scale;
       for (size_t d = 0; d < width; ++d) {
         of_embeddings[static_cast<size_t>(i)][d] += of_cosine * centre[d] / norm;
         of_centre[d] += of_cosine * embedding[d] / norm;
       }
-      along += of_cosine * cosine / (norm * norm);
     }
+    const double along = norm > kLeastNorm ? dot(of_centre, centre) / (norm * norm) : 0;
+    for (size_t d = 0; d < width; ++d) of_centre[d] -= along * centre[d];
     std::vector<float> gradient(of_centre.begin(), of_centre.end());
-    std::byte* states[2] = {};
+    RowUpdate::Row row = {problem.range.begin + number, number, centres.row(number), {}};
     for (size_t s = 0; s < now.state_count(); ++s) {
-      states[s] = CentreRows{a.inputs[6 + s], problem.storage, problem.dimension}.row(number);
+      row.states[s] = CentreRows{a.inputs[6 + s], problem.storage, problem.dimension}.row(number);
     }
-    now.apply(gradient.data(), norm > kLeastNorm ? static_cast<float>(along) : 0.0f,
-              problem.range.begin + number, centres.row(number), states, scratch.data());
+    now.apply(gradient.data(), static_cast<float>(norm), row, nullptr, scratch.data());
   }
   for (int64_t i = 0; i < problem.batch; ++i) {
     for (size_t d = 0; d < width; ++d) {
@@ -110,12 +122,25 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
 
 }  // namespace
 
-std::unique_ptr<Kernel> reference_head_statistics(const KernelRequest& request, std::string*) {
+namespace {
+
+bool is_current(const KernelRequest& request, std::string* refusal) {
+  if (!request.op.attributes.flag("lazy")) return true;
+  *refusal = "some rows are late";
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reference_head_statistics(const KernelRequest& request,
+                                                  std::string* refusal) {
+  if (!is_current(request, refusal)) return nullptr;
   return make_function_kernel([problem = head_problem_of(request, 0, 2, request.outputs[1].type)](
                                   const KernelArguments& a) { compute_statistics(problem, a); });
 }
 
-std::unique_ptr<Kernel> reference_head_update(const KernelRequest& request, std::string*) {
+std::unique_ptr<Kernel> reference_head_update(const KernelRequest& request, std::string* refusal) {
+  if (!is_current(request, refusal)) return nullptr;
   const HeadProblem problem = head_problem_of(request, 2, 5, request.inputs[4].type);
   return make_function_kernel(
       [problem, fixed = row_update_of(request.op.type, request.op.attributes, problem.storage,

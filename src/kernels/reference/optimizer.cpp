@@ -139,7 +139,8 @@ std::unique_ptr<Kernel> reference_squares_of_each(const KernelRequest& request,
   if (!is_plain(request, refusal)) return nullptr;
   return make_function_kernel([inputs = request.inputs](const KernelArguments& a) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      a.output<float>(0)[i] = static_cast<float>(plain_sum_of_squares(a.input<float>(i), inputs[i].elements()));
+      a.output<float>(0)[i] =
+          static_cast<float>(plain_sum_of_squares(a.input<float>(i), inputs[i].elements()));
     }
   });
 }

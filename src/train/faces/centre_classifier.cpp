@@ -10,6 +10,7 @@
 #include "kernels/head/storage.h"
 #include "models/models.h"
 #include "train/centre_shards.h"
+#include "train/settled_centres.h"
 #include "train/weights.h"
 
 namespace millrace {
@@ -39,8 +40,9 @@ std::optional<TrainedCentres> centres_in_shards(const std::filesystem::path& che
   TrainedCentres centres = centres_of(shards->tensors().front());
   const Json head = manifest.job.value("fixed", Json::object()).value("head", Json::object());
   centres.scale = head.value("scale", centres.scale);
-  centres.read = [shards](int64_t first, std::span<std::byte> bytes) {
-    shards->read(0, first, bytes);
+  const auto settled = std::make_shared<SettledCentres>(checkpoint, manifest, *shards);
+  centres.read = [shards, settled](int64_t first, std::span<std::byte> bytes) {
+    settled->read(first, bytes);
   };
   return centres;
 }
