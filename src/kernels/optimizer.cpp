@@ -11,7 +11,7 @@
 #include "kernels/support/update_inputs.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::optimizer {
 namespace {
 
 // The elements in storage order that this device updates: all, or its part where the state is
@@ -140,7 +140,9 @@ std::unique_ptr<Kernel> make_adamw(const KernelRequest& request, std::string* re
   const UpdateInputs inputs = UpdateInputs::of(request);
   return make_function_kernel([=](const KernelArguments& a) {
     if (inputs.skips(a)) return;
-    const auto t = static_cast<double>(a.step->updates() + 1);
+    float& updates = a.input<float>(4)[0];
+    updates += 1;
+    const double t = updates;
     const double rate = a.step->learning_rate;
     const AdamW s = {static_cast<float>(beta1),
                      static_cast<float>(beta2),
@@ -175,8 +177,11 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
   if (!is_uniform(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
   const Range own = range_of(request);
-  const double trust = request.op.attributes.number("trust");
-  const double epsilon = request.op.attributes.number("epsilon");
+  const Attributes& attributes = request.op.attributes;
+  const double trust = attributes.number("trust");
+  const double epsilon = attributes.number("epsilon");
+  const bool is_slice = attributes.has("squares_at");
+  const int64_t place = is_slice ? attributes.integer("squares_at") : 0;
   const auto run = [=, fixed = sgd_of(request)](const KernelArguments& a) {
     if (fixed.inputs.skips(a)) return;
     auto* w = a.input<float>(0);
@@ -184,8 +189,12 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
     const auto* g = a.input<float>(2);
     auto* sums = reinterpret_cast<double*>(a.workspace);
     Sgd s = at_step(fixed, a);
-    const double weight_norm = std::sqrt(sum_squares(w, count, sums));
-    const double gradient_norm = std::sqrt(sum_squares(g, count, sums)) * s.scale;
+    const auto squares = [&](const float* values, int64_t which) {
+      if (is_slice) return double{a.input<float>(3)[place + which]};
+      return sum_squares(values, count, sums);
+    };
+    const double weight_norm = std::sqrt(squares(w, 0));
+    const double gradient_norm = std::sqrt(squares(g, 1)) * s.scale;
     if (weight_norm != 0 && gradient_norm != 0) {
       const double bound = gradient_norm + s.weight_decay * weight_norm + epsilon;
       s.learning_rate = static_cast<float>(s.learning_rate * (trust * weight_norm / bound));
@@ -199,7 +208,9 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
   return make_function_kernel(run, static_cast<uint64_t>(norm_chunks(count)) * sizeof(double));
 }
 
-std::unique_ptr<Kernel> make_sum_of_squares(const KernelRequest& request, std::string*) {
+// One sum for each input, or one of all.
+template <bool of_each>
+std::unique_ptr<Kernel> make_squares(const KernelRequest& request, std::string*) {
   std::vector<int64_t> counts;
   int64_t largest = 0;
   for (const TensorSpec& input : request.inputs) {
@@ -207,13 +218,21 @@ std::unique_ptr<Kernel> make_sum_of_squares(const KernelRequest& request, std::s
     largest = std::max(largest, counts.back());
   }
   const auto run = [counts](const KernelArguments& a) {
-    double sum = 0;
+    double all = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
-      sum += sum_squares(a.input<float>(i), counts[i], reinterpret_cast<double*>(a.workspace));
+      const double sum =
+          sum_squares(a.input<float>(i), counts[i], reinterpret_cast<double*>(a.workspace));
+      if (of_each) a.output<float>(0)[i] = static_cast<float>(sum);
+      all += sum;
     }
-    a.output<float>(0)[0] = static_cast<float>(sum);
+    if (!of_each) a.output<float>(0)[0] = static_cast<float>(all);
   };
   return make_function_kernel(run, static_cast<uint64_t>(norm_chunks(largest)) * sizeof(double));
+}
+
+std::unique_ptr<Kernel> make_keep_squares(const KernelRequest&, std::string*) {
+  return make_function_kernel(
+      [](const KernelArguments& a) { a.input<float>(0)[0] = a.input<float>(1)[0]; });
 }
 
 std::unique_ptr<Kernel> make_clip_scale(const KernelRequest& request, std::string*) {
@@ -236,7 +255,7 @@ LayoutWish keep(const KernelRequest& request) {
 
 }  // namespace
 
-std::vector<KernelFamily> optimizer_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"sgd_update", {{"vector", make_sgd}, {"reference", reference_sgd}}, follow},
       {"sgd_plain_update",
@@ -245,10 +264,14 @@ std::vector<KernelFamily> optimizer_kernels() {
       {"adamw_update", {{"vector", make_adamw}, {"reference", reference_adamw}}, follow},
       {"lars_update", {{"vector", make_lars}, {"reference", reference_lars}}, follow},
       {"sum_of_squares",
-       {{"vector", make_sum_of_squares}, {"reference", reference_sum_of_squares}},
+       {{"vector", make_squares<false>}, {"reference", reference_sum_of_squares}},
        keep},
+      {"squares_of_each",
+       {{"vector", make_squares<true>}, {"reference", reference_squares_of_each}},
+       keep},
+      {"keep_squares", {{"scalar", make_keep_squares}}},
       {"clip_scale", {{"scalar", make_clip_scale}, {"reference", reference_clip_scale}}},
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::optimizer

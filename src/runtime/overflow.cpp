@@ -57,8 +57,16 @@ bool has_overflowed(const Session& session, const Program& program) {
   return flag_of(session, program)[0] != 0;
 }
 
-void set_overflowed(Session& session, const Program& program, bool overflowed) {
-  flag_of(session, program)[0] = overflowed ? 1.0f : 0.0f;
+Findings find(const Session& session, const Program& program) {
+  const float* overflow = find_state(session, program, kOverflowFlag);
+  const float* squares = find_state(session, program, kSquares);
+  return {overflow != nullptr && overflow[0] != 0 ? 1.0f : 0.0f,
+          squares == nullptr ? 0 : squares[0]};
+}
+
+void replace(Session& session, const Program& program, const Findings& all) {
+  if (float* overflow = find_state(session, program, kOverflowFlag)) overflow[0] = all[0];
+  if (float* squares = find_state(session, program, kSquares)) squares[0] = all[1];
 }
 
 std::string overflowed_parameter(const Session& session, const Program& program) {

@@ -69,7 +69,10 @@ struct EvaluationResult {
   int threads = 0;
   int64_t arena_bytes = 0;
   MemoryBreakdown breakdown;
+  double cosine_scale = 0;  // of a margin head, which is evaluated without its margin; else 0
 };
+// A network with a margin head tells the trained identities apart by the cosines to their centres.
+// Throws InputError for weights without a classifier.
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer,
                                 KeptLogits* kept = nullptr);
 

@@ -1,5 +1,6 @@
 // Softmax cross-entropy and accuracy where each device has the logits of some classes. Attributes:
-// class_begin, where its classes begin among all `classes`, and members.
+// class_begin, where its classes begin among all `classes`, and members; those of the loss as of
+// softmax_cross_entropy besides.
 //
 // softmax_statistics gives per sample the largest logit, the sum of e^(logit - largest), the
 // target's logit (0 where another device has it) and the sum of logit - largest. Gathered from all
@@ -8,7 +9,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::split_softmax {
 namespace {
 
 constexpr int64_t kStatistics = 4;
@@ -85,7 +86,7 @@ double count(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> split_softmax_operators() {
+std::vector<OperatorDefinition> operators() {
   return {
       {.type = "softmax_statistics",
        .infer = infer_statistics,
@@ -106,4 +107,4 @@ std::vector<OperatorDefinition> split_softmax_operators() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::split_softmax
