@@ -163,9 +163,8 @@ def top_k(name, batch, classes, k):
 
 class SplitLogits:
     """Logits whose classes are divided over members, as evenly as a job divides them; one member is
-    looked at. Beside its own it
-    gets what it would be told of all: per sample and member the largest logit, the sum of
-    e^(logit - largest), the target's logit or 0, and the sum of logit - largest."""
+    looked at. Beside its own it gets what it would be told of all: per sample and member the largest
+    logit, the sum of e^(logit - largest), the target's logit or 0, and the sum of logit - largest."""
 
     def __init__(self, batch, classes, cuts, member):
         self.batch, self.classes, self.cuts, self.member = batch, classes, cuts, member
