@@ -208,4 +208,5 @@ class Sampler:
         """(pairs of words seen, pairs that there are)."""
         axes = sorted(AXES)
         total = sum(len(AXES[a]) * len(AXES[b]) for i, a in enumerate(axes) for b in axes[i + 1:])
-        return len(self.seen), total
+        known = [pair for pair in self.seen if all(word in AXES[axis] for axis, word in pair)]
+        return len(known), total  # larger batches are no words of the axis
