@@ -128,8 +128,12 @@ def mended(draw):
         draw["clip"] = ""  # stages that update by themselves know of no common norm
         if draw["head"] and draw["schedule"] == "2bw":
             draw["schedule"] = "1f1b"
+    if "fp16" in (draw["precision"], draw["wire"]) and devices_of(draw) > 1:
+        draw["scale"] = "1024"  # what travels in fp16 overflows earlier than what stays
     if draw["head-parallel"].startswith("pfc"):
         draw["microbatches"] = "1"
+    if draw["schedule"] != "ssp":
+        draw["static"] = ""
     if draw["schedule"] == "2bw":
         draw["microbatches"] = draw["microbatches"] if draw["microbatches"] == "4" else ""
     return with_room(draw)
@@ -204,4 +208,5 @@ class Sampler:
         """(pairs of words seen, pairs that there are)."""
         axes = sorted(AXES)
         total = sum(len(AXES[a]) * len(AXES[b]) for i, a in enumerate(axes) for b in axes[i + 1:])
-        return len(self.seen), total
+        known = [pair for pair in self.seen if all(word in AXES[axis] for axis, word in pair)]
+        return len(known), total  # larger batches are no words of the axis

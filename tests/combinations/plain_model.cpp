@@ -276,6 +276,10 @@ void PlainModel::save(const std::filesystem::path& directory) const {
       for (const auto& [ending, values] : tensor.state) {
         states[name + ending] = {tensor.shape, {values.begin(), values.end()}};
       }
+      // AdamW counts the updates of each tensor beside its moments.
+      if (states.contains(name + ".updates")) {
+        states[name + ".updates"].second = {static_cast<float>(stage.updates)};
+      }
     }
     for (const std::string& name : stage.buffers) {
       if (name.find('#') == std::string::npos) weights[name].second = stage.statistics[0].at(name);

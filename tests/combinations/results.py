@@ -110,7 +110,7 @@ class Expected:
         change = distance(values, start) if start is not None else float(numpy.linalg.norm(values))
         bound = 1e-4 * change + 2.0 ** -22 * float(numpy.linalg.norm(values))
         # Where the true value is zero, as with biases in front of a batch norm, only noise is left.
-        bound += max(1e-5, 4 * self.bit) * spread * values.size ** 0.5
+        bound += max(1e-5, 16 * self.bit) * spread * values.size ** 0.5
         if name.endswith("running_mean"):
             variance = mine[name.removesuffix("mean") + "var"]
             bound += max(1e-6, self.bit) * float(variance.sum()) ** 0.5
