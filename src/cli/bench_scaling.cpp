@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kScalingHelp =
     "Training speed on more and more devices, in float32 and in 16 bits.\n"
     "Every configuration runs --repeat times, each time in a process of its own and in turn with\n"
     "the others. The table gives medians, the speed-up over the fewest devices and the speed in\n"
@@ -44,7 +44,7 @@ int run(const ScalingFlags& flags) {
 void add_scaling_suite(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<ScalingFlags>();
   ScalingOptions& options = flags->options;
-  CLI::App* suite = bench.add_subcommand("scaling", kHelp);
+  CLI::App* suite = bench.add_subcommand("scaling", kScalingHelp);
   suite->add_option("--model", options.model, "The network")->capture_default_str();
   suite->add_option("--devices", options.devices, "Numbers of devices, comma-separated")
       ->delimiter(',')
@@ -53,13 +53,17 @@ void add_scaling_suite(CLI::App& bench, Action& chosen) {
       ->delimiter(',')
       ->capture_default_str();
   suite->add_option("--batch", options.batch, "Samples per device")->capture_default_str();
-  suite->add_option("--image", options.image,
-                    "Height and width of the images [the model's usual size]");
+  suite
+      ->add_option("--image", options.image,
+                   "Height and width of the images [the model's usual size]")
+      ->check(CLI::PositiveNumber);
   suite->add_option("--repeat", options.repeat, "Runs of each configuration")
       ->capture_default_str();
   suite->add_option("--steps", options.steps, "Measured steps of each run")->capture_default_str();
-  suite->add_option("--threads-per-device", options.threads,
-                    "Threads of each device [as many as the most devices have cores for]");
+  suite
+      ->add_option("--threads-per-device", options.threads,
+                   "Threads of each device [as many as the most devices have cores for]")
+      ->check(CLI::PositiveNumber);
   suite->add_option("--json", flags->json, "Write the rows to this file as JSON");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 }

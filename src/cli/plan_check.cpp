@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "cli/subprocess.h"
 #include "comm/mpi_group.h"
 #include "profile/check.h"
@@ -22,7 +21,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "On this machine";
+constexpr const char* kCheckGroup = "On this machine";
 constexpr int kMostRounds = 1000;
 
 std::string bytes_of(const Json& number) { return format_bytes(number.get<uint64_t>()); }
@@ -87,7 +86,6 @@ struct RunDirectory {
 };
 
 TrainResult measure(TrainJob& job, const RunDirectory& directory, bool speaks) {
-  job.stop = &stop_on_signals();
   job.trace = directory.file("trace.json");
   if (!speaks) {
     TrainingObserver silent;
@@ -112,25 +110,19 @@ void add_check_flags(CLI::App& command, CheckFlags& flags) {
   command
       .add_flag("--predict,--profile-here", flags.predict,
                 "Measure the job's programs on the devices here and simulate its steps from that")
-      ->group(kGroup);
+      ->group(kCheckGroup);
   command
       .add_flag("--check", flags.check,
                 "Predict, then run the job for --steps steps [5] and tell how near that came")
-      ->group(kGroup);
+      ->group(kCheckGroup);
   command.add_option("--rounds", flags.rounds, "How often each program is measured")
-      ->group(kGroup)
+      ->group(kCheckGroup)
       ->capture_default_str();
   command
       .add_option("--run", flags.run,
                   "Write what was predicted and measured, with both timelines, into this directory "
                   "for `millrace report`")
-      ->group(kGroup);
-}
-
-void require_check(const CheckFlags& flags) {
-  if (!flags.run.empty() && !uses_check(flags)) {
-    fail_input("--run goes with --check or --predict.");
-  }
+      ->group(kCheckGroup);
 }
 
 Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files) {

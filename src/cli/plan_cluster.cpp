@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "On a described cluster";
+constexpr const char* kClusterGroup = "On a described cluster";
 
 std::string text_of(const CLI::App& command, const char* name, const std::string& fallback = "") {
   const CLI::Option* option = command.get_option_no_throw(name);
@@ -67,7 +67,8 @@ class ClusterPlanner {
       : command_(command),
         flags_(flags),
         job_flags_(job_flags),
-        job_(to_job(without_plan(job_flags))) {
+        job_(to_job(without_plan(job_flags))),
+        plans_here_(cluster != nullptr) {
     inputs_.constants = flags.constants.empty()
                             ? builtin_constants()
                             : parse_constants(read_text(flags.constants), flags.constants);
@@ -89,6 +90,7 @@ class ClusterPlanner {
 
   PlannedJob given() const {
     const Plan plan = given_plan();
+    require_predictable(plan);
     PlannedJob job = basic();
     const int layers = static_cast<int>(inputs_.network.layers.size());
     for (auto& devices : devices_on(plan.stages, inputs_.cluster.machines,
@@ -117,9 +119,12 @@ class ClusterPlanner {
     request.real_data = basis.real_data;
     request.optimizer_states = basis.optimizer_states;
     request.head = basis.head;
+    request.head_fixed = command_.count("--head-parallel") > 0;
     request.asynchronous = !flags_.synchronous;
     if (command_.count("--schedule") > 0) {
-      request.order = order_of(parse_schedule(job_flags_.plan.schedule));
+      const ScheduleKind schedule = parse_schedule(job_flags_.plan.schedule);
+      if (!plans_here_) require_predictable(schedule);
+      request.order = order_of(schedule);
     }
     if (command_.count("--recompute") > 0 && job_.recompute != RecomputePolicy::automatic) {
       request.recompute = job_.recompute == RecomputePolicy::all;
@@ -137,8 +142,29 @@ class ClusterPlanner {
   }
 
  private:
-  static void check_combination(PlannedJob& job) {
+  // The model of costs knows no division of a layer, and no pipeline that splits the backward pass.
+  static void require_predictable(const Plan& plan) {
+    if (plan.sharding.parallelism != Parallelism::data || !plan.sharding.layers.empty()) {
+      fail_input(
+          "--parallel {} cannot be predicted on a described cluster; use data, or 'plan --predict' "
+          "for this machine.",
+          name_of(plan.sharding.parallelism));
+    }
+    if (plan.stages.size() > 1) require_predictable(plan.schedule);
+  }
+
+  static void require_predictable(ScheduleKind schedule) {
+    if (schedule != ScheduleKind::zero_bubble) return;
+    fail_input(
+        "--schedule zero-bubble cannot be predicted on a described cluster; use another, or 'plan "
+        "--predict' for this machine.");
+  }
+
+  void check_combination(PlannedJob& job) const {
     if (job.stages.size() == 1) {
+      if (job.round_robin && command_.count("--replicas") > 0) {
+        fail_input("--replicas roundrobin is predicted for several stages only; use split.");
+      }
       job.round_robin = false;
       return;
     }
@@ -182,7 +208,8 @@ class ClusterPlanner {
     if (!(flags.sample_rate > 0 && flags.sample_rate <= 1)) {
       fail_input("--sample-rate is {}; it must be above 0 and at most 1.", flags.sample_rate);
     }
-    if (flags_.automatic && command_.count("--sample-rate") > 0) {
+    if (flags_.automatic && command_.count("--head-parallel") == 0 &&
+        command_.count("--sample-rate") > 0) {
       head_.parallel = Parallel::sampled;  // allowed, beside the exact ones
     }
     head_.sample_rate = flags.sample_rate;
@@ -217,6 +244,7 @@ class ClusterPlanner {
   const ClusterFlags& flags_;
   const JobFlags& job_flags_;
   TrainJob job_;
+  const bool plans_here_;  // programs are made and measured, the costs only choose which
   PlanInputs inputs_;
   PlannedHead head_;
   int devices_ = 1;
@@ -232,7 +260,7 @@ SearchSetup search_setup(const CLI::App& command, const ClusterFlags& flags, con
 
 void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   const auto add = [&](const char* name, auto& value, const std::string& help) {
-    return command.add_option(name, value, help)->group(kGroup);
+    return command.add_option(name, value, help)->group(kClusterGroup);
   };
   std::string names;
   for (const std::string& name : builtin_cluster_names()) names += name + ", ";
@@ -247,20 +275,21 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
       .add_flag("--auto", flags.automatic,
                 "Search for the fastest plan that fits: stages, schedule, micro-batches, "
                 "recompute, head")
-      ->group(kGroup);
+      ->group(kClusterGroup);
   command
       .add_flag("--synchronous", flags.synchronous,
                 "With --auto: only schedules that train as one device would")
-      ->group(kGroup);
+      ->group(kClusterGroup);
   add("--global-batch", flags.global_batch,
-      "With --auto: samples of one update [--batch times the devices]");
+      "With --auto: samples of one update [--batch times the devices]")
+      ->check(CLI::PositiveNumber);
   add("--finalists", flags.finalists,
       "With --auto on this machine: plans that are measured before one is chosen")
       ->capture_default_str();
   command
       .add_flag("--no-measure", flags.no_measure,
                 "With --auto on this machine: choose by formula, without measuring")
-      ->group(kGroup);
+      ->group(kClusterGroup);
   add("--constants", flags.constants, "Cost constants to use instead of the built-in ones");
   add("--output", flags.output, "Write the chosen plan to this file");
   if (command.get_option_no_throw("--trace") == nullptr) {
@@ -271,7 +300,7 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
 bool uses_cluster(const CLI::App& command, const ClusterFlags& flags) {
   if (!flags.cluster.empty() || flags.automatic) return true;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0 && option->get_group() == kGroup) {
+    if (option->count() > 0 && option->get_group() == kClusterGroup) {
       fail_input("--{} needs --cluster or --auto.", option->get_lnames().front());
     }
   }

@@ -19,7 +19,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kPlanExamples = R"(Examples:
   Does VGG-16 with 28 images a step fit into 12066 MiB?
     millrace plan --model vgg16 --batch 28 --device-memory 12066MiB
   The same for a program to read:
@@ -160,10 +160,9 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   add_cluster_flags(*command, flags->cluster);
   add_check_flags(*command, flags->check);
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
-  command->footer(kExamples);
+  command->footer(kPlanExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {
-      require_check(flags->check);
       if (uses_check(flags->check)) return run_check_of(*flags, session);
       const ProfilePlanFlags profile = {flags->cluster, flags->pipedream, flags->job,
                                         flags->workers, flags->json};
@@ -178,7 +177,6 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
         return run_here_plan(*command, flags->cluster, flags->check, flags->job, flags->json);
       }
       if (uses_cluster(*command, flags->cluster)) {
-        require_no_search_here(*command);
         return run_cluster_plan(*command, flags->cluster, flags->job, flags->json);
       }
       return run_plan(*flags);

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "Placement";
+constexpr const char* kPlanningGroup = "Placement";
 
 // The same number of devices in each process, all in one stage.
 Placement even_placement(int devices, int processes) {
@@ -32,7 +32,7 @@ Plan plan_from_file(const std::string& path) {
 
 void add_plan_flags(CLI::App& command, PlanFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
-    return command.add_option(name, value, help)->group(kGroup);
+    return command.add_option(name, value, help)->group(kPlanningGroup);
   };
   add("--devices", flags.devices,
       "Devices of each process, which share the work of one stage; cores are divided over them "
@@ -47,11 +47,11 @@ void add_plan_flags(CLI::App& command, PlanFlags& flags) {
   command
       .add_flag("--sync-batch-norm", flags.synchronise_batch_norm,
                 "Normalise over the samples of all devices of a stage")
-      ->group(kGroup);
+      ->group(kPlanningGroup);
   command
       .add_flag("--share-optimizer", flags.share_optimizer,
                 "Each device of a stage keeps a part of the optimizer state instead of all of it")
-      ->group(kGroup);
+      ->group(kPlanningGroup);
   add("--stage-weights", flags.stage_weights,
       "Share of the operators for each stage, such as 11:7, or auto: equal time [auto]");
   add("--cut-after", flags.cut_after, "Or the layers after which a stage ends")
@@ -76,7 +76,9 @@ void add_plan_flags(CLI::App& command, PlanFlags& flags) {
 Plan to_plan(const PlanFlags& flags, int processes) {
   if (!flags.plan_file.empty()) return plan_from_file(flags.plan_file);
   Plan plan;
-  if (flags.devices < 0) fail_input("--devices is {}; give at least 1.", flags.devices);
+  if (flags.devices < 0 || flags.devices > kMostDevicesPerNode) {
+    fail_input("--devices is {}; give 1 to {}.", flags.devices, kMostDevicesPerNode);
+  }
   if (flags.devices > 0 && !flags.placement.empty()) {
     fail_input("--devices and --placement both name devices; give one of them.");
   }
@@ -94,7 +96,9 @@ Plan to_plan(const PlanFlags& flags, int processes) {
   plan.static_scheduling =
       choose("--static-scheduling", flags.static_scheduling, {"off", "on"}) == 1;
   plan.round_robin = choose("--replicas", flags.replicas, {"split", "roundrobin"}) == 1;
-  if (flags.micro_batches < 0) fail_input("--microbatches must be at least 1.");
+  if (flags.micro_batches < 0) {
+    fail_input("--microbatches is {}; give at least 1.", flags.micro_batches);
+  }
   const bool drains = plan.stages.size() > 1 && is_synchronous(plan.schedule);
   const bool needs_several = drains || plan.schedule == ScheduleKind::two_bw;
   plan.micro_batches = flags.micro_batches > 0 ? flags.micro_batches

@@ -7,7 +7,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::exchange {
 namespace {
 
 int ticket_of(const KernelRequest& request) {
@@ -192,7 +192,7 @@ LayoutWish follow_parameter(const KernelRequest& request) { return follow_input(
 
 }  // namespace
 
-std::vector<KernelFamily> exchange_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"gradient_reduce_start", {{"background", make_start, true}}, follow_parameters},
           {"gradient_reduce_wait", {{"background", make_wait, true}}, keep},
           {"parameter_gather_start", {{"background", make_gather, true}}, keep},
@@ -200,4 +200,4 @@ std::vector<KernelFamily> exchange_kernels() {
           {"accumulate", {{"vector", make_accumulate, true}}, follow_parameter}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::exchange

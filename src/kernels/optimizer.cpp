@@ -11,7 +11,7 @@
 #include "kernels/support/update_inputs.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::optimizer {
 namespace {
 
 // The elements in storage order that this device updates: all, or its part where the state is
@@ -110,9 +110,10 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string* refu
 
 struct AdamW {
   float beta1, beta2, epsilon;
-  float decay;      // what the weight is multiplied with
-  float rate;       // learning rate over the first moment's bias correction
-  float deviation;  // 1 / sqrt of the second moment's bias correction
+  float share1, share2;  // 1 - beta, which would lose digits if it were computed in float
+  float decay;           // what the weight is multiplied with
+  float rate;            // learning rate over the first moment's bias correction
+  float deviation;       // 1 / sqrt of the second moment's bias correction
   float scale;
 };
 
@@ -121,8 +122,8 @@ MILLRACE_VECTORIZED void adamw(const AdamW s, float* w, float* first, float* sec
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float gradient = g[i] * s.scale;
-    first[i] = s.beta1 * first[i] + (1.0f - s.beta1) * gradient;
-    second[i] = s.beta2 * second[i] + (1.0f - s.beta2) * gradient * gradient;
+    first[i] = s.beta1 * first[i] + s.share1 * gradient;
+    second[i] = s.beta2 * second[i] + s.share2 * gradient * gradient;
     const float step = first[i] / (__builtin_sqrtf(second[i]) * s.deviation + s.epsilon);
     w[i] = w[i] * s.decay - s.rate * step;
   }
@@ -146,6 +147,8 @@ std::unique_ptr<Kernel> make_adamw(const KernelRequest& request, std::string* re
     const AdamW s = {static_cast<float>(beta1),
                      static_cast<float>(beta2),
                      static_cast<float>(epsilon),
+                     static_cast<float>(1 - beta1),
+                     static_cast<float>(1 - beta2),
                      static_cast<float>(1 - rate * weight_decay),
                      static_cast<float>(rate / (1 - std::pow(beta1, t))),
                      static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))),
@@ -252,7 +255,7 @@ LayoutWish keep(const KernelRequest& request) {
 
 }  // namespace
 
-std::vector<KernelFamily> optimizer_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"sgd_update", {{"vector", make_sgd}, {"reference", reference_sgd}}, follow},
       {"sgd_plain_update",
@@ -271,4 +274,4 @@ std::vector<KernelFamily> optimizer_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::optimizer

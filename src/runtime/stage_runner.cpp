@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 16;  // elements
+constexpr int64_t kAccumulatorGrain = int64_t{1} << 16;  // elements
 
 const Slot* find_result(const Program& program, const std::string& name) {
   for (const std::string& wanted : {name + ".total", name}) {
@@ -285,7 +285,7 @@ void StageRunner::prepare_accumulators(const Task& task) {
     if (slot.role != Role::accumulator) continue;
     auto* values = reinterpret_cast<float*>(session_.address(training_, slot));
     const int64_t count = slot.bytes / static_cast<int64_t>(sizeof(float));
-    parallel_ranges(count, kGrain, [=](int, int64_t begin, int64_t end) {
+    parallel_ranges(count, kAccumulatorGrain, [=](int, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) values[i] = factor == 0 ? 0 : factor * values[i];
     });
   }

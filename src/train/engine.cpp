@@ -30,7 +30,7 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
     : plan_(job.plan),
       graphs_(network, job.plan),
       groups_(device_counts(job), job.processes),
-      tuner_(ConvolutionTuner::default_path()),
+      choices_(ConvolutionChoices::default_path()),
       samples_(job.options.batch),
       skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
       checks_overflow_(job.loss_scale.in_use()),

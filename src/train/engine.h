@@ -8,7 +8,7 @@
 
 #include "comm/heartbeat.h"
 #include "compile/compiler.h"
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
 #include "parallel/job_graphs.h"
 #include "runtime/finite_check.h"
 #include "train/batch_rows.h"
@@ -49,6 +49,11 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  // How convolutions are computed: what `compile` chose, in all processes; and before that, what a
+  // job that goes on is to choose again.
+  const ConvolutionChoices::Methods& convolutions() const { return choices_.used(); }
+  void adopt_convolutions(const ConvolutionChoices::Methods& methods) { choices_.adopt(methods); }
 
   // Compiles on the devices' threads. Throws InputError if the model does not fit the memory
   // limit; nothing has been allocated then.
@@ -151,7 +156,7 @@ class Engine {
   JobGroups groups_;
   std::unique_ptr<Heartbeat> heartbeat_;
   std::optional<Group> rank_group_;
-  ConvolutionTuner tuner_;
+  ConvolutionChoices choices_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Worker>> workers_;
   BatchRows rows_;

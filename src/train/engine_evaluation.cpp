@@ -108,7 +108,7 @@ void Engine::finish_scores(Scores& scores) {
                               static_cast<double>(scores.top1), static_cast<double>(scores.top5)};
   rank_group_->all_reduce(std::span(sums));
   scores = {static_cast<int64_t>(sums[0]), sums[1], static_cast<int64_t>(sums[2]),
-            static_cast<int64_t>(sums[3])};
+            static_cast<int64_t>(sums[3]), scores.kept};
 }
 
 }  // namespace millrace

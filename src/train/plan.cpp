@@ -9,7 +9,7 @@
 #include "base/parallel.h"
 #include "base/parts.h"
 #include "compile/arithmetic.h"
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
 #include "parallel/job_graphs.h"
 #include "passes/kept_layers.h"
 #include "runtime/cores.h"
@@ -141,7 +141,7 @@ struct CompiledPlan {
 };
 
 CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
-                          const PipelineLayout* layout, Device& device, ConvolutionTuner& tuner,
+                          const PipelineLayout* layout, Device& device, ConvolutionChoices& choices,
                           const MachineSpeed& speed) {
   CompiledPlan compiled;
   double slowest = 0;
@@ -160,7 +160,7 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
       const std::pair<int64_t, int64_t> key = {own ? member : rows, classes};
       if (!known.contains(key)) {
         Program program;
-        CompileOptions options = stage_options(job, stage, member, device.threads(), &tuner);
+        CompileOptions options = stage_options(job, stage, member, device.threads(), &choices);
         if (layout != nullptr) options.shape.channel_bytes = layout->channel_bytes(stage, member);
         device.run([&] {
           program = compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member), options);
@@ -227,6 +227,11 @@ std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& co
 }  // namespace
 
 Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
+  ConvolutionChoices choices(ConvolutionChoices::default_path());
+  return describe_plan(job, choices, observer);
+}
+
+Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer) {
   const Graph network = build_model(job.model, job.options);
   KeptLayers(job.precision.keep).require_in(network);
   const JobGraphs graphs(network, job.plan);
@@ -239,23 +244,21 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
     layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
                    job.plan.device_numbers(), job.precision.wire());
   }
-  ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
   std::string refusal;
   CompiledPlan compiled;
   try {
-    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, tuner, speed);
+    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, choices, speed);
   } catch (const InputError& error) {
     if (job.device_memory == 0) throw;
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
-    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, tuner, speed);
+    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, choices, speed);
     if (crowded_device(compiled.devices, job.device_memory).empty()) throw;
     refusal = error.what();
   }
   if (refusal.empty()) refusal = crowded_device(compiled.devices, job.device_memory);
-  tuner.save();
-  if (!tuner.warning().empty()) observer.on_message(Severity::warning, tuner.warning());
+  if (!choices.warning().empty()) observer.on_message(Severity::warning, choices.warning());
   Json json;
   json["model"] = job.model;
   json["global_batch"] = job.options.batch;
@@ -276,12 +279,12 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
   if (job.options.head && job.plan.stage_count() == 1) {
-    const std::vector<HeadChoice> choices = head_choices(job, compiled, speed);
-    json["head"] = to_json(choices);
+    const std::vector<HeadChoice> head_ways = head_choices(job, compiled, speed);
+    json["head"] = to_json(head_ways);
     const MarginHeadOptions& head = *job.options.head;
     const double rate = head.parallel == HeadParallel::pfc ? head.sample_rate : kUsualRate;
     json["advice"] = advise_head(
-        {job.options.classes, rate, devices, static_cast<double>(job.device_memory)}, choices);
+        {job.options.classes, rate, devices, static_cast<double>(job.device_memory)}, head_ways);
   }
   json["schedule"] = job.plan.schedule_name();
   json["threads_per_device"] = threads;

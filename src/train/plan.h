@@ -9,6 +9,8 @@
 
 namespace millrace {
 
+class ConvolutionChoices;
+
 // How fast this machine computes and moves memory with one device's team.
 struct MachineSpeed {
   double operations_per_second = 0;  // of a convolution that runs well
@@ -28,5 +30,8 @@ double recomputed_share(const Program& program);
 // "predicted_seconds_per_step", "predicted_samples_per_second", "fits" and "plan". A job beyond
 // the memory limit is described all the same, with "fits" false and the reason.
 Json describe_plan(const TrainJob& job, TrainingObserver& observer);
+
+// With the caller's choices of convolutions instead of those that a run would make.
+Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer);
 
 }  // namespace millrace

@@ -13,10 +13,10 @@ int64_t steps_to_fill(const Plan& plan) {
   return 4 * static_cast<int64_t>(plan.devices().size() + plan.stages.size());
 }
 
-CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner) {
+CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionChoices* choices) {
   CompileOptions options;
   options.kernels.convolution = job.convolution;
-  options.kernels.tuner = tuner;
+  options.kernels.choices = choices;
   options.kernels.threads = threads;
   options.optimizer = job.optimizer;
   options.updates.check_overflow = job.loss_scale.in_use();
@@ -52,9 +52,9 @@ bool agrees_on_updates(const TrainJob& job) {
 }
 
 CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
-                             ConvolutionTuner* tuner) {
+                             ConvolutionChoices* choices) {
   const Plan& plan = job.plan;
-  CompileOptions options = compile_options(job, threads, tuner);
+  CompileOptions options = compile_options(job, threads, choices);
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
   options.updates.wire = job.precision.wire();

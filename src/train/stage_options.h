@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// A job's settings for one device alone; `tuner` is borrowed.
-CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner);
+// A job's settings for one device alone; `choices` are borrowed.
+CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionChoices* choices);
 
 // Steps in which every stage of a plan has as much under way as it ever has.
 int64_t steps_to_fill(const Plan& plan);
@@ -24,6 +24,6 @@ bool agrees_on_updates(const TrainJob& job);
 // The same for a device of a stage: its part of the updates, the micro-batches it has under way
 // and the versions of its parameters.
 CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
-                             ConvolutionTuner* tuner);
+                             ConvolutionChoices* choices);
 
 }  // namespace millrace

@@ -2,16 +2,18 @@
 
 #include <png.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "data/image/colour.h"
 #include "data/sample.h"
 
 namespace millrace {
 namespace {
 
 // One bit per pixel at the highest compression that deflate can reach.
-constexpr int64_t kMaxPixelsPerByte = 8 * 1032;
+constexpr int64_t kMaxPngPixelsPerByte = 8 * 1032;
 constexpr std::array<unsigned char, 8> kSignature = {0x89, 'P', 'N', 'G', 0x0D, 0x0A, 0x1A, 0x0A};
 
 // Frees libpng's state however the function ends.
@@ -31,7 +33,7 @@ void begin_read(PngImage& png, std::span<const std::byte> bytes) {
     fail_data("its PNG image is broken ({})", png.image.message);
   }
   const int64_t pixels = int64_t{png.image.width} * png.image.height;
-  const int64_t plausible = kMaxPixelsPerByte * static_cast<int64_t>(bytes.size());
+  const int64_t plausible = kMaxPngPixelsPerByte * static_cast<int64_t>(bytes.size());
   if (png.image.width > kMaxPixels || png.image.height > kMaxPixels ||
       pixels > std::min(kMaxPixels, plausible)) {
     fail_data("its PNG image claims {} × {} pixels in {} bytes", png.image.width, png.image.height,
@@ -57,8 +59,11 @@ ImageView decode_png(std::span<const std::byte> bytes, int channels,
                      std::vector<uint8_t>& storage) {
   PngImage png;
   begin_read(png, bytes);
-  png.image.format = channels == 1 ? PNG_FORMAT_GA : PNG_FORMAT_RGBA;
-  const int with_alpha = channels + 1;
+  // libpng would make grey of light, not of the values stored.
+  const bool has_colour = (png.image.format & PNG_FORMAT_FLAG_COLOR) != 0;
+  const bool to_grey = channels == 1 && has_colour;
+  png.image.format = has_colour || channels == 3 ? PNG_FORMAT_RGBA : PNG_FORMAT_GA;
+  const int with_alpha = png.image.format == PNG_FORMAT_RGBA ? 4 : 2;
   const int height = static_cast<int>(png.image.height);
   const int width = static_cast<int>(png.image.width);
   storage.resize(PNG_IMAGE_SIZE(png.image));
@@ -67,9 +72,12 @@ ImageView decode_png(std::span<const std::byte> bytes, int channels,
   }
   const int64_t pixels = int64_t{height} * width;
   for (int64_t i = 0; i < pixels; ++i) {
-    for (int c = 0; c < channels; ++c) {
-      storage[static_cast<size_t>(i * channels + c)] =
-          storage[static_cast<size_t>(i * with_alpha + c)];
+    const uint8_t* from = storage.data() + i * with_alpha;
+    uint8_t* to = storage.data() + i * channels;
+    if (to_grey) {
+      *to = grey_of(from[0], from[1], from[2]);
+    } else {
+      std::copy(from, from + channels, to);
     }
   }
   return {storage.data(), height, width, channels, int64_t{width} * channels};

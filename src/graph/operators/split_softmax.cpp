@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::split_softmax {
 namespace {
 
 constexpr int64_t kStatistics = 4;
@@ -86,7 +86,7 @@ double count(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> split_softmax_operators() {
+std::vector<OperatorDefinition> operators() {
   return {
       {.type = "softmax_statistics",
        .infer = infer_statistics,
@@ -107,4 +107,4 @@ std::vector<OperatorDefinition> split_softmax_operators() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::split_softmax

@@ -27,7 +27,7 @@ Update update_of(const KernelRequest& request) {
           UpdateInputs::of(request)};
 }
 
-double squares(const float* values, int64_t count) {
+double plain_sum_of_squares(const float* values, int64_t count) {
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
   return sum;
@@ -104,7 +104,7 @@ std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string
     const double scale = u.scale(a);
     const auto of_whole = [&](size_t input, int64_t which) {
       return is_slice ? double{a.input<float>(3)[place + which]}
-                      : squares(a.input<float>(input), u.count);
+                      : plain_sum_of_squares(a.input<float>(input), u.count);
     };
     const double weight_norm = std::sqrt(of_whole(0, 0));
     const double gradient_norm = std::sqrt(of_whole(2, 1)) * scale;
@@ -128,7 +128,7 @@ std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest& request,
   return make_function_kernel([inputs = request.inputs](const KernelArguments& a) {
     double sum = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      sum += squares(a.input<float>(i), inputs[i].elements());
+      sum += plain_sum_of_squares(a.input<float>(i), inputs[i].elements());
     }
     a.output<float>(0)[0] = static_cast<float>(sum);
   });
@@ -139,7 +139,7 @@ std::unique_ptr<Kernel> reference_squares_of_each(const KernelRequest& request,
   if (!is_plain(request, refusal)) return nullptr;
   return make_function_kernel([inputs = request.inputs](const KernelArguments& a) {
     for (size_t i = 0; i < inputs.size(); ++i) {
-      a.output<float>(0)[i] = static_cast<float>(squares(a.input<float>(i), inputs[i].elements()));
+      a.output<float>(0)[i] = static_cast<float>(plain_sum_of_squares(a.input<float>(i), inputs[i].elements()));
     }
   });
 }
