@@ -60,9 +60,11 @@ function(millrace_test name)
   add_test(NAME ${name} COMMAND test_${name})
 endfunction()
 
-# millrace_test_options(TARGET): tests are compiled more often than they run.
+# millrace_test_options(TARGET): tests are compiled more often than they run. The two warnings are
+# false alarms of g++ 12 at this level, in std::string and where a test replaces operator new.
 function(millrace_test_options target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE
+    $<$<CONFIG:Release>:-O1> -Wno-array-bounds -Wno-mismatched-new-delete)
   if(MILLRACE_UNITY)
     target_precompile_headers(${target} REUSE_FROM millrace_test_headers)
   endif()
