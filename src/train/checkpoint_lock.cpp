@@ -60,7 +60,8 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 
 }  // namespace
 
-CheckpointLock::CheckpointLock(const std::filesystem::path& directory) : path_(directory / "lock") {
+CheckpointLock::CheckpointLock(const std::filesystem::path& directory)
+    : path_(directory / "lock"), made_(!std::filesystem::exists(directory)) {
   make_directory(directory, "--checkpoint");
   while (true) {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -91,6 +92,7 @@ CheckpointLock::CheckpointLock(const std::filesystem::path& directory) : path_(d
 
 CheckpointLock::~CheckpointLock() {
   ::unlink(path_.c_str());
+  if (made_) ::rmdir(path_.parent_path().c_str());  // unless something is in it
   ::close(descriptor_);
 }
 

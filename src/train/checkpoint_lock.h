@@ -18,6 +18,7 @@ class CheckpointLock {
 
  private:
   std::filesystem::path path_;
+  bool made_;  // the directory, which goes with the lock if nothing was saved
   int descriptor_ = -1;
 };
 

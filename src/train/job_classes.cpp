@@ -1,13 +1,17 @@
 #include "train/job_classes.h"
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "data/record_source.h"
 
 namespace millrace {
 namespace {
 
-// A folder numbers its classes from 0 on whatever others do.
+// A folder numbers its classes from 0 on whatever others do. Data that is missing, perhaps for one
+// process of the job alone, has none: when it is opened, all of them are told.
 DataClasses counted_classes(const TrainJob& job, const std::string& source, Split split) {
+  if (!std::filesystem::exists(source.substr(source.find(':') + 1))) return {};
   DataClasses classes = classes_of(source, split);
   if (!classes.names.empty() && job.data.label_offset != 0) {
     fail_input("--label-offset is {}, but '{}' numbers its classes from 0; leave it out.",

@@ -52,7 +52,7 @@ case $way in
 summary = json.load(open(sys.argv[1]))
 scores = summary["evaluation"]
 assert scores["samples"] == 40, scores
-print(summary["loss"], scores["loss"], scores["top1"], scores["top5"])' "$work/summary" \
+print(summary["loss"], round(scores["loss"], 12), scores["top1"], scores["top5"])' "$work/summary" \
         > "$work/$name" || fail "not 40 samples: $*"
     }
     "$program" data synth "ofrecord:$work/set" --count 40 --classes 10 --height 28 --width 28 \

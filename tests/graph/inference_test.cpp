@@ -63,7 +63,7 @@ Attributes head(double rate) {
 std::vector<Case> head_cases() {
   const TensorType e = f32({12, 16});
   const TensorType w = {{600, 16}, DataType::bf16};
-  const TensorType s = f32({12, 3});
+  const TensorType s = f32({12, 4});
   const TensorType products = f32({3 * 256 * 12});
   const TensorType few = f32({256 * 12});
   return {
@@ -76,15 +76,15 @@ std::vector<Case> head_cases() {
        {e, s32({28}), w},
        with(head(1), "cache_bytes", int64_t{1}),
        {s, few}},
-      {"margin_head_loss", {s, f32({36, 3})}, {}, {f32({1}), f32({12})}},
-      {"margin_head_loss_backward", {f32({1}), s, f32({12})}, {}, {s}},
+      {"margin_head_loss", {s, f32({36, 4})}, {}, {f32({1}), f32({12, 2}), f32({1})}},
+      {"margin_head_loss_backward", {f32({1}), s, f32({12, 2})}, {}, {s}},
       {"margin_head_update", {s, s, e, s32({28}), products, w}, head(1), {e}},
       {"margin_head_update_momentum", {s, s, e, s32({28}), products, w, w}, head(1), {e}},
       {"margin_head_update_adamw", {s, s, e, s32({28}), few, w, w, w}, head(0.1), {e}},
       {"margin_head_gradient", {s, s, e, s32({28}), products, w}, head(1), {e}},
       {"margin_head_squares", {s, s, e, s32({28}), w}, head(1), {f32({1})}},
       {"margin_head_keep",
-       {f32({24, 3}), f32({24, 3}), f32({24, 16}), s32({52}), s, s, e, s32({28})},
+       {f32({24, 4}), f32({24, 4}), f32({24, 16}), s32({52}), s, s, e, s32({28})},
        {},
        {}},
       {"margin_head_step", {s, s, e, s32({28}), w}, head(0.1), {}},
@@ -332,7 +332,7 @@ std::vector<BadCase> bad_cases() {
        {f32({4, 8}), s32({12}), f32({500, 8})},
        head(1),
        "a centre for each class, of shape 600x8 but gets 500x8"},
-      {"margin_head_loss", {f32({3, 3}), f32({7, 3})}, {}, "three statistics for each of 3"},
+      {"margin_head_loss", {f32({3, 4}), f32({7, 4})}, {}, "4 statistics for each of 3"},
       {"dropout", {x}, {{"rate", 1.0}}, "a rate from 0 to below 1 but gets 1"},
       {"all_reduce", {x}, member(3, 3), "a member below 3 members but gets 3"},
       {"all_gather", {x}, part(0, 2, 1, 14), "needs 7 rows along axis 1 but gets 6"},

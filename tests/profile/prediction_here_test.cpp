@@ -73,7 +73,7 @@ TEST(CostsTextTest, ComesBack) {
   EXPECT_EQ(again[0].program.forward[0].busy_seconds, 2);
 }
 
-TEST(MachineTest, IsAClusterThatCanBeRead) {
+TEST(MeasuredMachineTest, IsAClusterThatCanBeRead) {
   const Cluster cluster = measure_machine({.devices = 2, .threads = 1});
   const Cluster again = parse_cluster(describe(cluster).dump(), "here.json");
   EXPECT_EQ(again.devices(), 2);

@@ -146,7 +146,8 @@ def follow(case, model, images, labels):
                      for weight, state in optimizer.state.items()}
 
 
-STATES = {"momentum_buffer": "momentum", "exp_avg": "first_moment", "exp_avg_sq": "second_moment"}
+STATES = {"momentum_buffer": "momentum", "exp_avg": "first_moment", "exp_avg_sq": "second_moment",
+          "step": "updates"}
 
 
 def compare(program, name, case, data, images, labels, seed):
@@ -172,7 +173,8 @@ def compare(program, name, case, data, images, labels, seed):
         moved.append(((weight.detach() - before[key]).norm() / before[key].norm()).item())
         for state, value in expected_states.get(weight, {}).items():
             if state in STATES and value is not None:
-                comparison.add(f"{key}.{STATES[state]}", states.pop(f"{key}.{STATES[state]}"), value)
+                found = states.pop(f"{key}.{STATES[state]}")
+                comparison.add(f"{key}.{STATES[state]}", found, value.reshape(found.shape))
     comparison.require(not states, f"states that PyTorch lacks: {sorted(states)[:3]}")
     print(f"  weights moved by {min(moved):.0e} to {max(moved):.0e} of their norms")
     return comparison

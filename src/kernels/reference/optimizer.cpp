@@ -72,7 +72,7 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::strin
     if (u.skips(a)) return;
     float& updates = a.input<float>(4)[0];
     updates += 1;
-    const double t = updates;
+    const double t = std::floor(updates);  // a count
     const double rate = a.step->learning_rate;
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
