@@ -27,7 +27,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import face_models  # noqa: E402
 import safetensors_file  # noqa: E402
 
-STEPS, BATCH, CLASSES, SCALE, RATE = 5, 8, 24, 64.0, 0.1
+# At a rate of 0.1 the losses rise first, and rounding grows from step to step.
+STEPS, BATCH, CLASSES, SCALE, RATE = 5, 8, 24, 64.0, 0.02
 LOSS_TOLERANCE, CENTRE_TOLERANCE, BACKBONE_TOLERANCE = 1e-2, 2e-2, 5e-2
 
 
@@ -116,7 +117,7 @@ def train_there(program, directory, flags, image):
     command = [program, "train", "--quiet", "--data", "raw:" + path("images"), "--image", image,
                "--classes", CLASSES, "--batch", BATCH // devices, "--steps", STEPS, "--lr", RATE,
                "--momentum", 0.9, "--weight-decay", 5e-4, "--decay-all", "--dropout", "off",
-               "--augment", "none", "--threads-per-device", 1,
+               "--augment", "none", "--conv-algo", "direct", "--threads-per-device", 1,
                "--load-weights", path("start"), "--save-weights", path("end"),
                "--metrics", path("metrics"), *flags]
     command = [str(word) for word in command]
