@@ -94,7 +94,7 @@ TEST(Job, OtherDifferencesAreListed) {
   const Json before = describe_job(job);
   EXPECT_THAT(described(changed_settings(before, before)), ElementsAre());
   EXPECT_THAT(described(changed_settings(before, describe_job(other))),
-              ElementsAre("--loss-scale 1.0 1024.0", "--weight-decay 0.0001 0.5",
+              ElementsAre("--weight-decay 0.0001 0.5", "--loss-scale 1.0 1024.0",
                           "The plan's microbatches 1 2"));
   EXPECT_THAT(described(changed_settings(Json::object(), describe_job(other))), ElementsAre());
 }
