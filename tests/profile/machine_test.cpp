@@ -22,7 +22,7 @@ class Warnings : public TrainingObserver {
   std::vector<std::string> list;
 };
 
-class MachineTest : public ::testing::Test {
+class KeptMachineTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern =
@@ -40,7 +40,7 @@ class MachineTest : public ::testing::Test {
   std::filesystem::path directory_;
 };
 
-TEST_F(MachineTest, AnotherMachineIsNotTakenForThisOne) {
+TEST_F(KeptMachineTest, AnotherMachineIsNotTakenForThisOne) {
   Warnings warnings;
   const Cluster measured = cluster_here(warnings);
   EXPECT_THAT(warnings.list, ElementsAre());
@@ -61,14 +61,14 @@ TEST_F(MachineTest, AnotherMachineIsNotTakenForThisOne) {
   EXPECT_EQ(warnings.list.size(), 1u);
 }
 
-TEST_F(MachineTest, AFileThatNamesNoMachineIsMeasuredAgain) {
+TEST_F(KeptMachineTest, AFileThatNamesNoMachineIsMeasuredAgain) {
   Warnings warnings;
   write_text(machine_path(), "{\"name\": \"anything\"}");
   EXPECT_EQ(cluster_here(warnings).name, "this-machine-measured");
   EXPECT_THAT(warnings.list, ElementsAre(HasSubstr("does not say which machine")));
 }
 
-TEST_F(MachineTest, TheIdentityNamesHostProcessorAndVersions) {
+TEST_F(KeptMachineTest, TheIdentityNamesHostProcessorAndVersions) {
   char host[256] = {};
   ASSERT_EQ(::gethostname(host, sizeof(host) - 1), 0);
   EXPECT_THAT(machine_identity(), HasSubstr(host));
