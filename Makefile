@@ -30,10 +30,10 @@ everything: deps-bench
 	@tools/configure default
 	@cmake --build --preset default
 
-demo: ## train something real-sized and show the result
+demo: ## plan, train on two devices and as a pipeline, and write a report, in about a minute
 	@tools/install-deps product demo
 	@$(MAKE) --no-print-directory build
-	@tools/demo
+	@build/millrace demo -o run/demo
 
 test: deps-test ## build and run every test
 	@tools/build-and-test
