@@ -10,7 +10,8 @@ namespace {
 // ResNet, VGG, AlexNet, IResNet and MobileFaceNet, with images of 112 and 224 pixels and batches of
 // 1 to 252, on one thread of a Zen 4 core (AVX-512, 1 MiB of L2), oneDNN 2.6.3. Together the chosen
 // methods take 1.004 times what the fastest do. ONEDNN_MAX_CPU_ISA=AVX512_CORE gives the same
-// figures but for bf16; with AVX2 no problem has more than one method.
+// figures but for bf16; with AVX2 no problem has more than one method. The cost of a conversion is
+// an estimate: no choice of winograd_in_f32 was measured.
 struct PartCosts {
   double direct;
   double direct_bf16;  // with instructions for it

@@ -6,11 +6,11 @@
 //                             tiles at the edge count whole), values of images and gradients
 //                             brought to and from tiles, and values of weights, whatever the batch
 //   winograd_in_f32           the same for each part of the batch, and the conversions
-// The figures are those of one thread; more threads divide all parts alike, as far as could be
-// measured, and so leave the choice as it is. Only a comparison of methods means something: another
-// processor is faster or slower at all of them. Sizes of caches made no difference that a fit could
-// tell from noise and are not in it. A method that oneDNN does not offer for an instruction set
-// (Winograd needs AVX-512) is never among those to choose from.
+// The figures are those of one thread; more threads are taken to divide all parts alike and so
+// leave the choice as it is. Only a comparison of methods means something: another processor is
+// taken to be faster or slower at all of them. Sizes of caches are not in it. A method that oneDNN
+// does not offer for an instruction set (Winograd needs AVX-512) is never among those to choose
+// from.
 #pragma once
 
 #include <vector>
