@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/flag_effects.h"
 #include "cli/help_formatter.h"
-#include "base/version.h"
 
 namespace millrace {
 namespace {

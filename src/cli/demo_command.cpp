@@ -83,10 +83,9 @@ bool make_pictures(Tour& tour, const DemoFlags& flags, const DemoData& data) {
   make_directory(in(flags, "pictures"), "--output");
   return tour.step("Pictures to learn from.",
                    joined({"data", "synth", data.source, "--count", "10000"}, size)) &&
-         tour.step("Others to be tested with.",
-                   joined({"data", "synth", data.source, "--split", "test", "--seed", "1",
-                           "--count", "2000"},
-                          size));
+         tour.step("Others to be tested with.", joined({"data", "synth", data.source, "--split",
+                                                        "test", "--seed", "1", "--count", "2000"},
+                                                       size));
 }
 
 void show_page(const std::string& directory) {
@@ -123,19 +122,35 @@ int run_demo(const DemoFlags& flags, Interruption& interruption) {
   make_pictures(tour, flags, data);
   tour.step("What a residual network on two devices needs, before anything runs.",
             joined({"plan", "--devices", "2"}, job));
+  tour.step("Train it: each device takes half of every batch.",
+            joined(joined({"train",
+                           "--devices",
+                           "2",
+                           "--eval-data",
+                           data.source,
+                           "--eval-every",
+                           "1e",
+                           "--epochs",
+                           epochs,
+                           "--lr",
+                           "0.1",
+                           "--nesterov",
+                           "--weight-decay",
+                           "0.0005",
+                           "--lr-schedule",
+                           "cosine",
+                           "--lr-warmup-steps",
+                           "100",
+                           "--save-weights",
+                           in(flags, "weights.safetensors")},
+                          job),
+                   outputs("data-parallel")));
   tour.step(
-      "Train it: each device takes half of every batch.",
-      joined(joined({"train", "--devices", "2", "--eval-data", data.source, "--eval-every", "1e",
-                     "--epochs", epochs, "--lr", "0.1", "--nesterov", "--weight-decay", "0.0005",
-                     "--lr-schedule", "cosine", "--lr-warmup-steps", "100", "--save-weights",
-                     in(flags, "weights.safetensors")},
-                    job),
-             outputs("data-parallel")));
-  tour.step("The same network as a pipeline: the first layers on one device, the rest on the other.",
-            joined(joined({"train", "--steps", "40", "--lr", "0.05", "--trace",
-                           in(flags, "pipeline/trace.json")},
-                          joined(job, pipeline)),
-                   outputs("pipeline")));
+      "The same network as a pipeline: the first layers on one device, the rest on the other.",
+      joined(joined({"train", "--steps", "40", "--lr", "0.05", "--trace",
+                     in(flags, "pipeline/trace.json")},
+                    joined(job, pipeline)),
+             outputs("pipeline")));
   tour.step("What both did.", {"report", flags.output, "-o", in(flags, "report")});
   if (tour.status() == kExitSuccess) show_page(in(flags, "report"));
   return tour.status();

@@ -1,4 +1,5 @@
-// The `millrace` program: runs a command line and turns errors into one sentence and an exit status.
+// The `millrace` program: runs a command line and turns errors into one sentence and an exit
+// status.
 #include <fmt/format.h>
 
 #include <exception>

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/version.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
 #include "kernels/convolution_choices.h"
@@ -20,7 +21,6 @@
 #include "runtime/cores.h"
 #include "runtime/device.h"
 #include "train/plan.h"
-#include "base/version.h"
 
 namespace millrace {
 namespace {

@@ -45,7 +45,8 @@ TEST_F(ReportCommandTest, APlanThatWasCheckedIsARun) {
   EXPECT_THAT(page, HasSubstr("Timeline: predicted above measured"));
   EXPECT_THAT(page, HasSubstr("href=\"../deep/run/metrics.jsonl\""));
   EXPECT_THAT(page, HasSubstr("<caption>Environment"));
-  expect_refusal("plan --model fashion_cnn --batch 4 --run other", "--run has no effect without --check");
+  expect_refusal("plan --model fashion_cnn --batch 4 --run other",
+                 "--run has no effect without --check");
   expect_refusal("plan --model fashion_cnn --batch 4 --check --auto", "--plan plan.json");
   expect_refusal("plan --model fashion_cnn --batch 4 --predict --cluster here", "--plan plan.json");
   write_text(work() / "file", "");
