@@ -69,10 +69,10 @@ std::string in(const DemoFlags& flags, std::string_view name) {
 }
 
 DemoData choose_data(const DemoFlags& flags) {
-  if (!flags.data.empty()) return {flags.data, flags.data, 4};
+  if (!flags.data.empty()) return {flags.data, flags.data, 2};
   if (std::filesystem::exists(kFashionMnist)) {
     return {fmt::format("idx:{}", kFashionMnist), "Fashion-MNIST, 60 000 real pictures of clothes",
-            4};
+            2};
   }
   return {"idx:" + in(flags, "pictures"), "10 000 pictures of ten kinds, made here", 6};
 }
