@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "bench/scaling.h"
 #include "cli/job_flags.h"
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 
 namespace millrace {
 namespace {

@@ -13,7 +13,7 @@
 #include "cli/help_formatter.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 #include "train/version.h"
 
 namespace millrace {

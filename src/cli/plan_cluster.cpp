@@ -10,7 +10,7 @@
 #include "cli/progress.h"
 #include "planner/search/cuts.h"
 #include "profile/machine.h"
-#include "runtime/device.h"
+#include "backend/device.h"
 #include "train/head_advice.h"
 #include "train/plan.h"
 

@@ -16,7 +16,7 @@
 #include "cli/subprocess.h"
 #include "planner/cluster/processor_machine.h"
 #include "profile/calibration.h"
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 
 namespace millrace {
 namespace {

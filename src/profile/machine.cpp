@@ -14,8 +14,8 @@
 #include "planner/cluster/this_machine.h"
 #include "profile/exchange.h"
 #include "profile/measure.h"
-#include "runtime/cores.h"
-#include "runtime/device.h"
+#include "backend/cpu/cores.h"
+#include "backend/device.h"
 #include "train/plan.h"
 
 namespace millrace {

@@ -14,7 +14,7 @@
 #include "comm/texts.h"
 #include "planner/published/checked_predictions.h"
 #include "profile/costs_text.h"
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 #include "train/stage_options.h"
 
 namespace millrace {

@@ -17,15 +17,16 @@ struct SkippedUpdate {
   std::string parameter;    // of this device's first such gradient; empty: it has none
 };
 
-// Whether the program checks its gradients; the others are for programs that do, after the check.
+// Whether the program checks its gradients; the others are for programs that do, after the check,
+// and wait for the device.
 bool checks_overflow(const Program& program);
-bool has_overflowed(const Session& session, const Program& program);
+bool has_overflowed(Session& session, const Program& program);
 void set_overflowed(Session& session, const Program& program, bool overflowed);
 // The parameter of the first gradient that is not finite on this device, or nothing.
-std::string overflowed_parameter(const Session& session, const Program& program);
+std::string overflowed_parameter(Session& session, const Program& program);
 
 // Whether one was seen before the gradients were summed over the devices of a stage.
-bool overflowed_before_sum(const Session& session, const Program& program);
+bool overflowed_before_sum(Session& session, const Program& program);
 
 // Makes a gradient infinite in each of these steps, where the backward pass begins. Before `watch`;
 // the program must not be running.

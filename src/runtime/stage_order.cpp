@@ -87,7 +87,7 @@ namespace {
 
 void finish_updates(const std::vector<StageRunner*>& stages, std::optional<Group>& everyone) {
   float found = 0;
-  for (const StageRunner* stage : stages) found += stage->overflowed() ? 1.0f : 0.0f;
+  for (StageRunner* stage : stages) found += stage->overflowed() ? 1.0f : 0.0f;
   if (everyone) everyone->all_reduce(std::span(&found, 1));
   for (StageRunner* stage : stages) stage->finish_update(found != 0);
 }

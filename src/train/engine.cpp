@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "comm/texts.h"
 #include "passes/kept_layers.h"
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 #include "train/stage_options.h"
 
 namespace millrace {
@@ -44,9 +44,10 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
   const DeviceCores cores =
       cores_of_devices(launch_place(), groups_.devices(rank()), job.threads, job.oversubscribe);
   if (!cores.note.empty()) observer.on_message(Severity::note, cores.note);
+  const std::shared_ptr<Backend> backend = make_backend(job.backend);
   for (const std::vector<int>& team : cores.teams) {
-    devices_.push_back(std::make_unique<Device>(
-        DeviceOptions{.threads = static_cast<int>(team.size()), .cores = team}));
+    devices_.push_back(std::make_unique<Device>(DeviceOptions{
+        .threads = static_cast<int>(team.size()), .cores = team, .backend = backend}));
   }
   make_workers();
   std::vector<RowRange> wanted;
@@ -185,12 +186,15 @@ void Engine::run_whole(Worker& worker, const StepState& state) {
 
 StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
   if (batch != nullptr) write_inputs(*batch, false);
-  run_all([&](Worker& worker) { run_whole(worker, state); });
+  run_all([&](Worker& worker) {
+    run_whole(worker, state);
+    worker.session->stream().finish();
+  });
   const Worker& last = *workers_.back();
   const auto value = [&](std::string_view name) {
     const Slot* slot = find_result(*last.training, name);
     if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
-    return double{*reinterpret_cast<const float*>(last.session->address(*last.training, *slot))};
+    return double{last.session->scalar(*last.training, slot->name)};
   };
   StepOutcome outcome = {value("loss"), value("top1"), value("top5")};
   note_overflow(outcome);
@@ -281,6 +285,7 @@ void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
   run_all([&](Worker& worker) {
     const Program& program = *worker.evaluation;
     worker.session->run_phase(program, {Phase::forward, 0, program.instructions.size()}, {}, {});
+    worker.session->stream().finish();
   });
   std::vector<float> whole;  // logits of all classes where devices have some of them
   int64_t classes = 0;

@@ -279,11 +279,12 @@ void Pipeline::evaluate(const FeedBatch& batch, Scores& scores) {
     const auto found = std::find_if(stages_.begin(), stages_.end(), [&](const Stage& stage) {
       return stage.runner.get() == &runner;
     });
-    const Worker& worker = *found->worker;
+    Worker& worker = *found->worker;
     const Slot& slot = worker.evaluation->result("logits");
     std::vector<float> logits(static_cast<size_t>(slot.type.elements()));
-    worker.session->copy_out(*worker.evaluation, slot, 0,
-                             reinterpret_cast<std::byte*>(logits.data()));
+    Stream& stream = worker.session->stream();
+    worker.session->copy_out(*worker.evaluation, slot, 0, logits.data(), stream);
+    stream.finish();
     const RowRange own = rows(slot, micro_batch);
     const auto first = static_cast<size_t>(options_.place_of_row(own.begin));
     const std::lock_guard lock(mutex);

@@ -12,7 +12,7 @@
 #include "kernels/convolution_tuner.h"
 #include "parallel/job_graphs.h"
 #include "passes/kept_layers.h"
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 #include "train/device_report.h"
 #include "train/head_advice.h"
 #include "train/pipeline.h"

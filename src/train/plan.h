@@ -3,7 +3,7 @@
 
 #include "base/json.h"
 #include "compile/program.h"
-#include "runtime/device.h"
+#include "backend/device.h"
 #include "train/job.h"
 #include "train/observer.h"
 

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "compile/arithmetic.h"
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 #include "train/version.h"
 
 namespace millrace {
