@@ -18,7 +18,11 @@ BackendSettings parse_backend(std::string_view name, std::string_view order) {
   } else if (name != "cpu") {
     fail_input("--backend '{}' is not known; use cpu or strict.", name);
   }
-  if (order.empty() || order == "lazy") return settings;
+  if (order.empty()) return settings;
+  if (settings.kind != BackendSettings::Kind::strict) {
+    fail_input("--strict-order has no effect on --backend {}; it is for --backend strict.", name);
+  }
+  if (order == "lazy") return settings;
   if (order == "eager") {
     settings.order = BackendSettings::Order::eager;
     return settings;
