@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kPython = "/usr/bin/python3";  // Debian's, which has Debian's PyTorch
+constexpr const char* kPeerPython = "/usr/bin/python3";  // Debian's, which has Debian's PyTorch
 
 using Progress = std::function<void(const std::string&)>;
 
@@ -44,7 +44,7 @@ std::string peer_mode(const std::string& mode) { return mode == "pfc" ? "pfc" : 
 
 std::vector<std::string> peer_command(const HeadBenchOptions& options, int64_t classes,
                                       const std::string& mode) {
-  return {kPython,         options.peer_script.string(),
+  return {kPeerPython,     options.peer_script.string(),
           "--classes",     std::to_string(classes),
           "--mode",        peer_mode(mode),
           "--update",      options.peer_update,
@@ -62,11 +62,13 @@ bool peer_fits(const HeadBenchOptions& options, int64_t classes, const std::stri
 }
 
 // A process that takes part, and its times.
-struct Runner {
+struct HeadRunner {
   LineProcess process;
   std::vector<double> seconds = {};
 
-  explicit Runner(const std::vector<std::string>& command) : process(command) { process.ask(""); }
+  explicit HeadRunner(const std::vector<std::string>& command) : process(command) {
+    process.ask("");
+  }
 
   void step(bool counts) {
     const double time = process.ask("step").at("seconds").get<double>();
@@ -74,8 +76,8 @@ struct Runner {
   }
 };
 
-const HeadRow* earlier_row(const std::vector<HeadRow>& rows, int64_t classes,
-                           const std::string& mode) {
+const HeadRow* earlier_head_row(const std::vector<HeadRow>& rows, int64_t classes,
+                                const std::string& mode) {
   for (const HeadRow& row : rows) {
     if (row.classes == classes && peer_mode(row.mode) == peer_mode(mode) &&
         row.peer_samples_per_second > 0) {
@@ -87,11 +89,11 @@ const HeadRow* earlier_row(const std::vector<HeadRow>& rows, int64_t classes,
 
 void measure(const HeadBenchOptions& options, const HeadRow* earlier, HeadRow& row,
              const Progress& progress) {
-  Runner own(own_command(options, row.classes, row.mode));
-  std::unique_ptr<Runner> peer;
+  HeadRunner own(own_command(options, row.classes, row.mode));
+  std::unique_ptr<HeadRunner> peer;
   if (options.peer && earlier == nullptr) {
     if (peer_fits(options, row.classes, row.mode)) {
-      peer = std::make_unique<Runner>(peer_command(options, row.classes, row.mode));
+      peer = std::make_unique<HeadRunner>(peer_command(options, row.classes, row.mode));
     } else {
       progress(fmt::format("{} {}: PyTorch left out, it would not fit into memory", row.classes,
                            row.mode));
@@ -120,7 +122,7 @@ void measure(const HeadBenchOptions& options, const HeadRow* earlier, HeadRow& r
   }
 }
 
-void check(const HeadBenchOptions& options) {
+void check_head_options(const HeadBenchOptions& options) {
   for (const int64_t classes : options.classes) {
     if (classes < 1 || classes > INT32_MAX) {
       fail_input("--classes has {}; it must lie between 1 and {}.", classes, INT32_MAX);
@@ -145,7 +147,7 @@ void check(const HeadBenchOptions& options) {
   }
 }
 
-std::string ratio(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
+std::string shown_ratio(double value) { return value > 0 ? fmt::format("{:.2f}x", value) : "-"; }
 
 std::string bytes(int64_t value) {
   return value > 0 ? format_bytes(static_cast<uint64_t>(value)) : "-";
@@ -163,7 +165,7 @@ double HeadRow::memory_ratio() const {
 }
 
 std::vector<HeadRow> run_head_bench(const HeadBenchOptions& options, const Progress& progress) {
-  check(options);
+  check_head_options(options);
   std::vector<HeadRow> rows;
   for (const int64_t classes : options.classes) {
     for (const std::string& mode : options.modes) {
@@ -171,7 +173,7 @@ std::vector<HeadRow> run_head_bench(const HeadBenchOptions& options, const Progr
       row.classes = classes;
       row.mode = mode;
       try {
-        measure(options, earlier_row(rows, classes, mode), row, progress);
+        measure(options, earlier_head_row(rows, classes, mode), row, progress);
       } catch (const JobError& error) {
         row.refusal = error.what();
         progress(fmt::format("{} {}: {}", classes, mode, error.what()));
@@ -189,9 +191,9 @@ std::string to_table(const std::vector<HeadRow>& rows) {
   for (const HeadRow& row : rows) {
     text += fmt::format("{:>10} {:<5} {:>10.2f} {:>10.2f} {:>8} {:>11} {:>11} {:>11} {:>8}\n",
                         row.classes, row.mode, row.samples_per_second, row.peer_samples_per_second,
-                        ratio(row.speed_ratio()), bytes(row.peak_bytes),
+                        shown_ratio(row.speed_ratio()), bytes(row.peak_bytes),
                         bytes(row.process_peak_rss_bytes), bytes(row.peer_peak_rss_bytes),
-                        ratio(row.memory_ratio()));
+                        shown_ratio(row.memory_ratio()));
   }
   return text;
 }

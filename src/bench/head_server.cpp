@@ -28,9 +28,9 @@ Graph head_graph(const HeadJob& job) {
   return graph;
 }
 
-class Server {
+class HeadServer {
  public:
-  explicit Server(const HeadJob& job) : job_(job), device_({.threads = job.threads}) {
+  explicit HeadServer(const HeadJob& job) : job_(job), device_({.threads = job.threads}) {
     CompileOptions options;
     options.kernels.threads = job.threads;
     options.optimizer.momentum = 0.9;
@@ -78,7 +78,7 @@ class Server {
 }  // namespace
 
 void serve_head_steps(const HeadJob& job, const RequestLines& lines) {
-  Server server(job);
+  HeadServer server(job);
   serve_requests(
       lines, {{"ready", true}, {"classes", job.head.classes}, {"batch", job.batch}},
       {{"step", [&] { return server.step(); }}, {"memory", [&] { return server.memory(); }}});

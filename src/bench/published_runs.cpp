@@ -16,7 +16,6 @@ namespace millrace {
 namespace {
 
 constexpr int kOneMachine = 4096;  // devices are numbered through
-constexpr double kMebibyte = 1024.0 * 1024.0;
 constexpr double kOfFreeMemory = 0.6;
 
 std::optional<MarginHeadOptions> head_of(const PublishedRow& row) {

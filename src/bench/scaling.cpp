@@ -56,7 +56,7 @@ const ScalingRow* find_row(const std::vector<ScalingRow>& rows, int devices,
   return nullptr;
 }
 
-void check(const ScalingOptions& options) {
+void check_scaling_options(const ScalingOptions& options) {
   if (options.devices.empty()) fail_input("--devices names no number of devices.");
   for (const int devices : options.devices) {
     if (devices < 1 || devices > 1024) {
@@ -84,7 +84,7 @@ int threads_of(const ScalingOptions& options) {
 
 std::vector<ScalingRow> run_scaling(const ScalingOptions& options,
                                     const std::function<void(const std::string&)>& progress) {
-  check(options);
+  check_scaling_options(options);
   std::vector<ScalingRow> rows;
   for (const std::string& precision : options.precisions) {
     for (const int devices : options.devices) {

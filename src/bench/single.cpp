@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPython = "/usr/bin/python3";  // Debian's, which has Debian's PyTorch
 
 // One of the processes that take turns.
-struct Runner {
+struct StepRunner {
   std::string name;
   std::unique_ptr<LineProcess> process;
   std::vector<double> seconds;
@@ -27,7 +27,7 @@ struct Runner {
   }
 };
 
-Runner start_millrace(const SingleOptions& options, const SingleJob& job) {
+StepRunner start_millrace(const SingleOptions& options, const SingleJob& job) {
   return {
       "millrace",
       std::make_unique<LineProcess>(std::vector<std::string>{
@@ -37,7 +37,8 @@ Runner start_millrace(const SingleOptions& options, const SingleJob& job) {
       {}};
 }
 
-Runner start_peer(const SingleOptions& options, const SingleJob& job, const std::string& layout) {
+StepRunner start_peer(const SingleOptions& options, const SingleJob& job,
+                      const std::string& layout) {
   return {layout,
           std::make_unique<LineProcess>(std::vector<std::string>{
               kPython, options.peer_script.string(), "--server", "--model", job.model, "--batch",
@@ -46,7 +47,7 @@ Runner start_peer(const SingleOptions& options, const SingleJob& job, const std:
           {}};
 }
 
-const SingleRow* earlier_row(const std::vector<SingleRow>& rows, const SingleJob& job) {
+const SingleRow* earlier_single_row(const std::vector<SingleRow>& rows, const SingleJob& job) {
   for (const SingleRow& row : rows) {
     if (row.job.model == job.model && row.job.batch == job.batch &&
         row.peer_samples_per_second > 0) {
@@ -60,7 +61,7 @@ SingleRow run_job(const SingleOptions& options, const SingleJob& job, const Sing
                   const std::function<void(const std::string&)>& progress) {
   SingleRow row;
   row.job = job;
-  std::vector<Runner> runners;
+  std::vector<StepRunner> runners;
   runners.push_back(start_millrace(options, job));
   runners[0].process->ask("");
   if (options.peer && earlier == nullptr) {
@@ -71,7 +72,7 @@ SingleRow run_job(const SingleOptions& options, const SingleJob& job, const Sing
   }
   Json limit;
   for (int round = 0; round < options.warm_up + options.rounds; ++round) {
-    for (Runner& runner : runners) runner.step(round >= options.warm_up);
+    for (StepRunner& runner : runners) runner.step(round >= options.warm_up);
     if (round == 0) {
       const Json memory = runners[0].process->ask("memory");
       row.peak_rss_bytes = memory.at("peak_rss_bytes").get<int64_t>();
@@ -81,7 +82,7 @@ SingleRow run_job(const SingleOptions& options, const SingleJob& job, const Sing
     if (round < options.warm_up) continue;
     std::string line =
         fmt::format("{} round {}/{}:", job.model, round - options.warm_up + 1, options.rounds);
-    for (const Runner& runner : runners) {
+    for (const StepRunner& runner : runners) {
       line += fmt::format(" {} {:.2f} s", runner.name, runner.seconds.back());
     }
     progress(line);
@@ -150,7 +151,7 @@ std::vector<SingleRow> run_single(const SingleOptions& options,
   }
   std::vector<SingleRow> rows;
   for (const SingleJob& job : options.jobs) {
-    rows.push_back(run_job(options, job, earlier_row(rows, job), progress));
+    rows.push_back(run_job(options, job, earlier_single_row(rows, job), progress));
   }
   return rows;
 }

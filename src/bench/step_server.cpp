@@ -12,9 +12,9 @@
 namespace millrace {
 namespace {
 
-class Server {
+class StepServer {
  public:
-  explicit Server(const TrainJob& job)
+  explicit StepServer(const TrainJob& job)
       : job_(job), engine_(job, Purpose::training, observer_), feed_(make_training_feed(job, {})) {
     engine_.start(job.seed);
     batch_ = feed_->next();
@@ -69,7 +69,7 @@ class Server {
 }  // namespace
 
 void serve_steps(const TrainJob& job, const RequestLines& lines) {
-  Server server(job);
+  StepServer server(job);
   serve_requests(lines, {{"ready", true}, {"model", job.model}, {"batch", job.options.batch}},
                  {{"step", [&] { return server.step(); }},
                   {"memory", [&] { return server.memory(); }},

@@ -19,7 +19,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kHeadHelp =
     "The classifier alone, for up to millions of identities: random embeddings, ArcFace's margin,\n"
     "SGD with momentum. dp and mp use every identity in every step, pfc a sample of them. Each "
     "row\n"
@@ -69,7 +69,7 @@ struct StepFlags {
   std::string storage = "fp32";
 };
 
-int serve(const StepFlags& flags) {
+int serve_head(const StepFlags& flags) {
   HeadJob job = flags.job;
   job.head.storage = head_storage(flags.storage);
   job.head.addend = 0.5;
@@ -99,7 +99,7 @@ RequestLines standard_lines() {
 void add_bench_head_command(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<HeadBenchFlags>();
   HeadBenchOptions& options = flags->options;
-  CLI::App* suite = bench.add_subcommand("head", kHelp);
+  CLI::App* suite = bench.add_subcommand("head", kHeadHelp);
   suite->add_option("--classes", flags->classes, "Numbers of identities, comma-separated")
       ->capture_default_str();
   suite->add_option("--modes", flags->modes, "Among dp, mp and pfc, comma-separated")
@@ -123,7 +123,7 @@ void add_bench_head_command(CLI::App& bench, Action& chosen) {
   server->add_option("--classes", steps->job.head.classes, "Number of identities")->required();
   add_sizes(*server, steps->job.head.sample_rate, steps->job.batch, steps->job.dimension,
             steps->job.threads, steps->storage);
-  server->callback([&chosen, steps] { chosen = [steps] { return serve(*steps); }; });
+  server->callback([&chosen, steps] { chosen = [steps] { return serve_head(*steps); }; });
 }
 
 }  // namespace millrace

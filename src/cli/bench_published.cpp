@@ -19,7 +19,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kPublishedHelp =
     "Every row of the published tables of OneFlow, PipeDream and InsightFace next to Millrace's "
     "predictions.\n"
     "Time by simulation on the described cluster and memory with the costs of the system that was "
@@ -226,7 +226,7 @@ int run(const PublishedFlags& flags) {
 
 void add_published_suite(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<PublishedFlags>();
-  CLI::App* suite = bench.add_subcommand("published", kHelp);
+  CLI::App* suite = bench.add_subcommand("published", kPublishedHelp);
   suite->add_option("--markdown", flags->markdown, "Write the table to this file");
   suite->add_option("--json", flags->json, "Write it to this file as JSON");
   suite->add_option("-o,--output", flags->output,

@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kScalingHelp =
     "Training speed on more and more devices, in float32 and in 16 bits.\n"
     "Every configuration runs --repeat times, each time in a process of its own and in turn with\n"
     "the others. The table gives medians, the speed-up over the fewest devices and the speed in\n"
@@ -44,7 +44,7 @@ int run(const ScalingFlags& flags) {
 void add_scaling_suite(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<ScalingFlags>();
   ScalingOptions& options = flags->options;
-  CLI::App* suite = bench.add_subcommand("scaling", kHelp);
+  CLI::App* suite = bench.add_subcommand("scaling", kScalingHelp);
   suite->add_option("--model", options.model, "The network")->capture_default_str();
   suite->add_option("--devices", options.devices, "Numbers of devices, comma-separated")
       ->delimiter(',')

@@ -14,7 +14,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kCkptExamples = R"(Examples:
     millrace ckpt inspect runs/r50                  every checkpoint of a run
     millrace ckpt inspect runs/r50/step-00012000    one of them
     millrace ckpt export runs/r50 resnet50.safetensors
@@ -176,7 +176,7 @@ void require_argument(const std::string& value, std::string_view what) {
 void add_ckpt_command(CLI::App& program, Action& chosen) {
   auto flags = std::make_shared<CkptFlags>();
   CLI::App* command = program.add_subcommand("ckpt", "Look into checkpoints and export weights");
-  command->footer(kExamples);
+  command->footer(kCkptExamples);
   command->callback([&chosen, command] {
     if (command->get_subcommands().empty()) {
       chosen = []() -> int {

@@ -11,7 +11,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples =
+constexpr const char* kDataExamples =
     R"(A data set is written FORMAT:PATH: ofrecord:DIR, recordio:FILE.rec, folder:DIR, idx:DIR,
 raw:FILE.
 
@@ -151,7 +151,7 @@ void add_face_flags(CLI::App& synth, DataFlags& flags) {
 void add_data_command(CLI::App& program, Action& chosen) {
   auto flags = std::make_shared<DataFlags>();
   CLI::App* data = program.add_subcommand("data", "Make, convert, inspect and verify data sets");
-  data->footer(kExamples);
+  data->footer(kDataExamples);
   data->callback([&chosen, data] {
     if (data->get_subcommands().empty()) {
       chosen = []() -> int {

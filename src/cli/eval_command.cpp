@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kEvalExamples = R"(Examples:
     millrace eval --model fashion_cnn --data idx:DIR --checkpoint runs/fashion
     millrace eval --model resnet50 --data folder:val --weights resnet50.safetensors
     millrace eval --verification pairs.bin runs/faces
@@ -178,7 +178,7 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       "others; gives the share found at rank 1");
   add("Output", "--summary", flags->summary, "Write the results there as one JSON object");
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
-  command->footer(kExamples);
+  command->footer(kEvalExamples);
   command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });
 }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kBest = 5;
 constexpr size_t kMostOthers = 24;  // that were not measured
 
-uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
+uint64_t whole_bytes(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
 
 uint64_t arenas_of(const Json& report) {
   uint64_t sum = 0;
@@ -32,7 +32,7 @@ Json describe(const HereCandidate& candidate, double global_batch) {
           {"predicted_seconds_per_step", estimated * candidate.samples() / global_batch},
           {"predicted_samples_per_second", global_batch / estimated},
           {"predicted_epoch_seconds", kImagesOfEpoch * estimated / global_batch},
-          {"peak_bytes", whole(candidate.memory)},
+          {"peak_bytes", whole_bytes(candidate.memory)},
           {"flags", describe_flags(candidate.job)},
           {"plan", to_json(candidate.plan)}};
 }

@@ -22,7 +22,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "On this machine";
+constexpr const char* kCheckGroup = "On this machine";
 constexpr int kMostRounds = 1000;
 
 std::string bytes_of(const Json& number) { return format_bytes(number.get<uint64_t>()); }
@@ -112,19 +112,19 @@ void add_check_flags(CLI::App& command, CheckFlags& flags) {
   command
       .add_flag("--predict,--profile-here", flags.predict,
                 "Measure the job's programs on the devices here and simulate its steps from that")
-      ->group(kGroup);
+      ->group(kCheckGroup);
   command
       .add_flag("--check", flags.check,
                 "Predict, then run the job for --steps steps [5] and tell how near that came")
-      ->group(kGroup);
+      ->group(kCheckGroup);
   command.add_option("--rounds", flags.rounds, "How often each program is measured")
-      ->group(kGroup)
+      ->group(kCheckGroup)
       ->capture_default_str();
   command
       .add_option("--run", flags.run,
                   "Write what was predicted and measured, with both timelines, into this directory "
                   "for `millrace report`")
-      ->group(kGroup);
+      ->group(kCheckGroup);
 }
 
 void require_check(const CheckFlags& flags) {

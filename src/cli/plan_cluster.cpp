@@ -17,7 +17,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "On a described cluster";
+constexpr const char* kClusterGroup = "On a described cluster";
 
 std::string text_of(const CLI::App& command, const char* name, const std::string& fallback = "") {
   const CLI::Option* option = command.get_option_no_throw(name);
@@ -232,7 +232,7 @@ SearchSetup search_setup(const CLI::App& command, const ClusterFlags& flags, con
 
 void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   const auto add = [&](const char* name, auto& value, const std::string& help) {
-    return command.add_option(name, value, help)->group(kGroup);
+    return command.add_option(name, value, help)->group(kClusterGroup);
   };
   std::string names;
   for (const std::string& name : builtin_cluster_names()) names += name + ", ";
@@ -247,11 +247,11 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
       .add_flag("--auto", flags.automatic,
                 "Search for the fastest plan that fits: stages, schedule, micro-batches, "
                 "recompute, head")
-      ->group(kGroup);
+      ->group(kClusterGroup);
   command
       .add_flag("--synchronous", flags.synchronous,
                 "With --auto: only schedules that train as one device would")
-      ->group(kGroup);
+      ->group(kClusterGroup);
   add("--global-batch", flags.global_batch,
       "With --auto: samples of one update [--batch times the devices]");
   add("--finalists", flags.finalists,
@@ -260,7 +260,7 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
   command
       .add_flag("--no-measure", flags.no_measure,
                 "With --auto on this machine: choose by formula, without measuring")
-      ->group(kGroup);
+      ->group(kClusterGroup);
   add("--constants", flags.constants, "Cost constants to use instead of the built-in ones");
   add("--output", flags.output, "Write the chosen plan to this file");
   if (command.get_option_no_throw("--trace") == nullptr) {
@@ -271,7 +271,7 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
 bool uses_cluster(const CLI::App& command, const ClusterFlags& flags) {
   if (!flags.cluster.empty() || flags.automatic) return true;
   for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0 && option->get_group() == kGroup) {
+    if (option->count() > 0 && option->get_group() == kClusterGroup) {
       fail_input("--{} needs --cluster or --auto.", option->get_lnames().front());
     }
   }

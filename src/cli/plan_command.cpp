@@ -19,7 +19,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kPlanExamples = R"(Examples:
   Does VGG-16 with 28 images a step fit into 12066 MiB?
     millrace plan --model vgg16 --batch 28 --device-memory 12066MiB
   The same for a program to read:
@@ -160,7 +160,7 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   add_cluster_flags(*command, flags->cluster);
   add_check_flags(*command, flags->check);
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
-  command->footer(kExamples);
+  command->footer(kPlanExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {
       require_check(flags->check);

@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "Placement";
+constexpr const char* kPlanningGroup = "Placement";
 
 // The same number of devices in each process, all in one stage.
 Placement even_placement(int devices, int processes) {
@@ -32,7 +32,7 @@ Plan plan_from_file(const std::string& path) {
 
 void add_plan_flags(CLI::App& command, PlanFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
-    return command.add_option(name, value, help)->group(kGroup);
+    return command.add_option(name, value, help)->group(kPlanningGroup);
   };
   add("--devices", flags.devices,
       "Devices of each process, which share the work of one stage; cores are divided over them "
@@ -47,11 +47,11 @@ void add_plan_flags(CLI::App& command, PlanFlags& flags) {
   command
       .add_flag("--sync-batch-norm", flags.synchronise_batch_norm,
                 "Normalise over the samples of all devices of a stage")
-      ->group(kGroup);
+      ->group(kPlanningGroup);
   command
       .add_flag("--share-optimizer", flags.share_optimizer,
                 "Each device of a stage keeps a part of the optimizer state instead of all of it")
-      ->group(kGroup);
+      ->group(kPlanningGroup);
   add("--stage-weights", flags.stage_weights,
       "Share of the operators for each stage, such as 11:7, or auto: equal time [auto]");
   add("--cut-after", flags.cut_after, "Or the layers after which a stage ends")

@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kGroup = "From a profile";
+constexpr const char* kPipedreamGroup = "From a profile";
 
 double parse_bandwidth(std::string_view text) {
   double value = 0;
@@ -115,7 +115,7 @@ void print_stages(const Json& plan) {
   }
 }
 
-void print_plan(const Json& plan) {
+void print_pipedream_plan(const Json& plan) {
   const double data_parallel = plan["data_parallel_seconds"].get<double>();
   if (plan["fits"].get<bool>()) {
     print_stages(plan);
@@ -181,7 +181,7 @@ int parse_count(std::string_view text, std::string_view flag) {
 
 void add_pipedream_flags(CLI::App& command, PipedreamFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
-    command.add_option(name, value, help)->group(kGroup);
+    command.add_option(name, value, help)->group(kPipedreamGroup);
   };
   add("--strategy", flags.strategy, "pipedream: divide the network of --profile into stages");
   add("--profile", flags.profile,
@@ -193,8 +193,9 @@ void add_pipedream_flags(CLI::App& command, PipedreamFlags& flags) {
   add("--activation-ratio", flags.activation_ratio,
       "Count the time of activations between stages, divided by this [they are free]");
   add("--memory", flags.memory, "Memory of one worker: 16e9, 16GiB ... [no limit]");
-  command.add_flag("--straight", flags.straight, "No stage on more than one worker")->group(kGroup);
-  command.add_flag("--fewer", flags.fewer, "Workers may be left idle")->group(kGroup);
+  command.add_flag("--straight", flags.straight, "No stage on more than one worker")
+      ->group(kPipedreamGroup);
+  command.add_flag("--fewer", flags.fewer, "Workers may be left idle")->group(kPipedreamGroup);
 }
 
 bool uses_pipedream(const CLI::App& command, const PipedreamFlags& flags) {
@@ -222,7 +223,7 @@ int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool 
   if (json) {
     fmt::print("{}\n", plan.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
-    print_plan(plan);
+    print_pipedream_plan(plan);
   }
   return kExitSuccess;
 }

@@ -15,7 +15,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kProfileExamples = R"(Examples:
   Which layers of ResNet-50 take the time?
     millrace profile --model resnet50 --batch 8
   A profile for PipeDream's optimizer, and what that makes of it:
@@ -138,7 +138,7 @@ void add_profile_command(CLI::App& program, Action& chosen, MpiSession* session)
       ->group("Output")
       ->capture_default_str();
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
-  command->footer(kExamples);
+  command->footer(kProfileExamples);
   command->callback([flags, session, &chosen] {
     chosen = [flags, session] { return run_profile(*flags, session); };
   });

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kReportExamples = R"(Examples:
   What one run did and needed; a directory holds its files, under any names:
     millrace train --model vgg16 --batch 8 --steps 20 --placement 0:0.0:1 \
       --summary run/summary.json --metrics run/metrics.jsonl --trace run/trace.json
@@ -92,7 +92,7 @@ void add_report_command(CLI::App& program, Action& chosen) {
       ->add_option("--first-step", flags->first_step,
                    "The first of them, from 0; otherwise one in the middle")
       ->group("Output");
-  command->footer(kExamples);
+  command->footer(kReportExamples);
   command->callback([flags, &chosen] { chosen = [flags] { return run_report(*flags); }; });
 }
 

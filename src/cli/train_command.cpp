@@ -18,7 +18,7 @@
 namespace millrace {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kTrainExamples = R"(Examples:
   Ten steps on random images, to see speed and memory:
     millrace train --model resnet50 --batch 64 --steps 10 --summary out.json
   Fashion-MNIST with test accuracy after each epoch:
@@ -167,7 +167,7 @@ void add_train_command(CLI::App& program, Action& chosen, MpiSession* session) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* command = program.add_subcommand("train", "Train a model");
   add_flags(*command, *flags);
-  command->footer(kExamples);
+  command->footer(kTrainExamples);
   command->callback([flags, &chosen, session] {
     chosen = [flags, session] { return run_train(*flags, session); };
   });

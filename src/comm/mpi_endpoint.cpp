@@ -23,9 +23,9 @@ constexpr auto kEagerWait = std::chrono::microseconds(300);
 constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(500);
 constexpr int kIdlePerNap = 100;
-constexpr auto kFarewell = std::chrono::seconds(1);
+constexpr auto kFailureFarewell = std::chrono::seconds(1);
 
-double seconds_since(Clock::time_point start) {
+double seconds_waited_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
@@ -102,7 +102,7 @@ MpiEndpoint::~MpiEndpoint() {
   }
   const Clock::time_point start = Clock::now();
   int done = 0;
-  while (!done && Clock::now() - start < kFarewell) {
+  while (!done && Clock::now() - start < kFailureFarewell) {
     MPI_Testall(static_cast<int>(farewells_.size()), farewells_.data(), &done, MPI_STATUSES_IGNORE);
     if (!done) std::this_thread::sleep_for(kShortestNap);
   }
@@ -176,7 +176,7 @@ double MpiEndpoint::finish(MpiTransfers& transfers, Operation operation, double 
     }
   }
   transfers.clear();
-  return seconds_since(start);
+  return seconds_waited_since(start);
 }
 
 int MpiEndpoint::test(MpiTransfers& transfers, Operation operation) {

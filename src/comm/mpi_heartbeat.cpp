@@ -19,7 +19,7 @@ using Seconds = std::chrono::duration<double>;
 enum Kind : int { kBeat = 1, kFinished, kFailed };  // the tags of messages
 
 constexpr auto kPoll = std::chrono::milliseconds(50);
-constexpr auto kFarewell = std::chrono::seconds(1);
+constexpr auto kLastWordTime = std::chrono::seconds(1);
 constexpr size_t kLongestText = 1000;
 constexpr int kNewsHurry = 5;  // times as often when there is something new to tell
 
@@ -81,7 +81,7 @@ class Heartbeat::Impl {
     std::unique_lock lock(mutex_);
     if (!failure_.empty() || finished_) return;
     set_failure(fmt::format("{} failed: {}", own_name(), reason));
-    changed_.wait_for(lock, kFarewell, [this] { return told_; });
+    changed_.wait_for(lock, kLastWordTime, [this] { return told_; });
   }
 
   void finish() {
@@ -212,7 +212,7 @@ class Heartbeat::Impl {
         start(peers_[rank].farewell, static_cast<int>(rank), kFailed);
       }
       for (Peer& peer : peers_) {
-        while (!peer.farewell.left() && Clock::now() - begin < kFarewell) {
+        while (!peer.farewell.left() && Clock::now() - begin < kLastWordTime) {
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
       }

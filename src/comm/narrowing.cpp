@@ -10,11 +10,11 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kBlock = 2048;  // elements; what is at work stays in the first-level cache
-constexpr int64_t kGrain = 32768;
+constexpr int64_t kNarrowBlock = 2048;  // elements; what is at work stays in the first-level cache
+constexpr int64_t kNarrowGrain = 32768;
 
-using Halves = std::array<uint16_t, kBlock>;
-using Floats = std::array<float, kBlock>;
+using Halves = std::array<uint16_t, kNarrowBlock>;
+using Floats = std::array<float, kNarrowBlock>;
 
 void to_halves(ElementType type, const float* values, int64_t count, uint16_t* halves) {
   const auto convert = type == ElementType::float32_as_f16 ? floats_to_f16 : floats_to_bf16;
@@ -37,8 +37,9 @@ void load(ElementType type, const void* source, bool wide, int64_t begin, int64_
   std::memcpy(halves.data(), place, static_cast<size_t>(count) * 2);
 }
 
-void sum_block(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin,
-               int64_t count, ElementType type, const NarrowedOperands& operands) {
+void sum_narrowed_block(std::span<const void* const> sources, std::span<void* const> targets,
+                        int64_t begin, int64_t count, ElementType type,
+                        const NarrowedOperands& operands) {
   Halves halves;
   Floats sum;
   Floats terms;
@@ -68,7 +69,7 @@ bool is_narrowed(ElementType type) {
 }
 
 void narrow(ElementType type, const float* values, int64_t count, void* narrowed) {
-  parallel_ranges(count, kGrain, [&](int, int64_t begin, int64_t end) {
+  parallel_ranges(count, kNarrowGrain, [&](int, int64_t begin, int64_t end) {
     to_halves(type, values + begin, end - begin, static_cast<uint16_t*>(narrowed) + begin);
   });
 }
@@ -76,8 +77,9 @@ void narrow(ElementType type, const float* values, int64_t count, void* narrowed
 // From the end: a block of floats covers 16-bit numbers of its own and of later blocks only.
 void widen_in_place(ElementType type, void* data, int64_t count) {
   Halves halves;
-  for (int64_t begin = (count - 1) / kBlock * kBlock; begin >= 0; begin -= kBlock) {
-    const int64_t length = std::min(kBlock, count - begin);
+  for (int64_t begin = (count - 1) / kNarrowBlock * kNarrowBlock; begin >= 0;
+       begin -= kNarrowBlock) {
+    const int64_t length = std::min(kNarrowBlock, count - begin);
     std::memcpy(halves.data(), static_cast<const char*>(data) + begin * 2,
                 static_cast<size_t>(length) * 2);
     to_floats(type, halves.data(), length, static_cast<float*>(data) + begin);
@@ -88,10 +90,11 @@ void widen_in_place(ElementType type, void* data, int64_t count) {
 // blocks are taken in order.
 void ordered_narrowed_sum(std::span<const void* const> sources, std::span<void* const> targets,
                           int64_t count, ElementType type, const NarrowedOperands& operands) {
-  const int64_t grain = operands.narrow_targets ? count : kGrain;
+  const int64_t grain = operands.narrow_targets ? count : kNarrowGrain;
   parallel_ranges(count, grain, [&](int, int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; block += kBlock) {
-      sum_block(sources, targets, block, std::min(kBlock, end - block), type, operands);
+    for (int64_t block = begin; block < end; block += kNarrowBlock) {
+      sum_narrowed_block(sources, targets, block, std::min(kNarrowBlock, end - block), type,
+                         operands);
     }
   });
 }

@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kBlock = 2048;  // elements; the running sum stays in the first-level cache
-constexpr int64_t kGrain = 32768;
+constexpr int64_t kSumBlock = 2048;  // elements; the running sum stays in the first-level cache
+constexpr int64_t kSumGrain = 32768;
 constexpr int64_t kCopyGrain = 131072;
 
 template <typename T>
@@ -28,7 +28,7 @@ T add(T left, T right) {
 template <typename T>
 void sum_block(std::span<const void* const> sources, std::span<void* const> targets, int64_t begin,
                int64_t count) {
-  std::array<T, kBlock> sum;
+  std::array<T, kSumBlock> sum;
   std::copy_n(static_cast<const T*>(sources[0]) + begin, count, sum.data());
   for (const void* source : sources.subspan(1)) {
     const T* terms = static_cast<const T*>(source) + begin;
@@ -41,9 +41,9 @@ void sum_block(std::span<const void* const> sources, std::span<void* const> targ
 
 template <typename T>
 void sum_all(std::span<const void* const> sources, std::span<void* const> targets, int64_t count) {
-  parallel_ranges(count, kGrain, [&](int, int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; block += kBlock) {
-      sum_block<T>(sources, targets, block, std::min(kBlock, end - block));
+  parallel_ranges(count, kSumGrain, [&](int, int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; block += kSumBlock) {
+      sum_block<T>(sources, targets, block, std::min(kSumBlock, end - block));
     }
   });
 }

@@ -18,7 +18,7 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kHeaderLengthBytes = 8;
 constexpr uint64_t kHeaderLimit = 100'000'000;
 constexpr std::string_view kMetadata = "__metadata__";
 
@@ -147,18 +147,19 @@ uint64_t safetensors_element_size(std::string_view dtype) {
 }
 
 SafetensorsContents parse_safetensors(std::span<const std::byte> bytes, std::string_view file) {
-  if (bytes.size() < kLengthBytes) {
+  if (bytes.size() < kHeaderLengthBytes) {
     fail_input("'{}' is no safetensors file: it has {} bytes, fewer than the header length takes.",
                file, bytes.size());
   }
   uint64_t length = 0;
-  std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length > bytes.size() - kLengthBytes || length > kHeaderLimit) {
+  std::memcpy(&length, bytes.data(), kHeaderLengthBytes);
+  if (length > bytes.size() - kHeaderLengthBytes || length > kHeaderLimit) {
     fail_input("'{}' is no safetensors file or is cut off: its header claims {} bytes.", file,
                length);
   }
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
-  const std::span<const std::byte> data = bytes.subspan(kLengthBytes + length);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kHeaderLengthBytes,
+                              length);
+  const std::span<const std::byte> data = bytes.subspan(kHeaderLengthBytes + length);
   const Json header = parse_header(text, file);
 
   SafetensorsContents contents;
@@ -245,9 +246,10 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   } catch (const Json::exception&) {
     fail_input("Cannot write '{}': a tensor name or metadata is not UTF-8 text.", path.string());
   }
-  text.resize((text.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  text.resize((text.size() + kHeaderLengthBytes - 1) / kHeaderLengthBytes * kHeaderLengthBytes,
+              ' ');
   const uint64_t length = text.size();
-  put(&length, kLengthBytes);
+  put(&length, kHeaderLengthBytes);
   put(text.data(), text.size());
 }
 

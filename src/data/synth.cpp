@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "base/random.h"
 #include "data/image/jpeg.h"
@@ -13,7 +14,6 @@ namespace {
 constexpr uint64_t kClassStream = 0x636C617373;
 constexpr uint64_t kPictureStream = 0x70696374;
 constexpr int kOctaves = 5;
-constexpr float kPi = 3.14159265f;
 
 // What every picture of a class has in common.
 struct Style {
@@ -31,7 +31,7 @@ Style style_of(int64_t label) {
     style.ground[c] = 70 + 110 * random.uniform(c);
     style.ink[c] = 40 + 180 * random.uniform(3 + c);
   }
-  style.angle = kPi * random.uniform(6);
+  style.angle = std::numbers::pi_v<float> * random.uniform(6);
   style.frequency = 3 + 12 * random.uniform(7);
   style.shape = static_cast<int>(random.uniform(8) * 3);
   return style;
@@ -110,8 +110,8 @@ Image synthesise_image(const SynthOptions& options, uint64_t index) {
                  shorter * (0.12f + 0.16f * random.uniform(3 * i + 2))};
   }
   const float angle = style.angle + 0.3f * (random.uniform(10) - 0.5f);
-  const float wave = 2 * kPi * style.frequency / shorter;
-  const float phase = 2 * kPi * random.uniform(11);
+  const float wave = 2 * std::numbers::pi_v<float> * style.frequency / shorter;
+  const float phase = 2 * std::numbers::pi_v<float> * random.uniform(11);
   const float light = 0.75f + 0.5f * random.uniform(12);
 
   Image image{height, width, options.channels, {}};

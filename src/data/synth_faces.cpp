@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "base/random.h"
 #include "data/image/jpeg.h"
@@ -16,7 +17,6 @@ constexpr uint64_t kPairStream = 0x70616972;
 constexpr int kTexture = 128;
 constexpr int kWaves = 14;
 constexpr int kGround = 7;  // points of the background's grid in each direction
-constexpr float kPi = 3.14159265f;
 
 // Draws from a stream one after the other.
 class Draws {
@@ -101,7 +101,7 @@ Face::Face(uint64_t seed, int64_t identity)
   for (int wave = 0; wave < kWaves; ++wave) {
     const float across = draws.between(0.3f, 3.0f);
     const float down = draws.between(0.3f, 3.0f);
-    const float phase = draws.between(0, 2 * kPi);
+    const float phase = draws.between(0, 2 * std::numbers::pi_v<float>);
     const float skew = draws.between(-0.25f, 0.25f);
     const float strength = 34.0f / (1 + 0.35f * (across + down));
     std::array<float, 3> colour;
@@ -109,10 +109,10 @@ Face::Face(uint64_t seed, int64_t identity)
     float* target = texture_.data();
     for (int row = 0; row < kTexture; ++row) {
       const float y = 2 * static_cast<float>(row) / (kTexture - 1) - 1;
-      const float vertical = std::cos(kPi * down * y + phase);
+      const float vertical = std::cos(std::numbers::pi_v<float> * down * y + phase);
       for (int column = 0; column < kTexture; ++column, target += 3) {
         const float x = 2 * static_cast<float>(column) / (kTexture - 1) - 1;
-        const float value = std::cos(kPi * across * x + skew) * vertical;
+        const float value = std::cos(std::numbers::pi_v<float> * across * x + skew) * vertical;
         for (size_t c = 0; c < 3; ++c) target[c] += colour[c] * value;
       }
     }

@@ -7,7 +7,10 @@
 
 namespace millrace {
 
-#define MILLRACE_FAMILY(family) std::vector<OperatorDefinition> family##_operators();
+#define MILLRACE_FAMILY(family)                \
+  namespace family {                           \
+  std::vector<OperatorDefinition> operators(); \
+  }
 #include "graph/operators.def"
 #undef MILLRACE_FAMILY
 
@@ -16,7 +19,7 @@ namespace {
 std::vector<OperatorDefinition> collect() {
   std::vector<OperatorDefinition> all;
 #define MILLRACE_FAMILY(family) \
-  for (const OperatorDefinition& definition : family##_operators()) all.push_back(definition);
+  for (const OperatorDefinition& definition : family::operators()) all.push_back(definition);
 #include "graph/operators.def"
 #undef MILLRACE_FAMILY
   return all;

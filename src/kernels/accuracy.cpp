@@ -4,7 +4,7 @@
 #include "kernels/support/softmax_rows.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::accuracy {
 namespace {
 
 std::unique_ptr<Kernel> make_top_k(const KernelRequest& request, std::string* refusal) {
@@ -54,8 +54,8 @@ std::unique_ptr<Kernel> reference_top_k(const KernelRequest& request, std::strin
 
 }  // namespace
 
-std::vector<KernelFamily> accuracy_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"top_k", {{"vector", make_top_k}, {"reference", reference_top_k}}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::accuracy

@@ -7,7 +7,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vector_math.h"
 
-namespace millrace {
+namespace millrace::activation {
 namespace {
 
 // ---- Vectorised ranges.
@@ -131,7 +131,7 @@ double tanh_slope(double y) { return 1 - y * y; }
 
 }  // namespace
 
-std::vector<KernelFamily> activation_kernels() {
+std::vector<KernelFamily> kernels() {
   using Request = const KernelRequest&;
   using Refusal = std::string*;
   return {
@@ -169,4 +169,4 @@ std::vector<KernelFamily> activation_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::activation

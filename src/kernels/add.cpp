@@ -4,7 +4,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::add {
 namespace {
 
 MILLRACE_VECTORIZED void add(const float* a, const float* b, float* y, int64_t count) {
@@ -74,7 +74,7 @@ LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0
 
 }  // namespace
 
-std::vector<KernelFamily> add_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"add", {{"vector", make_add, true}, {"reference", reference_add}}, follow},
       {"add_relu_backward",
@@ -83,4 +83,4 @@ std::vector<KernelFamily> add_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::add

@@ -4,7 +4,7 @@
 #include "kernels/support/dnnl_support.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace {
+namespace millrace::average_pool {
 namespace {
 
 struct Windows {
@@ -73,7 +73,7 @@ LayoutWish follow_image(const KernelRequest& request) { return follow_channels(r
 
 }  // namespace
 
-std::vector<KernelFamily> average_pool_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"average_pool",
            {{"dnnl", create_forward, true}, {"reference", reference_average_pool}},
            follow_image},
@@ -91,4 +91,4 @@ std::vector<KernelFamily> average_pool_kernels() {
            {{"reference", reference_adaptive_average_pool_backward}}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::average_pool

@@ -7,7 +7,7 @@
 #include "kernels/support/batch_norm_planes.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace {
+namespace millrace::batch_norm {
 namespace {
 
 class BatchNorm : public Kernel {
@@ -189,7 +189,7 @@ LayoutWish follow_second(const KernelRequest& request) { return follow_channels(
 
 }  // namespace
 
-std::vector<KernelFamily> batch_norm_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"batch_norm",
            {{"planes", create<BatchNorm, 0>, true}, {"reference", reference_batch_norm}},
            follow_first},
@@ -202,4 +202,4 @@ std::vector<KernelFamily> batch_norm_kernels() {
            follow_second}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch_norm

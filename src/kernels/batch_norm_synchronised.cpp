@@ -5,7 +5,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace {
+namespace millrace::batch_norm_synchronised {
 namespace {
 
 uint64_t bytes_for(const Planes& planes, int64_t rows) {
@@ -152,11 +152,11 @@ LayoutWish follow_second(const KernelRequest& request) { return follow_channels(
 
 }  // namespace
 
-std::vector<KernelFamily> batch_norm_synchronised_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"batch_norm_statistics", {{"planes", make_statistics, true}}, follow_first},
           {"batch_norm_synchronised", {{"planes", make_forward, true}}, follow_first},
           {"batch_norm_backward_sums", {{"planes", make_backward_sums, true}}, follow_second},
           {"batch_norm_backward_apply", {{"planes", make_backward_apply, true}}, follow_second}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch_norm_synchronised

@@ -10,7 +10,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::boxing {
 namespace {
 
 constexpr int64_t kCopyGrain = 1 << 17;
@@ -139,7 +139,7 @@ std::unique_ptr<Kernel> make_pad_slice(const KernelRequest& request, std::string
 
 }  // namespace
 
-std::vector<KernelFamily> boxing_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"all_reduce", {{"copy", make_all_reduce}}},
           {"all_gather", {{"order", make_all_gather, true}}},
           {"reduce_scatter", {{"order", make_reduce_scatter}}},
@@ -147,4 +147,4 @@ std::vector<KernelFamily> boxing_kernels() {
           {"pad_slice", {{"copy", make_pad_slice}}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::boxing

@@ -7,7 +7,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::cast {
 namespace {
 
 std::unique_ptr<Kernel> make_cast(const KernelRequest& request, std::string* refusal) {
@@ -59,8 +59,8 @@ LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0
 
 }  // namespace
 
-std::vector<KernelFamily> cast_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"cast", {{"vector", make_cast, true}, {"reference", reference_cast, true}}, follow}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::cast

@@ -9,7 +9,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::concat {
 namespace {
 
 constexpr int64_t kCopyGrain = 1 << 17;
@@ -159,11 +159,11 @@ std::unique_ptr<Kernel> reference_slice(const KernelRequest& request, std::strin
 
 }  // namespace
 
-std::vector<KernelFamily> concat_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"concat", {{"copy", make_concat, true}, {"reference", reference_concat}}, follow_cuttable},
       {"slice", {{"copy", make_slice, true}, {"reference", reference_slice}}, follow_cuttable},
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::concat

@@ -3,7 +3,7 @@
 #include "kernels/reference/reference.h"
 #include "kernels/support/widened.h"
 
-namespace millrace {
+namespace millrace::convolution {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -227,7 +227,7 @@ LayoutWish layouts(const KernelRequest& request) {
 
 }  // namespace
 
-std::vector<KernelFamily> convolution_kernels() {
+std::vector<KernelFamily> kernels() {
   const KernelImplementation in_f32 = {"winograd in f32", create_in_f32, true};
   const KernelImplementation general = {"direct_general",
                                         create<ConvolutionMethod::direct_general>};
@@ -242,4 +242,4 @@ std::vector<KernelFamily> convolution_kernels() {
        layouts}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::convolution

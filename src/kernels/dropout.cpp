@@ -10,7 +10,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::dropout {
 namespace {
 
 // One step's mask: element `index` is kept where its uniform number is at least the rate.
@@ -196,7 +196,7 @@ LayoutWish follow(const KernelRequest& request) { return follow_channels(request
 
 }  // namespace
 
-std::vector<KernelFamily> dropout_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"dropout", {{"vector", make_dropout, true}, {"reference", reference_dropout}}, follow},
       {"dropout_backward",
@@ -205,4 +205,4 @@ std::vector<KernelFamily> dropout_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::dropout

@@ -7,7 +7,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::exchange {
 namespace {
 
 MILLRACE_VECTORIZED void add_to(float* sum, const float* values, int64_t count) {
@@ -55,7 +55,7 @@ LayoutWish follow_parameter(const KernelRequest& request) { return follow_input(
 
 }  // namespace
 
-std::vector<KernelFamily> exchange_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"gradient_reduce_start", {}, follow_parameters},
           {"gradient_reduce_wait", {}, keep},
           {"parameter_gather_start", {}, keep},
@@ -63,4 +63,4 @@ std::vector<KernelFamily> exchange_kernels() {
           {"accumulate", {{"vector", make_accumulate, true}}, follow_parameter}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::exchange

@@ -5,7 +5,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::fill {
 namespace {
 
 std::unique_ptr<Kernel> make_fill(const KernelRequest& request, std::string* refusal) {
@@ -37,8 +37,8 @@ std::unique_ptr<Kernel> reference_fill(const KernelRequest& request, std::string
 
 }  // namespace
 
-std::vector<KernelFamily> fill_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"fill", {{"vector", make_fill}, {"reference", reference_fill}}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::fill

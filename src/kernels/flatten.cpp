@@ -4,7 +4,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::flatten {
 namespace {
 
 // Views need no kernel; this one serves where the output could not share the input's memory.
@@ -31,11 +31,11 @@ std::unique_ptr<Kernel> reference_copy(const KernelRequest& request, std::string
 
 }  // namespace
 
-std::vector<KernelFamily> flatten_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"flatten", {{"copy", make_copy, true}, {"reference", reference_copy, true}}},
       {"reshape", {{"copy", make_copy, true}, {"reference", reference_copy, true}}},
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::flatten

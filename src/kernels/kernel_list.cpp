@@ -9,7 +9,10 @@
 
 namespace millrace {
 
-#define MILLRACE_FAMILY(family) std::vector<KernelFamily> family##_kernels();
+#define MILLRACE_FAMILY(family)        \
+  namespace family {                   \
+  std::vector<KernelFamily> kernels(); \
+  }
 #include "graph/operators.def"
 #undef MILLRACE_FAMILY
 
@@ -17,7 +20,7 @@ const KernelFamily& kernels_of(std::string_view type) {
   static const auto by_type = [] {
     std::unordered_map<std::string_view, KernelFamily> map;
 #define MILLRACE_FAMILY(family) \
-  for (const KernelFamily& entry : family##_kernels()) map.emplace(entry.type, entry);
+  for (const KernelFamily& entry : family::kernels()) map.emplace(entry.type, entry);
 #include "graph/operators.def"
 #undef MILLRACE_FAMILY
     return map;

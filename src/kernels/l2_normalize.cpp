@@ -6,7 +6,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::l2_normalize {
 namespace {
 
 MILLRACE_VECTORIZED double dot(const float* a, const float* b, int64_t count) {
@@ -118,11 +118,11 @@ std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::st
 
 }  // namespace
 
-std::vector<KernelFamily> l2_normalize_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"l2_normalize", {{"vector", make_forward}, {"reference", reference_forward}}},
       {"l2_normalize_backward", {{"vector", make_backward}, {"reference", reference_backward}}},
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::l2_normalize

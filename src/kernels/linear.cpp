@@ -5,7 +5,7 @@
 #include "kernels/reference/reference.h"
 #include "kernels/support/dnnl_support.h"
 
-namespace millrace {
+namespace millrace::linear {
 namespace {
 
 using dnnl::inner_product_backward_data;
@@ -90,7 +90,7 @@ std::unique_ptr<Kernel> guarded(const KernelRequest& request, std::string* refus
 
 }  // namespace
 
-std::vector<KernelFamily> linear_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"linear", {{"dnnl", guarded<create_forward>}, {"reference", reference_linear}}},
       {"linear_backward_data",
@@ -100,4 +100,4 @@ std::vector<KernelFamily> linear_kernels() {
         {"reference", reference_linear_backward_weights}}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::linear

@@ -10,7 +10,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::margin_head {
 namespace {
 
 std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) {
@@ -99,7 +99,7 @@ KernelFamily update_family(std::string_view type) {
 
 }  // namespace
 
-std::vector<KernelFamily> margin_head_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"margin_head_sample", {{"permutation", if_plain<make_sample>, true}}},
       {"margin_head_statistics",
@@ -119,4 +119,4 @@ std::vector<KernelFamily> margin_head_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::margin_head

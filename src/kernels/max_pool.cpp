@@ -8,7 +8,7 @@
 #include "kernels/support/elements.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace {
+namespace millrace::max_pool {
 namespace {
 
 struct PoolGeometry {
@@ -236,7 +236,7 @@ LayoutWish follow_image(const KernelRequest& request) { return follow_channels(r
 
 }  // namespace
 
-std::vector<KernelFamily> max_pool_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"max_pool",
            {{"planes", create<MaxPool>, true}, {"reference", reference_max_pool}},
            follow_image},
@@ -245,4 +245,4 @@ std::vector<KernelFamily> max_pool_kernels() {
            follow_image}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::max_pool

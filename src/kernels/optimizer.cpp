@@ -11,7 +11,7 @@
 #include "kernels/support/update_inputs.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::optimizer {
 namespace {
 
 // The elements in storage order that this device updates: all, or its part where the state is
@@ -233,7 +233,7 @@ LayoutWish keep(const KernelRequest& request) {
 
 }  // namespace
 
-std::vector<KernelFamily> optimizer_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"sgd_update", {{"vector", make_sgd}, {"reference", reference_sgd}}, follow},
       {"sgd_plain_update",
@@ -248,4 +248,4 @@ std::vector<KernelFamily> optimizer_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::optimizer

@@ -3,7 +3,7 @@
 #include "kernels/support/finite.h"
 #include "kernels/support/function_kernel.h"
 
-namespace millrace {
+namespace millrace::overflow {
 namespace {
 
 // Where the gradients are.
@@ -71,9 +71,9 @@ LayoutWish keep(const KernelRequest& request) {
 
 }  // namespace
 
-std::vector<KernelFamily> overflow_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"overflow_check", {{"vector", make_check}, {"reference", reference_check}}, keep},
           {"overflow_probe", {{"vector", make_probe}}, keep}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::overflow

@@ -6,7 +6,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::prelu {
 namespace {
 
 constexpr int64_t kLargestBlock = 64;
@@ -222,7 +222,7 @@ LayoutWish follow(const KernelRequest& request) { return follow_channels(request
 
 }  // namespace
 
-std::vector<KernelFamily> prelu_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"prelu", {{"vector", make_forward, true}, {"reference", reference_forward}}, follow},
       {"prelu_backward",
@@ -231,4 +231,4 @@ std::vector<KernelFamily> prelu_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::prelu

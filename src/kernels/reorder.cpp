@@ -3,7 +3,7 @@
 
 #include "kernels/support/dnnl_support.h"
 
-namespace millrace {
+namespace millrace::reorder {
 namespace {
 
 std::unique_ptr<Kernel> dnnl_reorder(const KernelRequest& request, std::string* refusal) {
@@ -76,10 +76,10 @@ void copy_between_layouts(const TensorSpec& from, const std::byte* source, const
   kernel->run({{&input, 1}, {&target, 1}, nullptr, nullptr});
 }
 
-std::vector<KernelFamily> reorder_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"reorder",
            {{"dnnl", dnnl_reorder, true}, {"reference", reference_reorder, true}},
            keep_layouts}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::reorder

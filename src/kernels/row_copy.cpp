@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kGrain = int64_t{1} << 18;  // bytes
+constexpr int64_t kRowCopyGrain = int64_t{1} << 18;  // bytes
 
 // Whether rows lie one behind the other, so that some of them are a tensor of their own.
 bool is_row_by_row(const Layout& layout) {
@@ -61,7 +61,7 @@ class RowCopy final : public Kernel {
     } else if (!converts_) {
       std::byte* source = out_ ? tensor : plain;
       std::byte* target = out_ ? plain : tensor;
-      parallel_ranges(piece_bytes_, kGrain, [=](int, int64_t begin, int64_t end) {
+      parallel_ranges(piece_bytes_, kRowCopyGrain, [=](int, int64_t begin, int64_t end) {
         std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
       });
     } else if (reorder_ == nullptr) {

@@ -8,7 +8,7 @@
 #include "kernels/support/softmax_rows.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::softmax_cross_entropy {
 namespace {
 
 struct Geometry {
@@ -126,7 +126,7 @@ std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::st
 
 }  // namespace
 
-std::vector<KernelFamily> softmax_cross_entropy_kernels() {
+std::vector<KernelFamily> kernels() {
   return {
       {"softmax_cross_entropy", {{"vector", make_forward}, {"reference", reference_forward}}},
       {"softmax_cross_entropy_backward",
@@ -134,4 +134,4 @@ std::vector<KernelFamily> softmax_cross_entropy_kernels() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::softmax_cross_entropy

@@ -9,7 +9,7 @@
 #include "kernels/support/softmax_rows.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::split_softmax {
 namespace {
 
 constexpr int64_t kStatistics = 4;
@@ -165,7 +165,7 @@ std::unique_ptr<Kernel> make_hits(const KernelRequest& request, std::string* ref
 
 }  // namespace
 
-std::vector<KernelFamily> split_softmax_kernels() {
+std::vector<KernelFamily> kernels() {
   return {{"softmax_statistics", {{"rows", make_statistics}}},
           {"split_softmax_loss", {{"rows", make_loss}}},
           {"split_softmax_backward", {{"rows", make_backward}}},
@@ -173,4 +173,4 @@ std::vector<KernelFamily> split_softmax_kernels() {
           {"rank_hits", {{"rows", make_hits}}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::split_softmax

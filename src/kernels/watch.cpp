@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;
+constexpr int64_t kWatchGrain = 1 << 16;
 
 // The bits that are all set in values that are not finite; 0 for types that have none.
 uint32_t exponent_bits(DataType type) {
@@ -30,7 +30,7 @@ uint32_t exponent_bits(DataType type) {
 template <typename Word>
 int64_t count_with_bits(const std::byte* data, int64_t count, uint32_t bits) {
   std::atomic<int64_t> found = 0;
-  parallel_ranges(count, kGrain, [&](int, int64_t begin, int64_t end) {
+  parallel_ranges(count, kWatchGrain, [&](int, int64_t begin, int64_t end) {
     const auto* values = reinterpret_cast<const Word*>(data);
     int64_t here = 0;
     for (int64_t i = begin; i < end; ++i) here += (values[i] & bits) == bits ? 1 : 0;

@@ -14,8 +14,6 @@ namespace {
 constexpr double kOperationsPerSecond = 5e10;
 constexpr double kBytesPerSecond = 1e10;
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 // What a division is judged by, the first that differs deciding.
 struct Merit {
   double excess = 1;   // the most that a stage needs of its limit, where that is more than 1

@@ -20,8 +20,6 @@ constexpr int64_t kMostWeight = 1'000'000;
 constexpr int64_t kMostStages = 1000;
 constexpr int kUnassigned = -1;
 
-size_t at(int32_t id) { return static_cast<size_t>(id); }
-
 // Operators between a parameter and the loss that belong to the backbone, in order.
 std::vector<OperatorId> backbone_of(const Graph& graph) {
   const std::vector<bool> trained = trained_tensors(graph);

@@ -1,11 +1,16 @@
 // What the division into stages asks of a forward graph.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "graph/graph.h"
 
 namespace millrace {
+
+// The place of an operator or tensor in a vector by id.
+inline size_t at(int32_t id) { return static_cast<size_t>(id); }
 
 // By OperatorId: whether the loss depends on the operator (the tensor "loss"; without one, any
 // result).

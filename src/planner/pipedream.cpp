@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
 constexpr int kMostWorkers = 4096;
-constexpr double kSmallest = 1e-6;
-constexpr double kLargest = 1e30;
+constexpr double kSlowest = 1e-6;
+constexpr double kFastest = 1e30;
 
 // A start or a split that is no state: the part begins with the network.
 constexpr int kBeginning = -1;
@@ -219,13 +219,13 @@ void check(const PipedreamOptions& options) {
     if (level.workers < 1 || level.workers > kMostWorkers) {
       fail_input("A level has {} workers; it can have 1 to {}.", level.workers, kMostWorkers);
     }
-    if (!(level.bandwidth >= kSmallest && level.bandwidth <= kLargest)) {
+    if (!(level.bandwidth >= kSlowest && level.bandwidth <= kFastest)) {
       fail_input("The bandwidth {} is not a number of bytes per second from 1e-6 to 1e30.",
                  level.bandwidth);
     }
   }
   const auto ratio = options.activation_ratio;
-  if (ratio && !(*ratio >= kSmallest && *ratio <= kLargest)) {
+  if (ratio && !(*ratio >= kSlowest && *ratio <= kFastest)) {
     fail_input("The activation ratio {} is not a number from 1e-6 to 1e30.", *ratio);
   }
   if (options.memory_bytes && !(*options.memory_bytes > 0)) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kSeparator = " -- ";
 constexpr std::string_view kStage = "stage_id=";
-constexpr double kLargest = 1e18;
+constexpr double kLargestQuantity = 1e18;
 
 struct Quantity {
   std::string_view name;
@@ -30,7 +30,7 @@ constexpr std::array<Quantity, 4> kQuantities = {{
 }};
 
 // Text from a file, made fit for a one-line message.
-std::string shown(std::string_view text) {
+std::string shortened(std::string_view text) {
   constexpr size_t kLongest = 60;
   std::string result;
   for (const char letter : text.substr(0, kLongest)) {
@@ -94,7 +94,7 @@ class Parser {
     const size_t separator = line.find(kSeparator);
     if (separator == std::string_view::npos || separator == 0 ||
         separator + kSeparator.size() == line.size()) {
-      fail("an edge is written '<tab>FROM -- TO', not '{}'.", shown(line));
+      fail("an edge is written '<tab>FROM -- TO', not '{}'.", shortened(line));
     }
     edges_.push_back(
         {line.substr(0, separator), line.substr(separator + kSeparator.size()), line_});
@@ -107,7 +107,7 @@ class Parser {
       fail(
           "an operator is written 'ID -- DESCRIPTION -- forward_compute_time=..., "
           "backward_compute_time=..., activation_size=..., parameter_size=...', not '{}'.",
-          shown(line));
+          shortened(line));
     }
     const std::string_view field = line.substr(separator + kSeparator.size());
     line = line.substr(0, separator);
@@ -120,7 +120,7 @@ class Parser {
     std::string_view quantities = take_last(rest);
     if (quantities.starts_with(kStage)) {
       node.stage = parse_number<int>(quantities.substr(kStage.size()));
-      if (!node.stage) fail("'{}' is not a whole number.", shown(quantities));
+      if (!node.stage) fail("'{}' is not a whole number.", shortened(quantities));
       quantities = take_last(rest);
     }
     read_quantities(quantities, node);
@@ -132,7 +132,7 @@ class Parser {
     node.description = rest.substr(separator + kSeparator.size());
     const int index = static_cast<int>(profile_.nodes.size());
     if (!index_.emplace(node.id, index).second) {
-      fail("the operator '{}' was described before.", shown(node.id));
+      fail("the operator '{}' was described before.", shortened(node.id));
     }
     profile_.nodes.push_back(std::move(node));
   }
@@ -145,7 +145,7 @@ class Parser {
       size_t which = 0;
       while (which < seen.size() && kQuantities[which].name != item.substr(0, equals)) ++which;
       if (which == seen.size() || equals == std::string_view::npos) {
-        fail("'{}' is none of the four quantities of an operator.", shown(item));
+        fail("'{}' is none of the four quantities of an operator.", shortened(item));
       }
       if (seen[which]) fail("{} is given twice.", kQuantities[which].name);
       seen[which] = true;
@@ -158,27 +158,27 @@ class Parser {
 
   double read_value(std::string_view text, std::string_view item) const {
     if (!text.starts_with('[')) return read_single(text, item);
-    if (!text.ends_with(']')) fail("the list in '{}' does not end.", shown(item));
+    if (!text.ends_with(']')) fail("the list in '{}' does not end.", shortened(item));
     double sum = 0;
     for (const std::string& part : split(text.substr(1, text.size() - 2), ';')) {
       const std::string_view number = part;
       sum += read_single(number.substr(number.starts_with(' ') ? 1 : 0), item);
     }
-    if (sum > kLargest) fail("the sum of '{}' is too large.", shown(item));
+    if (sum > kLargestQuantity) fail("the sum of '{}' is too large.", shortened(item));
     return sum;
   }
 
   double read_single(std::string_view text, std::string_view item) const {
     const std::optional<double> value = parse_number<double>(text);
-    if (!value || !(*value >= 0 && *value <= kLargest)) {
-      fail("'{}' does not have a number from 0 to 1e18.", shown(item));
+    if (!value || !(*value >= 0 && *value <= kLargestQuantity)) {
+      fail("'{}' does not have a number from 0 to 1e18.", shortened(item));
     }
     return std::abs(*value);
   }
 
   int find(std::string_view id) const {
     const auto found = index_.find(std::string(id));
-    if (found == index_.end()) fail("the operator '{}' is not described.", shown(id));
+    if (found == index_.end()) fail("the operator '{}' is not described.", shortened(id));
     return found->second;
   }
 
@@ -232,7 +232,8 @@ class Parser {
     }
     line_ = edges_[edge_into[node]].line;
     fail("the edge '{}' is part of a cycle; a profile's edges may not lead back.",
-         shown(fmt::format("{} -- {}", edges_[edge_into[node]].from, edges_[edge_into[node]].to)));
+         shortened(
+             fmt::format("{} -- {}", edges_[edge_into[node]].from, edges_[edge_into[node]].to)));
   }
 
   std::string_view text_;
@@ -252,11 +253,11 @@ void require_writable_node(const ProfileNode& node) {
   const bool id_fits = !node.id.empty() && node.id.find('\n') == std::string::npos &&
                        node.id.find(kSeparator) == std::string::npos && node.id.front() != '\t';
   if (!id_fits) {
-    fail_input("The operator id '{}' cannot be written into a profile.", shown(node.id));
+    fail_input("The operator id '{}' cannot be written into a profile.", shortened(node.id));
   }
   if (node.description.find('\n') != std::string::npos) {
     fail_input("The description of '{}' has a line break, which a profile cannot hold.",
-               shown(node.id));
+               shortened(node.id));
   }
 }
 

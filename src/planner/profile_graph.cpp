@@ -9,7 +9,7 @@ namespace millrace {
 namespace {
 
 // Sets of ancestors take a bit per pair of operators.
-constexpr size_t kMostNodes = 16384;
+constexpr size_t kMostOperators = 16384;
 
 std::vector<bool> choose_kept(const Profile& profile) {
   std::vector<bool> fed(profile.nodes.size());
@@ -30,9 +30,9 @@ std::vector<bool> choose_kept(const Profile& profile) {
 }  // namespace
 
 ProfileGraph::ProfileGraph(const Profile& profile) : profile_(profile) {
-  if (profile.nodes.size() > kMostNodes) {
+  if (profile.nodes.size() > kMostOperators) {
     fail_input("The profile has {} operators; at most {} can be planned.", profile.nodes.size(),
-               kMostNodes);
+               kMostOperators);
   }
   const std::vector<bool> kept = choose_kept(profile);
   successors_.resize(kept.size());

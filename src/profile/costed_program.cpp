@@ -8,7 +8,7 @@ namespace {
 
 using Kind = CostedStep::Kind;
 
-Kind kind_of(const Instruction& instruction) {
+Kind work_kind_of(const Instruction& instruction) {
   if (!instruction.exchanges()) return Kind::compute;
   if (instruction.ticket < 0) return Kind::together;
   return instruction.exchanged_bytes > 0 ? Kind::post : Kind::wait;
@@ -19,7 +19,7 @@ CostedSteps steps_of(const Program& program, const PhaseRange& range,
   CostedSteps steps;
   for (size_t i = range.begin; i < range.end; ++i) {
     const Instruction& instruction = program.instructions[i];
-    const Kind kind = kind_of(instruction);
+    const Kind kind = work_kind_of(instruction);
     const bool goes_on = !steps.empty() && steps.back().kind == Kind::compute &&
                          (coarse || steps.back().phase == instruction.phase);
     if (!goes_on) steps.push_back({.phase = instruction.phase});

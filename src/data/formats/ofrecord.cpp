@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kRecordLengthBytes = 8;
 constexpr std::string_view kPartPrefix = "part-";
 constexpr std::string_view kImageKey = "encoded";
 constexpr std::string_view kLabelKey = "class/label";
@@ -141,7 +141,8 @@ class OfrecordSource : public RecordSource {
     const Part& part = part_of(index);
     const OfrecordEntry& entry = part.entries[index - part.first];
     if (!entry.damage.empty()) throw BadData(entry.damage);
-    return parse_ofrecord(part.file.bytes().subspan(entry.offset + kLengthBytes, entry.length));
+    return parse_ofrecord(
+        part.file.bytes().subspan(entry.offset + kRecordLengthBytes, entry.length));
   }
 
   RecordPlace place(uint64_t index) const override {
@@ -188,9 +189,9 @@ class OfrecordWriter : public RecordWriter {
       file_ = std::make_unique<AtomicFile>(directory_ / fmt::format("part-{:05}", next_part_++));
     }
     const auto length = static_cast<int64_t>(message.size());
-    file_->write(&length, kLengthBytes);
+    file_->write(&length, kRecordLengthBytes);
     file_->write(message);
-    written_ += kLengthBytes + message.size();
+    written_ += kRecordLengthBytes + message.size();
   }
 
   void finish() override {
@@ -221,22 +222,22 @@ std::vector<OfrecordEntry> scan_ofrecord(std::span<const std::byte> file) {
   uint64_t offset = 0;
   while (offset < file.size()) {
     const uint64_t left = file.size() - offset;
-    if (left < kLengthBytes) {
+    if (left < kRecordLengthBytes) {
       entries.push_back(
           {offset, 0, fmt::format("the file ends after {} bytes of its length", left)});
       break;
     }
     int64_t length = 0;
-    std::memcpy(&length, file.data() + offset, kLengthBytes);
-    if (length < 0 || static_cast<uint64_t>(length) > left - kLengthBytes) {
+    std::memcpy(&length, file.data() + offset, kRecordLengthBytes);
+    if (length < 0 || static_cast<uint64_t>(length) > left - kRecordLengthBytes) {
       entries.push_back({offset, 0,
                          fmt::format("it claims {} bytes where the file has {} left, so nothing "
                                      "after it can be read",
-                                     length, left - kLengthBytes)});
+                                     length, left - kRecordLengthBytes)});
       break;
     }
     entries.push_back({offset, static_cast<uint64_t>(length), {}});
-    offset += kLengthBytes + static_cast<uint64_t>(length);
+    offset += kRecordLengthBytes + static_cast<uint64_t>(length);
   }
   return entries;
 }

@@ -20,7 +20,7 @@ constexpr int kMaxScans = 100;
 constexpr int kLinesAtOnce = 8;
 constexpr long kMaxCodecMemory = 1L << 30;
 // Even the emptiest image spends a bit on every block of 64 pixels.
-constexpr int64_t kMaxPixelsPerByte = 2048;
+constexpr int64_t kMaxJpegPixelsPerByte = 2048;
 
 struct ErrorState {
   jpeg_error_mgr manager;
@@ -119,7 +119,7 @@ JpegReader::JpegReader(std::span<const std::byte> bytes) : state_(std::make_uniq
       jpeg_read_header(&state.codec, TRUE);
     });
     const int64_t pixels = int64_t{height()} * width();
-    const int64_t plausible = kMaxPixelsPerByte * static_cast<int64_t>(bytes.size());
+    const int64_t plausible = kMaxJpegPixelsPerByte * static_cast<int64_t>(bytes.size());
     if (pixels > std::min(kMaxPixels, plausible)) {
       fail_data("its JPEG image claims {} × {} pixels in {} bytes", width(), height(),
                 bytes.size());

@@ -11,7 +11,7 @@ namespace millrace {
 namespace {
 
 // One bit per pixel at the highest compression that deflate can reach.
-constexpr int64_t kMaxPixelsPerByte = 8 * 1032;
+constexpr int64_t kMaxPngPixelsPerByte = 8 * 1032;
 constexpr std::array<unsigned char, 8> kSignature = {0x89, 'P', 'N', 'G', 0x0D, 0x0A, 0x1A, 0x0A};
 
 // Frees libpng's state however the function ends.
@@ -31,7 +31,7 @@ void begin_read(PngImage& png, std::span<const std::byte> bytes) {
     fail_data("its PNG image is broken ({})", png.image.message);
   }
   const int64_t pixels = int64_t{png.image.width} * png.image.height;
-  const int64_t plausible = kMaxPixelsPerByte * static_cast<int64_t>(bytes.size());
+  const int64_t plausible = kMaxPngPixelsPerByte * static_cast<int64_t>(bytes.size());
   if (png.image.width > kMaxPixels || png.image.height > kMaxPixels ||
       pixels > std::min(kMaxPixels, plausible)) {
     fail_data("its PNG image claims {} × {} pixels in {} bytes", png.image.width, png.image.height,

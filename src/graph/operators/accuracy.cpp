@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::accuracy {
 namespace {
 
 std::vector<TensorType> infer_top_k(const Inference& inference) {
@@ -25,11 +25,11 @@ double count_comparisons(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> accuracy_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "top_k",
            .infer = infer_top_k,
            .shardings = shardings,
            .arithmetic = count_comparisons}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::accuracy

@@ -1,7 +1,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::activation {
 namespace {
 
 std::vector<TensorType> infer_backward(const Inference& inference) {
@@ -31,7 +31,7 @@ OperatorDefinition backward(std::string_view type) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> activation_operators() {
+std::vector<OperatorDefinition> operators() {
   return {forward("relu"),
           forward("relu6"),
           forward("sigmoid"),
@@ -42,4 +42,4 @@ std::vector<OperatorDefinition> activation_operators() {
           backward("tanh_backward")};
 }
 
-}  // namespace millrace
+}  // namespace millrace::activation

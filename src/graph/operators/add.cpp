@@ -1,7 +1,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::add {
 namespace {
 
 std::vector<TensorType> infer_add(const Inference& inference) {
@@ -27,7 +27,7 @@ void differentiate_add(Differentiation& d) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> add_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "add",
            .infer = infer_add,
            .differentiate = differentiate_add,
@@ -40,4 +40,4 @@ std::vector<OperatorDefinition> add_operators() {
            .stored_inputs = {2}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::add

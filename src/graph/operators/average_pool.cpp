@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::average_pool {
 namespace {
 
 std::vector<TensorType> infer_average(const Inference& inference) {
@@ -62,7 +62,7 @@ double count_image(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> average_pool_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "average_pool",
            .infer = infer_average,
            .differentiate = differentiate,
@@ -92,4 +92,4 @@ std::vector<OperatorDefinition> average_pool_operators() {
            .arithmetic = count_image}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::average_pool

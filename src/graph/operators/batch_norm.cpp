@@ -4,7 +4,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::batch_norm {
 namespace {
 
 enum Input : size_t { kX, kScale, kBias, kRunningMean, kRunningVariance, kResidual };
@@ -97,7 +97,7 @@ double count_backward(const Inference& inference) { return per_element(inference
 
 }  // namespace
 
-std::vector<OperatorDefinition> batch_norm_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "batch_norm",
            .infer = infer_batch_norm,
            .differentiate = differentiate,
@@ -120,4 +120,4 @@ std::vector<OperatorDefinition> batch_norm_operators() {
            .arithmetic = count_backward}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch_norm

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::batch_norm_synchronised {
 namespace {
 
 enum Input : size_t { kX, kScale, kBias, kRunningMean, kRunningVariance, kStatistics, kResidual };
@@ -97,7 +97,7 @@ double per_element(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> batch_norm_synchronised_operators() {
+std::vector<OperatorDefinition> operators() {
   return {
       {.type = "batch_norm_statistics", .infer = infer_statistics, .arithmetic = per_element<4>},
       {.type = "batch_norm_synchronised",
@@ -120,4 +120,4 @@ std::vector<OperatorDefinition> batch_norm_synchronised_operators() {
        .arithmetic = per_element<5>}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::batch_norm_synchronised

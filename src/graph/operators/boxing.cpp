@@ -9,7 +9,7 @@
 #include "base/parts.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::boxing {
 namespace {
 
 struct Division {
@@ -115,7 +115,7 @@ constexpr const char* kSharePartial = "share_partial";
 
 }  // namespace
 
-std::vector<OperatorDefinition> boxing_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = kAllReduce,
            .infer = infer_same,
            .differentiate = differentiate_by<kAllReduce>,
@@ -141,4 +141,4 @@ std::vector<OperatorDefinition> boxing_operators() {
            .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::boxing

@@ -5,7 +5,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::cast {
 namespace {
 
 bool is_real(DataType type) {
@@ -31,7 +31,7 @@ void differentiate(Differentiation& d) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> cast_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "cast",
            .infer = infer,
            .differentiate = differentiate,
@@ -40,4 +40,4 @@ std::vector<OperatorDefinition> cast_operators() {
            .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::cast

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::concat {
 namespace {
 
 size_t axis_of(const Inference& inference) {
@@ -84,7 +84,7 @@ std::vector<ShardingSignature> shardings(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> concat_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "concat",
            .infer = infer_concat,
            .differentiate = differentiate_concat,
@@ -99,4 +99,4 @@ std::vector<OperatorDefinition> concat_operators() {
            .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::concat

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::convolution {
 namespace {
 
 Window window_of(const Attributes& attributes, std::array<int64_t, 2> kernel) {
@@ -131,7 +131,7 @@ double count_backward_weights(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> convolution_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "convolution",
            .infer = infer_forward,
            .differentiate = differentiate,
@@ -146,4 +146,4 @@ std::vector<OperatorDefinition> convolution_operators() {
            .arithmetic = count_backward_weights}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::convolution

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::dropout {
 namespace {
 
 std::vector<TensorType> infer(const Inference& inference) {
@@ -21,7 +21,7 @@ void differentiate(Differentiation& d) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> dropout_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "dropout",
            .infer = infer,
            .differentiate = differentiate,
@@ -31,4 +31,4 @@ std::vector<OperatorDefinition> dropout_operators() {
           {.type = "dropout_backward", .infer = infer, .in_place = {{0, 0}}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::dropout

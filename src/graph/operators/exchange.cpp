@@ -6,7 +6,7 @@
 
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::exchange {
 namespace {
 
 // Gradients, then the parameters whose layouts they take; staging for several at once.
@@ -59,7 +59,7 @@ std::vector<OperatorDefinition::InPlace> each_in_place() {
 
 }  // namespace
 
-std::vector<OperatorDefinition> exchange_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "gradient_reduce_start",
            .infer = infer_start,
            .in_place = each_in_place(),
@@ -85,4 +85,4 @@ std::vector<OperatorDefinition> exchange_operators() {
            .arithmetic = count_sum}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::exchange

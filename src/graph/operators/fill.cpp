@@ -1,6 +1,6 @@
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::fill {
 namespace {
 
 std::vector<TensorType> infer(const Inference& inference) {
@@ -11,8 +11,8 @@ std::vector<TensorType> infer(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> fill_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "fill", .infer = infer, .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::fill

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::flatten {
 namespace {
 
 std::vector<TensorType> infer_flatten(const Inference& inference) {
@@ -31,7 +31,7 @@ void differentiate_flatten(Differentiation& d) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> flatten_operators() {
+std::vector<OperatorDefinition> operators() {
   return {
       {.type = "flatten",
        .infer = infer_flatten,
@@ -43,4 +43,4 @@ std::vector<OperatorDefinition> flatten_operators() {
       {.type = "reshape", .infer = infer_reshape, .is_view = true, .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::flatten

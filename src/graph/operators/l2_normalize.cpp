@@ -1,7 +1,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::l2_normalize {
 namespace {
 
 std::vector<TensorType> infer_forward(const Inference& inference) {
@@ -39,7 +39,7 @@ double count_backward(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> l2_normalize_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "l2_normalize",
            .infer = infer_forward,
            .differentiate = differentiate,
@@ -52,4 +52,4 @@ std::vector<OperatorDefinition> l2_normalize_operators() {
            .arithmetic = count_backward}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::l2_normalize

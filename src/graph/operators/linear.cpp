@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::linear {
 namespace {
 
 void expect_features(int64_t features, int64_t wanted) {
@@ -92,7 +92,7 @@ double count_backward_weights(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> linear_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "linear",
            .infer = infer_forward,
            .differentiate = differentiate,
@@ -107,4 +107,4 @@ std::vector<OperatorDefinition> linear_operators() {
            .arithmetic = count_backward_weights}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::linear

@@ -57,6 +57,9 @@ int64_t head_cache_blocks(int64_t cache_bytes, int64_t classes_in_use, int64_t b
   return std::max<int64_t>(1, std::min(blocks, cache_bytes / block_bytes));
 }
 
+}  // namespace millrace
+
+namespace millrace::margin_head {
 namespace {
 
 void expect_range(const Inference& inference) {
@@ -248,7 +251,7 @@ double count_gradient(const Inference& inference) { return products(inference, 2
 
 }  // namespace
 
-std::vector<OperatorDefinition> margin_head_operators() {
+std::vector<OperatorDefinition> operators() {
   return {
       {.type = "margin_head_sample", .infer = infer_sample},
       {.type = "margin_head_statistics",
@@ -290,4 +293,4 @@ std::vector<OperatorDefinition> margin_head_operators() {
        .arithmetic = count_update}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::margin_head

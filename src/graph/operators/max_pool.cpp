@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::max_pool {
 namespace {
 
 Window window_of(const Attributes& attributes) {
@@ -57,7 +57,7 @@ double count_backward(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> max_pool_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "max_pool",
            .infer = infer_forward,
            .differentiate = differentiate,
@@ -67,4 +67,4 @@ std::vector<OperatorDefinition> max_pool_operators() {
           {.type = "max_pool_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::max_pool

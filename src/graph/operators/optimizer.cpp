@@ -1,7 +1,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::optimizer {
 namespace {
 
 // Tensors shaped like the weights (themselves, states, gradient), then perhaps the clip scale and
@@ -50,7 +50,7 @@ double count_squares(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> optimizer_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "sgd_update",
            .infer = infer_update<3>,
            .mutated_inputs = {0, 1},
@@ -71,4 +71,4 @@ std::vector<OperatorDefinition> optimizer_operators() {
           {.type = "clip_scale", .infer = infer_clip_scale}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::optimizer

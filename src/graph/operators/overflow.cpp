@@ -1,6 +1,6 @@
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::overflow {
 namespace {
 
 // The tensor that it writes, perhaps the sum of all squares, then the gradients.
@@ -30,7 +30,7 @@ double count_looks(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> overflow_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "overflow_check",
            .infer = infer_check,
            .mutated_inputs = {0},
@@ -39,4 +39,4 @@ std::vector<OperatorDefinition> overflow_operators() {
           {.type = "overflow_probe", .infer = infer_probe, .mutated_inputs = {0}}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::overflow

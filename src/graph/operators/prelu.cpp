@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::prelu {
 namespace {
 
 void expect_slopes(const Inference& inference, size_t input, const Shape& x) {
@@ -44,7 +44,7 @@ double count_backward(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> prelu_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "prelu",
            .infer = infer_forward,
            .differentiate = differentiate,
@@ -53,4 +53,4 @@ std::vector<OperatorDefinition> prelu_operators() {
           {.type = "prelu_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::prelu

@@ -1,9 +1,9 @@
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::reorder {
 
-std::vector<OperatorDefinition> reorder_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "reorder", .infer = same_as_first, .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::reorder

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::softmax_cross_entropy {
 namespace {
 
 void expect_smoothing(const Inference& inference) {
@@ -63,7 +63,7 @@ double count_backward(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> softmax_cross_entropy_operators() {
+std::vector<OperatorDefinition> operators() {
   return {{.type = "softmax_cross_entropy",
            .infer = infer_forward,
            .differentiate = differentiate,
@@ -77,4 +77,4 @@ std::vector<OperatorDefinition> softmax_cross_entropy_operators() {
            .arithmetic = count_backward}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::softmax_cross_entropy

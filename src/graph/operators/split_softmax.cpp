@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::split_softmax {
 namespace {
 
 constexpr int64_t kStatistics = 4;
@@ -85,7 +85,7 @@ double count(const Inference& inference) {
 
 }  // namespace
 
-std::vector<OperatorDefinition> split_softmax_operators() {
+std::vector<OperatorDefinition> operators() {
   return {
       {.type = "softmax_statistics",
        .infer = infer_statistics,
@@ -106,4 +106,4 @@ std::vector<OperatorDefinition> split_softmax_operators() {
   };
 }
 
-}  // namespace millrace
+}  // namespace millrace::split_softmax

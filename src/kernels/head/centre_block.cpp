@@ -11,9 +11,9 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kLine = 64;
-constexpr int64_t kRowsAhead = 4;
+constexpr int64_t kCentreRowsAhead = 4;
 
-float norm_of(const float* values, int64_t count) {
+float centre_norm(const float* values, int64_t count) {
   return std::max(std::sqrt(sum_of_squares(values, count)), kLeastNorm);
 }
 
@@ -31,8 +31,9 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
   const bool in_place = in_order && count == rows && centres.storage == operand;
   for (int64_t r = 0; r < count; ++r) {
     const std::byte* row = centres.row(classes[static_cast<size_t>(r)]);
-    if (!in_order && r + kRowsAhead < count) {
-      prefetch_row(centres.row(classes[static_cast<size_t>(r + kRowsAhead)]), centres.row_bytes());
+    if (!in_order && r + kCentreRowsAhead < count) {
+      prefetch_row(centres.row(classes[static_cast<size_t>(r + kCentreRowsAhead)]),
+                   centres.row_bytes());
     }
     std::byte* target = buffers.operands + r * operand_bytes;
     if (centres.storage == operand && !in_place) {
@@ -50,7 +51,7 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
         floats_to_bf16(buffers.row, width, reinterpret_cast<uint16_t*>(target));
       }
     }
-    buffers.norms[r] = norm_of(values, width);
+    buffers.norms[r] = centre_norm(values, width);
   }
   if (in_place) return {centres.row(classes[0]), buffers.norms};
   std::memset(buffers.operands + count * operand_bytes, 0,

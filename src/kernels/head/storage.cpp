@@ -88,7 +88,7 @@ MILLRACE_VECTORIZED void store_f16(const float* values, int64_t count, const Row
   store_rounded<round_to_f16>(values, count, random, out);
 }
 
-MILLRACE_VECTORIZED float squares(const float* values, int64_t count) {
+MILLRACE_VECTORIZED float sum_of_float_squares(const float* values, int64_t count) {
   FloatLanes sums[4] = {};
   int64_t i = 0;
   for (; i + 4 * kFloatLanes <= count; i += 4 * kFloatLanes) {
@@ -130,6 +130,8 @@ void store_row(DataType type, const float* values, int64_t count, const Rounding
   }
 }
 
-float sum_of_squares(const float* values, int64_t count) { return squares(values, count); }
+float sum_of_squares(const float* values, int64_t count) {
+  return sum_of_float_squares(values, count);
+}
 
 }  // namespace millrace

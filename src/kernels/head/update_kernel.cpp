@@ -13,7 +13,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kRowsAhead = 2;
+constexpr int64_t kStateRowsAhead = 2;
 
 // What of the backward half is done at once; the rest has its own operator.
 struct UpdateWork {
@@ -170,8 +170,8 @@ class UpdateKernel final : public Kernel {
         const CentreRows state = {a.inputs[work_.centre_input() + 1 + i], problem_.storage,
                                   problem_.dimension};
         states[i] = state.row(number);
-        if (r + kRowsAhead < block.count) {
-          prefetch_row(state.row(block.classes[r + kRowsAhead]), state.row_bytes());
+        if (r + kStateRowsAhead < block.count) {
+          prefetch_row(state.row(block.classes[r + kStateRowsAhead]), state.row_bytes());
         }
       }
       update.apply(booked<float>(own, of_centres_) + r * problem_.dimension, along[r],

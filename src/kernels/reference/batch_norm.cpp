@@ -9,7 +9,7 @@ namespace millrace {
 namespace {
 
 // A tensor N,C,... whose statistics are taken channel by channel.
-struct Geometry {
+struct BatchNormGeometry {
   int64_t batch, channels, spatial;
 
   double samples() const { return static_cast<double>(batch * spatial); }
@@ -22,12 +22,13 @@ struct Geometry {
   }
 };
 
-Geometry geometry_of(const Shape& shape) {
+BatchNormGeometry batch_norm_geometry(const Shape& shape) {
   return {shape.at(0), shape.at(1), elements_of(shape) / (shape[0] * shape[1])};
 }
 
-void normalize(const Geometry& g, int64_t c, const StoredNumbers& x, double mean, double inverse,
-               double scale, double bias, const StoredNumbers& residual, bool relu, float* y) {
+void normalize(const BatchNormGeometry& g, int64_t c, const StoredNumbers& x, double mean,
+               double inverse, double scale, double bias, const StoredNumbers& residual, bool relu,
+               float* y) {
   g.each_of_channel(c, [&](int64_t i) {
     double value = (x[i] - mean) * inverse * scale + bias;
     if (residual.data != nullptr) value += residual[i];
@@ -40,7 +41,7 @@ void normalize(const Geometry& g, int64_t c, const StoredNumbers& x, double mean
 std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const Attributes& attributes = request.op.attributes;
-  const Geometry g = geometry_of(request.inputs[0].type.shape);
+  const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
   const double epsilon = attributes.number("epsilon");
   const double momentum = attributes.number("momentum");
   const bool relu = attributes.flag("relu");
@@ -78,7 +79,7 @@ std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::
 std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
                                                    std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Geometry g = geometry_of(request.inputs[0].type.shape);
+  const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
   const bool relu = request.op.attributes.flag("relu");
   const bool residual = request.op.attributes.flag("residual");
   const DataType type = request.inputs[0].type.dtype;
@@ -95,7 +96,7 @@ std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
 std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& request,
                                                       std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Geometry g = geometry_of(request.inputs[0].type.shape);
+  const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
   const bool relu = request.op.attributes.flag("relu");
   const DataType type = request.inputs[1].type.dtype;
   return make_function_kernel([=](const KernelArguments& a) {

@@ -9,7 +9,7 @@ namespace millrace {
 namespace {
 
 // A convolution with image N,I,H,W, result N,O,P,Q and weights O,I/groups,KH,KW.
-struct Geometry {
+struct ConvolutionGeometry {
   int64_t batch, inputs, height, width;
   int64_t outputs, result_height, result_width;
   int64_t kernel_height, kernel_width;
@@ -44,8 +44,9 @@ struct Geometry {
   }
 };
 
-Geometry geometry_of(const Attributes& attributes, const Shape& image, const Shape& result,
-                     int64_t kernel_height, int64_t kernel_width) {
+ConvolutionGeometry convolution_geometry(const Attributes& attributes, const Shape& image,
+                                         const Shape& result, int64_t kernel_height,
+                                         int64_t kernel_width) {
   const auto& stride = attributes.integers("stride");
   const auto& padding = attributes.integers("padding");
   const auto& dilation = attributes.integers("dilation");
@@ -69,8 +70,9 @@ Geometry geometry_of(const Attributes& attributes, const Shape& image, const Sha
 std::unique_ptr<Kernel> reference_convolution(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const Shape& weights = request.inputs.at(1).type.shape;
-  const Geometry g = geometry_of(request.op.attributes, request.inputs[0].type.shape,
-                                 request.outputs[0].type.shape, weights.at(2), weights.at(3));
+  const ConvolutionGeometry g =
+      convolution_geometry(request.op.attributes, request.inputs[0].type.shape,
+                           request.outputs[0].type.shape, weights.at(2), weights.at(3));
   const bool bias = request.inputs.size() > 2;
   const bool relu = request.op.attributes.flag("relu");
   const int64_t count = request.outputs[0].elements();
@@ -94,8 +96,9 @@ std::unique_ptr<Kernel> reference_convolution_backward_data(const KernelRequest&
                                                             std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const Shape& weights = request.inputs.at(1).type.shape;
-  const Geometry g = geometry_of(request.op.attributes, request.outputs[0].type.shape,
-                                 request.inputs[0].type.shape, weights.at(2), weights.at(3));
+  const ConvolutionGeometry g =
+      convolution_geometry(request.op.attributes, request.outputs[0].type.shape,
+                           request.inputs[0].type.shape, weights.at(2), weights.at(3));
   const int64_t count = request.outputs[0].elements();
   return make_function_kernel(
       [=](const KernelArguments& a) {
@@ -112,8 +115,9 @@ std::unique_ptr<Kernel> reference_convolution_backward_weights(const KernelReque
                                                                std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const Shape& weights = request.outputs.at(0).type.shape;
-  const Geometry g = geometry_of(request.op.attributes, request.inputs[0].type.shape,
-                                 request.inputs[1].type.shape, weights.at(2), weights.at(3));
+  const ConvolutionGeometry g =
+      convolution_geometry(request.op.attributes, request.inputs[0].type.shape,
+                           request.inputs[1].type.shape, weights.at(2), weights.at(3));
   const int64_t weight_count = request.outputs[0].elements();
   const int64_t result_count = request.inputs[1].elements();
   const bool bias = request.outputs.size() > 1;

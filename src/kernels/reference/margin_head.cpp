@@ -35,11 +35,11 @@ Row embedding_of(const float* embeddings, int64_t i, int64_t dimension) {
   return {embeddings + i * dimension, embeddings + (i + 1) * dimension};
 }
 
-double norm_of(const Row& centre) {
+double length_of(const Row& centre) {
   return std::max<double>(std::sqrt(dot(centre, centre)), kLeastNorm);
 }
 
-void statistics(const HeadProblem& problem, const KernelArguments& a) {
+void compute_statistics(const HeadProblem& problem, const KernelArguments& a) {
   const Sample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[2], problem.storage, problem.dimension};
   for (int64_t i = 0; i < problem.batch; ++i) {
@@ -49,7 +49,7 @@ void statistics(const HeadProblem& problem, const KernelArguments& a) {
     double target = maximum;
     for (int64_t j = 0; j < sample.count(); ++j) {
       const Row centre = row_of(centres, class_at(sample, j));
-      const double cosine = dot(embedding, centre) / norm_of(centre);
+      const double cosine = dot(embedding, centre) / length_of(centre);
       const bool is_target = sample.targets()[i] == j;
       logits.push_back(is_target ? problem.margin.logit(cosine) : problem.margin.scale * cosine);
       if (is_target) target = logits.back();
@@ -74,7 +74,7 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
   for (int64_t j = 0; j < sample.count(); ++j) {
     const int64_t number = class_at(sample, j);
     const Row centre = row_of(centres, number);
-    const double norm = norm_of(centre);
+    const double norm = length_of(centre);
     Row of_centre(width);
     double along = 0;
     for (int64_t i = 0; i < problem.batch; ++i) {
@@ -112,7 +112,7 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
 
 std::unique_ptr<Kernel> reference_head_statistics(const KernelRequest& request, std::string*) {
   return make_function_kernel([problem = head_problem_of(request, 0, 2, request.outputs[1].type)](
-                                  const KernelArguments& a) { statistics(problem, a); });
+                                  const KernelArguments& a) { compute_statistics(problem, a); });
 }
 
 std::unique_ptr<Kernel> reference_head_update(const KernelRequest& request, std::string*) {

@@ -27,7 +27,7 @@ Update update_of(const KernelRequest& request) {
           UpdateInputs::of(request)};
 }
 
-double squares(const float* values, int64_t count) {
+double plain_sum_of_squares(const float* values, int64_t count) {
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * values[i];
   return sum;
@@ -97,8 +97,9 @@ std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string
   return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
     if (u.skips(a)) return;
     const double scale = u.scale(a);
-    const double weight_norm = std::sqrt(squares(a.input<float>(0), u.count));
-    const double gradient_norm = std::sqrt(squares(a.input<float>(2), u.count)) * scale;
+    const double weight_norm = std::sqrt(plain_sum_of_squares(a.input<float>(0), u.count));
+    const double gradient_norm =
+        std::sqrt(plain_sum_of_squares(a.input<float>(2), u.count)) * scale;
     const bool still = weight_norm == 0 || gradient_norm == 0;
     const double local =
         still ? 1 : trust * weight_norm / (gradient_norm + u.weight_decay * weight_norm + epsilon);
@@ -119,7 +120,7 @@ std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest& request,
   return make_function_kernel([inputs = request.inputs](const KernelArguments& a) {
     double sum = 0;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      sum += squares(a.input<float>(i), inputs[i].elements());
+      sum += plain_sum_of_squares(a.input<float>(i), inputs[i].elements());
     }
     a.output<float>(0)[0] = static_cast<float>(sum);
   });

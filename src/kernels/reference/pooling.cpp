@@ -18,7 +18,7 @@ struct Window {
 
 enum class Kind { fixed, fixed_without_padding, adaptive, global };
 
-struct Geometry {
+struct PoolGeometry {
   int64_t planes, height, width, result_height, result_width;
   Kind kind;
   std::vector<int64_t> kernel, stride, padding;
@@ -59,17 +59,17 @@ struct Geometry {
   }
 };
 
-Geometry geometry_of(const Attributes& attributes, const Shape& image, const Shape& result,
-                     Kind kind) {
-  Geometry g = {image.at(0) * image.at(1),
-                image.at(2),
-                image.at(3),
-                result.at(2),
-                result.at(3),
-                kind,
-                {},
-                {},
-                {}};
+PoolGeometry pool_geometry(const Attributes& attributes, const Shape& image, const Shape& result,
+                           Kind kind) {
+  PoolGeometry g = {image.at(0) * image.at(1),
+                    image.at(2),
+                    image.at(3),
+                    result.at(2),
+                    result.at(3),
+                    kind,
+                    {},
+                    {},
+                    {}};
   if (kind == Kind::fixed || kind == Kind::fixed_without_padding) {
     g.kernel = attributes.integers("kernel");
     g.stride = attributes.integers("stride");
@@ -85,8 +85,8 @@ Kind average_kind(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> average(const KernelRequest& request, std::string* refusal, Kind kind) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Geometry g = geometry_of(request.op.attributes, request.inputs[0].type.shape,
-                                 request.outputs[0].type.shape, kind);
+  const PoolGeometry g = pool_geometry(request.op.attributes, request.inputs[0].type.shape,
+                                       request.outputs[0].type.shape, kind);
   return make_function_kernel([g](const KernelArguments& a) {
     g.each_result([&](int64_t result, int64_t plane, const Window& v, const Window& h) {
       double sum = 0;
@@ -100,8 +100,8 @@ std::unique_ptr<Kernel> average(const KernelRequest& request, std::string* refus
 std::unique_ptr<Kernel> average_backward(const KernelRequest& request, std::string* refusal,
                                          Kind kind) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Geometry g = geometry_of(request.op.attributes, request.outputs[0].type.shape,
-                                 request.inputs[0].type.shape, kind);
+  const PoolGeometry g = pool_geometry(request.op.attributes, request.outputs[0].type.shape,
+                                       request.inputs[0].type.shape, kind);
   const int64_t count = request.outputs[0].elements();
   return make_function_kernel(
       [g, count](const KernelArguments& a) {
@@ -120,8 +120,8 @@ std::unique_ptr<Kernel> average_backward(const KernelRequest& request, std::stri
 
 std::unique_ptr<Kernel> reference_max_pool(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Geometry g = geometry_of(request.op.attributes, request.inputs[0].type.shape,
-                                 request.outputs[0].type.shape, Kind::fixed);
+  const PoolGeometry g = pool_geometry(request.op.attributes, request.inputs[0].type.shape,
+                                       request.outputs[0].type.shape, Kind::fixed);
   const bool relu = request.op.attributes.flag("relu");
   return make_function_kernel([g, relu](const KernelArguments& a) {
     g.each_result([&](int64_t result, int64_t plane, const Window& v, const Window& h) {
@@ -144,8 +144,8 @@ std::unique_ptr<Kernel> reference_max_pool(const KernelRequest& request, std::st
 std::unique_ptr<Kernel> reference_max_pool_backward(const KernelRequest& request,
                                                     std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Geometry g = geometry_of(request.op.attributes, request.outputs[0].type.shape,
-                                 request.inputs[0].type.shape, Kind::fixed);
+  const PoolGeometry g = pool_geometry(request.op.attributes, request.outputs[0].type.shape,
+                                       request.inputs[0].type.shape, Kind::fixed);
   const int64_t count = request.outputs[0].elements();
   return make_function_kernel(
       [g, count](const KernelArguments& a) {

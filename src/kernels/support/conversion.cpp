@@ -11,14 +11,16 @@ namespace millrace {
 namespace {
 
 // Parts begin at whole cache lines, if the arrays do.
-constexpr int64_t kChunk = 1024;
+constexpr int64_t kConvertedChunk = 1024;
 constexpr int64_t kChunkGrain = 16;
 
 template <typename Body>
 void in_parts(int64_t count, Body&& body) {
-  parallel_ranges((count + kChunk - 1) / kChunk, kChunkGrain, [&](int, int64_t begin, int64_t end) {
-    body(begin * kChunk, std::min(count, end * kChunk) - begin * kChunk);
-  });
+  parallel_ranges((count + kConvertedChunk - 1) / kConvertedChunk, kChunkGrain,
+                  [&](int, int64_t begin, int64_t end) {
+                    body(begin * kConvertedChunk,
+                         std::min(count, end * kConvertedChunk) - begin * kConvertedChunk);
+                  });
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-MILLRACE_VECTORIZED double squares(const float* values, int64_t count) {
+MILLRACE_VECTORIZED double sum_in_double(const float* values, int64_t count) {
   DoubleLanes sums[2] = {};
   int64_t i = 0;
   for (; i + 2 * kDoubleLanes <= count; i += 2 * kDoubleLanes) {
@@ -29,7 +29,7 @@ MILLRACE_VECTORIZED double squares(const float* values, int64_t count) {
 void chunk_squares(const float* values, int64_t count, double* sums) {
   parallel_for(norm_chunks(count), kElementwiseGrain / kNormChunk, [=](int64_t chunk) {
     const int64_t begin = chunk * kNormChunk;
-    sums[chunk] = squares(values + begin, std::min(kNormChunk, count - begin));
+    sums[chunk] = sum_in_double(values + begin, std::min(kNormChunk, count - begin));
   });
 }
 

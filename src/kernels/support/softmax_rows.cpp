@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kChunk = 1024;
+constexpr int64_t kRowChunk = 1024;
 
 MILLRACE_INLINE float maximum_of(const float* x, int64_t count) {
   float maximum = x[0];
@@ -37,8 +37,8 @@ MILLRACE_INLINE void pass_over_row(const float* __restrict x, int64_t count, flo
   DoubleLanes exponentials = {};
   DoubleLanes shifted = {};
   *sums = {maximum, 0, 0};
-  for (int64_t begin = 0; begin < count; begin += kChunk) {
-    const int64_t size = std::min(kChunk, count - begin);
+  for (int64_t begin = 0; begin < count; begin += kRowChunk) {
+    const int64_t size = std::min(kRowChunk, count - begin);
     const float* from = x + begin;
     float* to = kKeep ? out + begin : out;
     for (int64_t i = 0; i < size; ++i) to[i] = vector_exp(from[i] - maximum);
@@ -67,7 +67,7 @@ MILLRACE_VECTORIZED void exponentiate_row(const float* x, int64_t count, float* 
 }
 
 MILLRACE_VECTORIZED void sum_row(const float* x, int64_t count, RowSums* sums) {
-  float chunk[kChunk];
+  float chunk[kRowChunk];
   pass_over_row<false>(x, count, chunk, sums);
 }
 

@@ -12,7 +12,7 @@ constexpr double kUsualClock = 2.5e9;              // cycles per second
 constexpr double kCoreBandwidth = 10e9;            // bytes per second that one core moves
 constexpr double kNodeBandwidth = 60e9;            // that the memory of one node gives at most
 constexpr LinkClass kBetweenNodes = {15e9, 1e-6};  // through the sockets' interconnect
-constexpr int kMostNodes = 1024;
+constexpr int kMostHosts = 1024;
 constexpr int kMostCores = 65536;
 
 // Every device with every other, all of one class.
@@ -88,7 +88,7 @@ ProcessorMachine parse_lstopo(std::string_view text, const std::string& file) {
       machine.processor = std::string(attribute(tag, "value").substr(0, 100));
     }
   }
-  const bool sensible = machine.nodes >= 1 && machine.nodes <= kMostNodes && machine.cores >= 1 &&
+  const bool sensible = machine.nodes >= 1 && machine.nodes <= kMostHosts && machine.cores >= 1 &&
                         machine.cores <= kMostCores && machine.node_memory >= 1 &&
                         machine.node_memory <= 1e18;
   if (!sensible || text.find("</topology>") == std::string_view::npos) {

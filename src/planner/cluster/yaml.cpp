@@ -10,7 +10,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kMostNodes = 100000;  // aliases may repeat each other
+constexpr int kMostParts = 100000;  // aliases may repeat each other
 
 Json scalar_of(const YAML::Node& node) {
   const std::string& word = node.Scalar();
@@ -30,7 +30,7 @@ class Converter {
   explicit Converter(const std::string& file) : file_(file) {}
 
   Json convert(const YAML::Node& node) {
-    if (++nodes_ > kMostNodes) fail_input("'{}' has more than {} parts.", file_, kMostNodes);
+    if (++nodes_ > kMostParts) fail_input("'{}' has more than {} parts.", file_, kMostParts);
     if (node.IsScalar()) return scalar_of(node);
     if (node.IsSequence()) {
       Json list = Json::array();

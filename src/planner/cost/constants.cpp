@@ -12,7 +12,7 @@
 namespace millrace {
 namespace {
 
-constexpr double kLeast = 0, kMost = 1e18;
+constexpr double kLeastConstant = 0, kMostConstant = 1e18;
 
 template <typename Visit>
 void visit_operators(OperatorConstants& o, Visit&& visit) {
@@ -55,7 +55,7 @@ void visit_software(SoftwareConstants& s, Visit&& visit) {
 double number(const Json& object, const std::string& name, std::string_view file) {
   const double value =
       object.contains(name) && object[name].is_number() ? object[name].get<double>() : std::nan("");
-  if (!(value >= kLeast && value <= kMost)) {
+  if (!(value >= kLeastConstant && value <= kMostConstant)) {
     fail_input("'{}': constant '{}' must be a number from 0 to 1e18.", file, name);
   }
   return value;

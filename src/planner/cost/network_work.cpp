@@ -70,9 +70,9 @@ Linear line_through(double at_fewer, double at_more) {
 }
 
 // The same graph for a few and for more samples, walked together.
-class Reader {
+class NetworkReader {
  public:
-  Reader(const Graph& fewer, const Graph& more)
+  NetworkReader(const Graph& fewer, const Graph& more)
       : fewer_(fewer),
         more_(more),
         consumers_(fewer.consumers()),
@@ -206,7 +206,7 @@ std::string_view name_of(WorkKind kind) {
 NetworkWork work_of(std::string_view model, ModelOptions options) {
   const Graph fewer = training_graph(model, options, kFewer);
   const Graph more = training_graph(model, options, kMore);
-  Reader reader(fewer, more);
+  NetworkReader reader(fewer, more);
   NetworkWork network;
   network.model = model;
   network.layers = reader.layers();

@@ -11,13 +11,13 @@
 namespace millrace {
 namespace {
 
-constexpr double kFloat = 4;
-constexpr double kMilliseconds = 1e-3;
+constexpr double kProfiledElementBytes = 4;
+constexpr double kSecondsPerMillisecond = 1e-3;
 
 MeasuredSeconds measured_of(const ProfileNode& node, double samples) {
-  return {{0, node.forward_milliseconds * kMilliseconds / samples},
-          {0, node.backward_milliseconds * kMilliseconds / samples},
-          node.update_milliseconds * kMilliseconds};
+  return {{0, node.forward_milliseconds * kSecondsPerMillisecond / samples},
+          {0, node.backward_milliseconds * kSecondsPerMillisecond / samples},
+          node.update_milliseconds * kSecondsPerMillisecond};
 }
 
 void append_nodes(const std::vector<PipelineStage>& stages, std::vector<int>& order) {
@@ -62,12 +62,13 @@ void set_cuts(const Profile& profile, const std::vector<int>& order, double samp
     size_t& last = last_reader[producer->second];
     last = std::max(last, reader->second);
     Linear& largest = layers[reader->second].largest;
-    largest.per_sample =
-        std::max(largest.per_sample, profile.nodes[from].activation_bytes / kFloat / samples);
+    largest.per_sample = std::max(
+        largest.per_sample, profile.nodes[from].activation_bytes / kProfiledElementBytes / samples);
   }
   for (size_t i = 0; i < order.size(); ++i) {
     for (size_t cut = i; cut < last_reader[i]; ++cut) {
-      layers[cut].cut.per_sample += profile.nodes[order[i]].activation_bytes / kFloat / samples;
+      layers[cut].cut.per_sample +=
+          profile.nodes[order[i]].activation_bytes / kProfiledElementBytes / samples;
     }
   }
 }
@@ -94,9 +95,9 @@ NetworkWork work_of(const Profile& profile, const std::vector<int>& order, doubl
     LayerWork layer;
     layer.name = node.id;
     layer.type = node.description;
-    layer.parameters = node.parameter_bytes / kFloat;
+    layer.parameters = node.parameter_bytes / kProfiledElementBytes;
     layer.backbone = true;
-    layer.saved = layer.largest = {0, node.activation_bytes / kFloat / samples};
+    layer.saved = layer.largest = {0, node.activation_bytes / kProfiledElementBytes / samples};
     layer.measured = measured_of(node, samples);
     network.layers.push_back(std::move(layer));
   }
@@ -104,7 +105,7 @@ NetworkWork work_of(const Profile& profile, const std::vector<int>& order, doubl
   for (size_t i = 0; i < profile.nodes.size(); ++i) {
     const ProfileNode& node = profile.nodes[i];
     if (planned[i] || !node.description.starts_with("Input")) continue;
-    network.input.per_sample += node.activation_bytes / kFloat / samples;
+    network.input.per_sample += node.activation_bytes / kProfiledElementBytes / samples;
   }
   return network;
 }

@@ -7,7 +7,7 @@ namespace millrace {
 namespace {
 
 constexpr double kBucketBytes = 25e6;  // gradients are reduced in pieces of about this size
-constexpr double kFloat = 4;
+constexpr double kElementBytes = 4;
 
 double share_of(WorkKind kind, DataType precision, const OperatorConstants& constants) {
   const bool half = precision != DataType::f32;
@@ -42,7 +42,7 @@ bool shares_optimizer(const PlannedJob& job, int stage) {
 
 double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
   if (job.wire) return static_cast<double>(size_of(*job.wire));
-  return job.precision != DataType::f32 && software.half_gradients ? 2 : kFloat;
+  return job.precision != DataType::f32 && software.half_gradients ? 2 : kElementBytes;
 }
 
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
@@ -75,7 +75,7 @@ PassSeconds seconds_of(const LayerWork& layer, double samples, const DeviceKind&
   };
   const double memory_rate = device.memory_bandwidth * constants.memory;
   return {sum(layer.forward), sum(layer.backward),
-          layer.parameters * kFloat * software.update_passes / memory_rate};
+          layer.parameters * kElementBytes * software.update_passes / memory_rate};
 }
 
 double straggling(int devices, const SoftwareConstants& software) {
@@ -120,7 +120,7 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
   }
   if (shares_optimizer(job, stage)) {
     cost.update /= replicas;
-    cost.gather_bytes = parameters * kFloat;
+    cost.gather_bytes = parameters * kElementBytes;
   }
   if (planned.end < static_cast<int>(network.layers.size())) {
     cost.boundary_bytes =
@@ -140,13 +140,13 @@ HeadCost head_cost(const PlannedJob& job, const Cluster& cluster, const CostCons
   const double rows = replicated ? job.batch : job.batch * devices;
   const double local = replicated ? head.classes : head.classes / devices;
   const double used = head.parallel == Parallel::sampled ? local * head.sample_rate : local;
-  const double row_bytes = head.features * kFloat;
+  const double row_bytes = head.features * kElementBytes;
   const OperatorConstants& operators = constants.operators;
   const double linear = cluster.device.operations(job.precision) *
                         share_of(WorkKind::linear, job.precision, operators);
   const double memory_rate = cluster.device.memory_bandwidth * operators.memory;
   cost.compute = 6 * rows * head.features * used / linear +
-                 (rows * used * kFloat * software.head_logit_passes +
+                 (rows * used * kElementBytes * software.head_logit_passes +
                   used * row_bytes * software.head_weight_passes) /
                      memory_rate;
   if (head.parallel == Parallel::sampled) cost.compute *= software.head_sampling;
@@ -156,7 +156,7 @@ HeadCost head_cost(const PlannedJob& job, const Cluster& cluster, const CostCons
     cost.gather_bytes = rows * row_bytes;
   }
   cost.weight_bytes = local * row_bytes * 2;
-  cost.working_bytes = rows * used * kFloat * software.head_logit_copies +
+  cost.working_bytes = rows * used * kElementBytes * software.head_logit_copies +
                        used * row_bytes * software.head_weight_copies;
   return cost;
 }
@@ -206,7 +206,7 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
   const double samples = job.samples_per_step() / replicas / job.micro_batches;
   const double size = static_cast<double>(size_of(job.precision));
-  const double parameters = parameters_of(network, planned.begin, planned.end) * kFloat;
+  const double parameters = parameters_of(network, planned.begin, planned.end) * kElementBytes;
   StageMemory memory;
   memory.weights = parameters * weight_versions(job, stage);
   if (job.precision != DataType::f32) memory.weights += parameters / 2;

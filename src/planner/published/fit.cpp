@@ -9,7 +9,6 @@ namespace {
 
 constexpr double kTolerance = 0.025;  // an error of a row's time that counts as one
 constexpr double kMemoryTolerance = 0.08;
-constexpr double kMebibyte = 1024.0 * 1024.0;
 constexpr double kStep = 1e-3;  // of a logarithm, for derivatives
 constexpr int kIterations = 60;
 constexpr double kEnough = 1e-5;  // stop when a step gains no more than this

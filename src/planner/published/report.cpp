@@ -6,8 +6,6 @@
 namespace millrace {
 namespace {
 
-constexpr double kMebibyte = 1024.0 * 1024.0;
-
 Json in_mebibytes(const std::vector<double>& bytes) {
   Json sizes = Json::array();
   for (const double value : bytes) sizes.push_back(std::round(value / kMebibyte));

@@ -45,7 +45,7 @@ std::vector<double> parse_memory(const std::string& text) {
   return sizes;
 }
 
-class Reader {
+class TableReader {
  public:
   PublishedTables read() {
     for (auto& record : read_table(embedded_file("published_training.csv"))) add_training(record);
@@ -236,7 +236,7 @@ FitSplit parse_fit_split(std::string_view text, std::string_view flag) {
 }
 
 PublishedTables published_tables(const CostConstants& constants, const FitSplit& split) {
-  PublishedTables tables = Reader().read();
+  PublishedTables tables = TableReader().read();
   cut_again(tables, constants);
   if (split.kind != FitSplit::Kind::kept) mark_fitted(tables, split);
   return tables;

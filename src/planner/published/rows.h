@@ -14,6 +14,9 @@
 
 namespace millrace {
 
+// Published memory is given in these.
+inline constexpr double kMebibyte = 1024.0 * 1024.0;
+
 struct PublishedRow {
   std::string system;   // name of the software's constants
   std::string family;   // rows of one family are compared with each other

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMostDivided = 32;
 constexpr size_t kMostLayers = 600;
 constexpr double kMostChoices = 1e9;  // layers³ · workers² of inner levels
-constexpr double kMilliseconds = 1000;
+constexpr double kMillisecondsPerSecond = 1000;
 
 std::vector<int> first_devices(int devices) {
   std::vector<int> all(static_cast<size_t>(devices));
@@ -38,8 +38,8 @@ Profile to_profile(const CostContext& context, const PlannedJob& job) {
     ProfileNode node;
     node.id = fmt::format("node{}", i);
     node.description = layer.name;
-    node.forward_milliseconds = seconds.forward * kMilliseconds;
-    node.backward_milliseconds = seconds.backward * kMilliseconds;
+    node.forward_milliseconds = seconds.forward * kMillisecondsPerSecond;
+    node.backward_milliseconds = seconds.backward * kMillisecondsPerSecond;
     node.activation_bytes = layer.cut.at(job.batch) * job.boundary_size();
     node.parameter_bytes = layer.parameters * 4;
     profile.nodes.push_back(std::move(node));

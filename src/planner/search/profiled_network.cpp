@@ -9,13 +9,13 @@
 namespace millrace {
 namespace {
 
-constexpr double kMostChoices = 1e11;
+constexpr double kMostPlans = 1e11;
 constexpr int kMostPerMachine = 1024;
 constexpr int kMostPlanned = 4096;
 constexpr double kAnySpeed = 1e12;
 
-// About how many choices PipeDream's optimizer compares.
-double choices(double states, const std::vector<Level>& levels) {
+// About how many plans PipeDream's optimizer compares.
+double compared_plans(double states, const std::vector<Level>& levels) {
   double sum = 0;
   for (size_t level = 0; level < levels.size(); ++level) {
     const double workers = levels[level].workers;
@@ -28,8 +28,8 @@ double choices(double states, const std::vector<Level>& levels) {
 bool is_quick(const Profile& profile, const PipedreamOptions& options) {
   const ProfileGraph graph(profile);
   try {
-    return choices(static_cast<double>(find_states(graph).states.size()), options.levels) <=
-           kMostChoices;
+    return compared_plans(static_cast<double>(find_states(graph).states.size()), options.levels) <=
+           kMostPlans;
   } catch (const InputError&) {
     return false;  // too many states
   }
