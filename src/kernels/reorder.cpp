@@ -58,6 +58,16 @@ LayoutWish keep_layouts(const KernelRequest& request) {
 
 }  // namespace
 
+std::vector<KernelFamily> kernels() {
+  return {{"reorder",
+           {{"dnnl", dnnl_reorder, true}, {"reference", reference_reorder, true}},
+           keep_layouts}};
+}
+
+}  // namespace millrace::reorder
+
+namespace millrace {
+
 void copy_between_layouts(const TensorSpec& from, const std::byte* source, const TensorSpec& to,
                           std::byte* target) {
   if (from.layout == to.layout) {
@@ -69,17 +79,11 @@ void copy_between_layouts(const TensorSpec& from, const std::byte* source, const
   std::byte* input = const_cast<std::byte*>(source);
   std::string refusal;
   const KernelRequest request = {op, {from}, {to}, options};
-  auto kernel = dnnl_reorder(request, &refusal);
+  auto kernel = reorder::dnnl_reorder(request, &refusal);
   if (kernel == nullptr || kernel->workspace_bytes() > 0) {
-    kernel = reference_reorder(request, &refusal);
+    kernel = reorder::reference_reorder(request, &refusal);
   }
   kernel->run({{&input, 1}, {&target, 1}, nullptr, nullptr});
 }
 
-std::vector<KernelFamily> kernels() {
-  return {{"reorder",
-           {{"dnnl", dnnl_reorder, true}, {"reference", reference_reorder, true}},
-           keep_layouts}};
-}
-
-}  // namespace millrace::reorder
+}  // namespace millrace

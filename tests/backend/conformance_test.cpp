@@ -128,7 +128,9 @@ TEST_P(Backends, BellsRingInTheirTurn) {
 }
 
 TEST_P(Backends, TensorsChangeTheirLayout) {
-  const TensorSpec tensor = {{{1, 10, 10, 10}, DataType::f32}, Layout("acdb")};
+  TensorSpec tensor;
+  tensor.type.shape = {1, 10, 10, 10};
+  tensor.layout = Layout("acdb");
   const std::vector<float> values = numbers(0);
   first_->give(command::Write{values.data(), place(0), 0, &tensor});
   std::vector<float> back(kCount, -1);
