@@ -27,18 +27,6 @@ Graph network() {
   return net.take();
 }
 
-Graph face_network() {
-  Builder net;
-  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
-  x = net.relu(net.convolution(x, "conv1", {.channels = 16, .kernel = 3, .padding = 1}));
-  x = net.linear(net.flatten(net.max_pool(x, {})), "fc", {.features = 16});
-  MarginHeadOptions head = {.classes = 40, .addend = 0.3, .scale = 8};
-  head.parallel = HeadParallel::pfc;
-  head.sample_rate = 0.4;
-  net.margin_head(x, head);
-  return net.take();
-}
-
 struct Outcome {
   std::vector<double> losses;
   std::vector<double> scores;
@@ -68,7 +56,8 @@ class StrictJobs : public DirectoryTest, public ::testing::WithParamInterface<Ba
   Outcome run(TrainJob job, const std::string& name) {
     job.checkpoint = directory_ / name;
     Recorder recorder;
-    const TrainResult result = run_training(job, work_, recorder);
+    const TrainResult result =
+        job.model.empty() ? run_training(job, work_, recorder) : run_training(job, recorder);
     Outcome outcome;
     outcome.losses = result.losses;
     if (result.evaluation) {
@@ -84,10 +73,10 @@ class StrictJobs : public DirectoryTest, public ::testing::WithParamInterface<Ba
   }
 
   void expect_same(const TrainJob& job) {
-    const Outcome expected = run(job, "cpu");
+    const Outcome expected = run(job, std::to_string(runs_++));
     TrainJob strict = job;
     strict.backend = GetParam();
-    const Outcome found = run(strict, "strict");
+    const Outcome found = run(strict, std::to_string(runs_++));
     EXPECT_EQ(found.losses, expected.losses);
     EXPECT_EQ(found.scores, expected.scores);
     ASSERT_EQ(found.files.size(), expected.files.size());
@@ -98,6 +87,7 @@ class StrictJobs : public DirectoryTest, public ::testing::WithParamInterface<Ba
 
   std::shared_ptr<const MemoryData> data_ = random_images(kShape, 40);
   Workload work_;
+  int runs_ = 0;
 };
 
 TEST_P(StrictJobs, OneDevice) { expect_same(job("0:0")); }
@@ -156,10 +146,20 @@ TEST_P(StrictJobs, Overflow) {
 }
 
 TEST_P(StrictJobs, MarginHead) {
-  work_.network = face_network();
-  work_.evaluation = {};
-  expect_same(job("0:0-1"));
-  expect_same(job("0:0.0:1-2"));
+  for (const char* placement : {"0:0-1", "0:0.0:1-2"}) {
+    TrainJob faces = job(placement);
+    faces.model = "mobilefacenet";
+    faces.options = default_options(faces.model);
+    faces.options.batch = 4;
+    faces.options.image = 16;
+    faces.options.classes = 40;
+    faces.options.head = MarginHeadOptions{};
+    faces.options.head->addend = 0.5;
+    faces.options.head->parallel = HeadParallel::pfc;
+    faces.options.head->sample_rate = 0.4;
+    faces.steps = 2;
+    expect_same(faces);
+  }
 }
 
 TEST_P(StrictJobs, ResumedCheckpoint) {

@@ -1,7 +1,6 @@
 #include "backend/strict/strict_stream.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "backend/strict/strict_region.h"
 #include "base/parallel.h"
@@ -49,10 +48,11 @@ StrictStream::~StrictStream() {
   if (hub_->drawn == this) hub_->drawn = nullptr;
 }
 
-StrictStream& StrictStream::stream_of(const Event& event) {
-  const auto* stream = dynamic_cast<const StrictStream*>(event.timeline());
-  if (stream == nullptr) throw std::logic_error("an event of another backend");
-  return const_cast<StrictStream&>(*stream);
+StrictStream* StrictStream::stream_of(const Event& event) const {
+  for (StrictStream* stream : hub_->streams) {
+    if (static_cast<const Timeline*>(stream) == event.timeline()) return stream;
+  }
+  return nullptr;
 }
 
 void StrictStream::give(const Command& command, const CommandNote& note) {
@@ -119,12 +119,15 @@ bool StrictStream::is_ready() {
     });
     if (talks != queue_.end()) want(done_ + 1 + (talks - queue_.begin()));
   }
+  const Command& first = queue_.front().command.get();
+  if (std::holds_alternative<command::Ring>(first)) return true;
   if (done_ >= wanted_) return false;
-  const auto* awaited = std::get_if<command::Await>(&queue_.front().command.get());
+  const auto* awaited = std::get_if<command::Await>(&first);
   if (awaited == nullptr) return true;
-  StrictStream& other = stream_of(awaited->event);
-  other.want(awaited->event.number());
-  return other.done_ >= awaited->event.number();
+  StrictStream* other = stream_of(awaited->event);
+  if (other == nullptr) return true;
+  other->want(awaited->event.number());
+  return other->done_ >= awaited->event.number();
 }
 
 bool StrictStream::may_start() {
@@ -158,7 +161,8 @@ void StrictStream::run_first(Lock& lock) {
   hub_->drawn = talks ? hub_->drawn : nullptr;
   std::exception_ptr error;
   if (awaited != nullptr) {
-    error = stream_of(awaited->event).failure_.error_of(awaited->event.number());
+    const StrictStream* other = stream_of(awaited->event);
+    if (other != nullptr) error = other->failure_.error_of(awaited->event.number());
   } else {
     (talks ? hub_->talking : hub_->running) += 1;
     hub_->changed.notify_all();

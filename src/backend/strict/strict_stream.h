@@ -3,7 +3,7 @@
 // A command may start when it is wanted, the commands before it in its stream are over, and so is
 // the event that it awaits. A command is wanted when someone waits for an event behind it, asks
 // whether it is over, or needs it for something else that is wanted; with the order `eager` at once,
-// with `random` now and then at once. While any command talks to other devices, the next ones of all
+// with `random` now and then at once. A bell is always wanted. While any command talks to other devices, the next ones of all
 // streams that do so are wanted too: they may be what it waits for.
 #pragma once
 
@@ -73,7 +73,8 @@ class StrictStream final : public Stream, private Timeline {
   void run_first(Lock& lock);
   void run(const Entry& entry);
   void fail(std::exception_ptr error);
-  static StrictStream& stream_of(const Event& event);
+  // Null for one that has ended, with all that it was given.
+  StrictStream* stream_of(const Event& event) const;
 
   const std::shared_ptr<StrictHub> hub_;
   std::deque<Entry> queue_;

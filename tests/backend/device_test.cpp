@@ -3,13 +3,12 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <cstring>
 #include <set>
 #include <stdexcept>
 #include <thread>
 
-#include "base/parallel.h"
 #include "backend/cpu/cores.h"
+#include "base/parallel.h"
 
 namespace millrace {
 namespace {
