@@ -61,7 +61,8 @@ TestPipeline::TestPipeline(const PipelineSpec& spec)
       groups_({device_count(spec)}) {
   EXPECT_EQ(check(schedule_, channels_), "");
   for (int i = 0; i < device_count(spec); ++i) {
-    devices_.push_back(std::make_unique<Device>(DeviceOptions{.threads = 1, .pin = false}));
+    devices_.push_back(std::make_unique<Device>(
+        DeviceOptions{.threads = 1, .pin = false, .backend = spec.backend}));
   }
   compile(spec);
   connect(spec);
