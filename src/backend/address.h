@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// Opaque: everyone may add to it and compare, only a backend can follow it (backend/raw.h). A value;
-// it says nothing about how long the memory lives.
+// Opaque: everyone may add to it and compare, only a backend can follow it (backend/raw.h). A
+// value; it says nothing about how long the memory lives.
 class DeviceAddress {
  public:
   DeviceAddress() = default;

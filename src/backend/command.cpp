@@ -129,9 +129,8 @@ void CommandRunner::run_one(const command::Send& send) const {
 }
 
 void CommandRunner::run_one(const command::Receive& receive) const {
-  receive.communicator->receive(receive.from,
-                                {open(receive.data), static_cast<size_t>(receive.bytes)},
-                                receive.tag);
+  receive.communicator->receive(
+      receive.from, {open(receive.data), static_cast<size_t>(receive.bytes)}, receive.tag);
 }
 
 void CommandRunner::run_one(const command::Ring& ring) const { ring.bell->ring(); }

@@ -102,7 +102,9 @@ struct Await {
 }  // namespace command
 
 using Command =
-    std::variant<command::Launch, command::Copy, command::Read, command::Write, command::Scale, command::AllReduce, command::ReduceScatter, command::AllGather, command::Send, command::Receive, command::Ring, command::Await>;
+    std::variant<command::Launch, command::Copy, command::Read, command::Write, command::Scale,
+                 command::AllReduce, command::ReduceScatter, command::AllGather, command::Send,
+                 command::Receive, command::Ring, command::Await>;
 
 // Whether it may have to wait for other devices.
 bool communicates(const Command& command);

@@ -7,8 +7,8 @@
 
 namespace millrace {
 
-// Of the strict backend, `order` says when its queues run. eager: at once; lazy: as late as they may;
-// random: now and then, in an order drawn by `seed`.
+// Of the strict backend, `order` says when its queues run. eager: at once; lazy: as late as they
+// may; random: now and then, in an order drawn by `seed`.
 struct BackendSettings {
   enum class Kind : uint8_t { cpu, strict };
   enum class Order : uint8_t { eager, lazy, random };

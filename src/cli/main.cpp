@@ -7,13 +7,13 @@
 #include <exception>
 #include <optional>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/help_formatter.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
-#include "backend/cpu/cores.h"
 #include "train/version.h"
 
 namespace millrace {

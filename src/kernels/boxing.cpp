@@ -1,6 +1,7 @@
-// Boxing operators: what of them is done on the device. Tensors are plain. A tensor cut along an axis is `outer` rows, each the parts
-// of all members one behind the other; collectives want all rows of the first member, then all of
-// the second. The two orders are the same for axis 0, which needs no copy.
+// Boxing operators: what of them is done on the device. Tensors are plain. A tensor cut along an
+// axis is `outer` rows, each the parts of all members one behind the other; collectives want all
+// rows of the first member, then all of the second. The two orders are the same for axis 0, which
+// needs no copy.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>

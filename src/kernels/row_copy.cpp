@@ -99,12 +99,12 @@ class RowCopy final : public Kernel {
   bool out_;
   DataType wire_;
   bool converts_;
-  int64_t offset_ = 0;                // of the rows in the tensor, bytes
-  int64_t pieces_ = 1;                // that are moved one after the other
-  int64_t piece_bytes_ = 0;           // in the tensor
-  int64_t piece_elements_ = 0;        // without padding
-  std::unique_ptr<Kernel> reorder_;   // of a piece; null where the tensor is plain too
-  std::vector<std::byte> workspace_;  // of the reorder
+  int64_t offset_ = 0;                  // of the rows in the tensor, bytes
+  int64_t pieces_ = 1;                  // that are moved one after the other
+  int64_t piece_bytes_ = 0;             // in the tensor
+  int64_t piece_elements_ = 0;          // without padding
+  std::unique_ptr<Kernel> reorder_;     // of a piece; null where the tensor is plain too
+  std::vector<std::byte> workspace_;    // of the reorder
   std::vector<std::byte> own_scratch_;  // for a tensor whose rows do not lie apart
 };
 

@@ -9,11 +9,11 @@
 
 namespace millrace {
 
-// Made once for a tensor and some of its rows, counted from the tensor's own first. The buffer holds
-// them as `wire`: the tensor's own type, or 16 bits for one of float32, rounded on the way out and
-// widened on the way in. The tensor's first byte is the input on the way out and the output on the
-// way in; the workspace holds one float32 row if the type changes. Throws std::logic_error, naming
-// the tensor, where that cannot be done.
+// Made once for a tensor and some of its rows, counted from the tensor's own first. The buffer
+// holds them as `wire`: the tensor's own type, or 16 bits for one of float32, rounded on the way
+// out and widened on the way in. The tensor's first byte is the input on the way out and the output
+// on the way in; the workspace holds one float32 row if the type changes. Throws std::logic_error,
+// naming the tensor, where that cannot be done.
 struct RowCopyRequest {
   std::string name;
   TensorSpec tensor;

@@ -6,6 +6,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "backend/cpu/cores.h"
+#include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "comm/job_groups.h"
@@ -14,8 +16,6 @@
 #include "planner/cluster/this_machine.h"
 #include "profile/exchange.h"
 #include "profile/measure.h"
-#include "backend/cpu/cores.h"
-#include "backend/device.h"
 #include "train/plan.h"
 
 namespace millrace {

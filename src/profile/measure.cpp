@@ -125,12 +125,12 @@ double seconds_to_copy(Worker& worker, const RouteEnd& end, int64_t scratch_offs
   const Slot& slot = end.sends ? program.result(name) : program.input(name);
   const int64_t first =
       round_robin ? 0 : part_begin(end.route.edge.type.shape[0], worker.member, worker.members);
-  const auto copy = make_row_copy(
-      {.name = slot.name,
-       .tensor = {slot.type, slot.layout},
-       .rows = {end.route.rows.begin - first, end.route.rows.end - first},
-       .out = end.sends,
-       .wire = end.route.wire});
+  const auto copy =
+      make_row_copy({.name = slot.name,
+                     .tensor = {slot.type, slot.layout},
+                     .rows = {end.route.rows.begin - first, end.route.rows.end - first},
+                     .out = end.sends,
+                     .wire = end.route.wire});
   Session& session = *worker.session;
   const DeviceAddress message = session.channels() + end.offset;
   const DeviceAddress tensor = session.address(program, slot);
@@ -216,9 +216,8 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
     if (const PipelineLayout* layout = engine.layout()) {
       const std::vector<RouteEnd> ends = layout->ends(worker.stage, worker.member);
       for (const RouteEnd& end : ends) {
-        one.copies[copy_key(end.route, end.sends)] =
-            seconds_to_copy(worker, end, ring_bytes(ends), engine.graphs().plan().round_robin,
-                            options.rounds);
+        one.copies[copy_key(end.route, end.sends)] = seconds_to_copy(
+            worker, end, ring_bytes(ends), engine.graphs().plan().round_robin, options.rounds);
       }
     }
     one.carry_seconds = seconds_to_carry(worker, options.alone_rounds);

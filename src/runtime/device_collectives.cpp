@@ -98,9 +98,9 @@ void DeviceCollectives::exchange(const Instruction& instruction, const BoundOper
   }
   const CommandNote note = {&instruction, -1};
   if (scatters) {
-    stream.give(command::ReduceScatter{&communicator, whole, part, what.counts[0], what.block,
-                                       what.wire},
-                note);
+    stream.give(
+        command::ReduceScatter{&communicator, whole, part, what.counts[0], what.block, what.wire},
+        note);
   } else {
     stream.give(command::AllGather{&communicator, part, whole, what.counts[0] * what.element_bytes,
                                    what.block * what.element_bytes},

@@ -30,8 +30,7 @@ std::string explain_state(Session& session, const Program& program, const Slot& 
                           std::string_view kind) {
   const TensorSpec spec = {slot.type, slot.layout};
   std::vector<std::byte> values(static_cast<size_t>(spec.bytes()));
-  session.stream().give(
-      command::Read{session.address(program, slot), values.data(), spec.bytes()});
+  session.stream().give(command::Read{session.address(program, slot), values.data(), spec.bytes()});
   session.stream().finish();
   const int64_t bad = count_not_finite(slot.type.dtype, values.data(), spec.physical_elements());
   if (bad == 0) return "";

@@ -29,9 +29,8 @@ void Lane::transfer(int64_t number, const Event& ready, bool sends) {
   const DeviceAddress data = buffer(number);
   stream_->await(ready);
   if (sends) {
-    stream_->give(
-        command::Send{messages_.get(), options_.peer, data, options_.bytes, options_.tag},
-        {this, -1});
+    stream_->give(command::Send{messages_.get(), options_.peer, data, options_.bytes, options_.tag},
+                  {this, -1});
   } else {
     stream_->give(
         command::Receive{messages_.get(), options_.peer, data, options_.bytes, options_.tag});

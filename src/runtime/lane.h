@@ -59,7 +59,7 @@ class Lane : private StreamObserver {
 
   LaneOptions options_;
   std::unique_ptr<Communicator> messages_;
-  std::vector<Event> done_;  // by place in the ring
+  std::vector<Event> done_;         // by place in the ring
   std::unique_ptr<Stream> stream_;  // last: it uses everything above
 };
 

@@ -173,8 +173,7 @@ void Session::store(const Slot& slot, uint64_t seed, int64_t first, std::span<co
   const DeviceAddress to = state_address(slot) + first * size_of(slot.type.dtype);
   if (!has_sixteen_bits(slot)) {
     finish([&] {
-      stream_->give(
-          command::Write{values.data(), to, static_cast<int64_t>(values.size_bytes())});
+      stream_->give(command::Write{values.data(), to, static_cast<int64_t>(values.size_bytes())});
     });
     return;
   }

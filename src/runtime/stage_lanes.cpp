@@ -86,10 +86,8 @@ StageLanes::Move& StageLanes::move_of(End& end, const Program& program) {
 }
 
 void StageLanes::move_rows(const Move& move, DeviceAddress from, DeviceAddress to) {
-  session_.stream().give(command::Launch{.kernel = move.copy.get(),
-                                         .inputs = {&from, 1},
-                                         .outputs = {&to, 1},
-                                         .workspace = scratch_});
+  session_.stream().give(command::Launch{
+      .kernel = move.copy.get(), .inputs = {&from, 1}, .outputs = {&to, 1}, .workspace = scratch_});
 }
 
 void StageLanes::expect(int64_t micro_batches, bool gradients) {

@@ -298,8 +298,8 @@ void StageRunner::read_results(const Task& task, int slot) {
   Stream& stream = session_.stream();
   for (size_t i = 0; i < results_.size(); ++i) {
     if (results_[i] == nullptr) continue;
-    stream.give(command::Read{session_.address(training_, *results_[i], slot), &values[i],
-                              sizeof(float)});
+    stream.give(
+        command::Read{session_.address(training_, *results_[i], slot), &values[i], sizeof(float)});
   }
   const int64_t next = m + segment_.schedule->replicas_of(stage());
   if (next / per_step == m / per_step) return;

@@ -1,5 +1,5 @@
-// Runs one stage's row of a schedule on one device: enqueues what the tasks say and waits only where
-// a decision needs a value.
+// Runs one stage's row of a schedule on one device: enqueues what the tasks say and waits only
+// where a decision needs a value.
 #pragma once
 
 #include <array>
@@ -153,7 +153,7 @@ class StageRunner {
   int64_t largest_staleness_ = 0;
   int64_t skipped_ = 0;
   std::vector<SkippedUpdate> skips_;
-  std::optional<Task> pending_;  // update that waits for the other stages
+  std::optional<Task> pending_;       // update that waits for the other stages
   std::unique_ptr<StepReads> reads_;  // of the step that is under way
   std::unique_ptr<Stream> feed_;      // of the feeding thread
 };

@@ -5,11 +5,11 @@
 #include <limits>
 #include <mutex>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/texts.h"
 #include "passes/kept_layers.h"
-#include "backend/cpu/cores.h"
 #include "train/stage_options.h"
 
 namespace millrace {

@@ -66,7 +66,8 @@ class JobState {
   // Its plain values where it is whole, or else its bytes as they lie in memory.
   std::vector<float> fetch(const Piece& piece) const;
   const Slot& slot_of(const Piece& piece) const;
-  // The rows of the piece that are in `bytes`, and where they begin on the device; empty if none is.
+  // The rows of the piece that are in `bytes`, and where they begin on the device; empty if none
+  // is.
   struct SharedRows {
     int64_t begin = 0;  // bytes from the first of the piece
     std::span<std::byte> host;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/parts.h"
@@ -12,7 +13,6 @@
 #include "kernels/convolution_tuner.h"
 #include "parallel/job_graphs.h"
 #include "passes/kept_layers.h"
-#include "backend/cpu/cores.h"
 #include "train/device_report.h"
 #include "train/head_advice.h"
 #include "train/pipeline.h"

@@ -1,9 +1,9 @@
 // What a job will cost, without running it.
 #pragma once
 
+#include "backend/device.h"
 #include "base/json.h"
 #include "compile/program.h"
-#include "backend/device.h"
 #include "train/job.h"
 #include "train/observer.h"
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "compile/arithmetic.h"
 #include "backend/cpu/cores.h"
+#include "compile/arithmetic.h"
 #include "train/version.h"
 
 namespace millrace {

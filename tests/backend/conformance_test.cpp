@@ -192,8 +192,8 @@ TEST_P(Backends, MembersSumAndDivideAndTalk) {
     compute->give(command::AllReduce{sums.get(), own, kCount, DataType::f32});
     compute->give(command::ReduceScatter{sums.get(), own, whole + (member == 0 ? 0 : kBytes / 2),
                                          kCount, 1, DataType::f32});
-    compute->give(command::AllGather{sums.get(), whole + (member == 0 ? 0 : kBytes / 2), whole,
-                                     kBytes, 4});
+    compute->give(
+        command::AllGather{sums.get(), whole + (member == 0 ? 0 : kBytes / 2), whole, kBytes, 4});
     lane->await(compute->record());
     if (member == 0) lane->give(command::Send{messages.get(), peer, whole, kBytes, 1});
     if (member == 1) lane->give(command::Receive{messages.get(), peer, message, kBytes, 1});

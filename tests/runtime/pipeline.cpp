@@ -129,7 +129,8 @@ void TestPipeline::connect(const PipelineSpec& spec) {
                                            .loopbacks = &loopbacks_},
                                  .micro_batch_rows = graphs_.micro_batch()};
       if (members.size() > 1) {
-        part->collectives = std::make_unique<DeviceCollectives>(device, direct[member], background[member]);
+        part->collectives =
+            std::make_unique<DeviceCollectives>(device, direct[member], background[member]);
         part->session->set_collectives(part->collectives.get());
         if (!spec.round_robin) options.agreement = direct[member];
       }

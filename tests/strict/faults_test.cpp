@@ -84,8 +84,8 @@ class Faults {
 
   std::string run(const BackendSettings& settings, const Wait& forgotten) const {
     return in_a_process([&] {
-      return std::to_string(result_of(
-          spec_, std::make_shared<ForgetfulBackend>(make_backend(settings), forgotten)));
+      return std::to_string(
+          result_of(spec_, std::make_shared<ForgetfulBackend>(make_backend(settings), forgotten)));
     });
   }
 

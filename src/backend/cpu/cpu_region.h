@@ -5,8 +5,8 @@
 
 namespace millrace {
 
-// One anonymous mapping of exactly the size asked for. Throws JobError where the machine cannot give
-// it.
+// One anonymous mapping of exactly the size asked for. Throws JobError where the machine cannot
+// give it.
 class CpuRegion final : public Region {
  public:
   explicit CpuRegion(int64_t bytes);

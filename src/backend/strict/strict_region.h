@@ -8,9 +8,9 @@ namespace millrace {
 // How far behind the addresses that are given out the memory can be reached.
 inline constexpr int64_t kStrictDistance = int64_t{1} << 44;
 
-// One piece of memory mapped twice: where its addresses say, nothing may be read or written, so that
-// whoever follows one ends the process; kStrictDistance further on it is ordinary memory. Throws
-// JobError where the machine cannot give it.
+// One piece of memory mapped twice: where its addresses say, nothing may be read or written, so
+// that whoever follows one ends the process; kStrictDistance further on it is ordinary memory.
+// Throws JobError where the machine cannot give it.
 class StrictRegion final : public Region {
  public:
   explicit StrictRegion(int64_t bytes);

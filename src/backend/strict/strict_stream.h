@@ -2,9 +2,10 @@
 //
 // A command may start when it is wanted, the commands before it in its stream are over, and so is
 // the event that it awaits. A command is wanted when someone waits for an event behind it, asks
-// whether it is over, or needs it for something else that is wanted; with the order `eager` at once,
-// with `random` now and then at once. A bell is always wanted. While any command talks to other devices, the next ones of all
-// streams that do so are wanted too: they may be what it waits for.
+// whether it is over, or needs it for something else that is wanted; with the order `eager` at
+// once, with `random` now and then at once. A bell is always wanted. While any command talks to
+// other devices, the next ones of all streams that do so are wanted too: they may be what it waits
+// for.
 #pragma once
 
 #include <condition_variable>
