@@ -23,6 +23,15 @@ Slot slot_of(const Tensor& tensor) {
           {},          bytes_of(tensor), tensor.slice,  tensor.part};
 }
 
+// Operators of the backward pass and updates are named behind what they belong to.
+std::string layer_of(const Operator& op) {
+  std::string layer = op.name.substr(0, op.name.find('/'));
+  const size_t parameter = layer.rfind('.');
+  const bool names_parameter =
+      op.phase == Phase::update && parameter != std::string::npos && op.name.size() > layer.size();
+  return names_parameter ? layer.substr(0, parameter) : layer;
+}
+
 std::vector<bool> used_tensors(const Graph& graph) {
   std::vector<bool> used(static_cast<size_t>(graph.tensor_count()), false);
   for (OperatorId id : graph.order()) {
@@ -174,6 +183,7 @@ class Assembler {
       Instruction compute;
       compute.name = op.name;
       compute.type = op.type;
+      compute.layer = layer_of(op);
       compute.phase = op.phase;
       Inference inference = {op, {}};
       for (const TensorSpec& input : request.inputs) {

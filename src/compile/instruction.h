@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compile/memory_map.h"
@@ -33,9 +34,12 @@ struct Exchange {
   bool in_place = false;
 };
 
+std::string_view name_of(InstructionKind kind);
+
 struct Instruction {
   std::string name;
-  std::string type;  // of its operator
+  std::string type;   // of its operator
+  std::string layer;  // of the network, as its forward operator or its parameter calls it
   std::string implementation;
   Phase phase = Phase::forward;
   InstructionKind kind = InstructionKind::compute;

@@ -44,12 +44,14 @@ void DeviceCollectives::set_trace(TraceRecorder* trace, int device) {
   if (stream_) stream_->set_observer(trace == nullptr ? nullptr : this);
 }
 
-void DeviceCollectives::ran(const CommandNote&, int64_t begin, int64_t end) {
+void DeviceCollectives::ran(const CommandNote& note, int64_t begin, int64_t end) {
   trace_->add(trace_device_, TraceCategory::communication, kTraceName, -1, begin, end);
+  trace_->add(trace_device_, *static_cast<const TraceLabel*>(note.subject), note.micro_batch, begin,
+              end);
 }
 
 void DeviceCollectives::run(const Instruction& instruction, const BoundOperands& operands,
-                            Stream& compute) {
+                            Stream& compute, const CommandNote& note) {
   if (instruction.kind == InstructionKind::wait) {
     wait(instruction, compute);
     copy_inputs(instruction.exchange, operands, compute);
@@ -60,14 +62,14 @@ void DeviceCollectives::run(const Instruction& instruction, const BoundOperands&
     copy_inputs(instruction.exchange, operands, compute);
   }
   if (instruction.ticket < 0) {
-    exchange(instruction, operands, compute, *direct_);
+    exchange(instruction, operands, compute, *direct_, note);
     return;
   }
   if (!stream_) return;
   const auto ticket = static_cast<size_t>(instruction.ticket);
   if (done_.size() <= ticket) done_.resize(ticket + 1);
   stream_->await(compute.record());
-  exchange(instruction, operands, *stream_, *background_);
+  exchange(instruction, operands, *stream_, *background_, note);
   done_[ticket] = stream_->record();
 }
 
@@ -80,10 +82,11 @@ void DeviceCollectives::wait(const Instruction& instruction, Stream& compute) {
 }
 
 void DeviceCollectives::exchange(const Instruction& instruction, const BoundOperands& operands,
-                                 Stream& stream, Communicator& communicator) const {
+                                 Stream& stream, Communicator& communicator,
+                                 const CommandNote& note) const {
   const Exchange& what = instruction.exchange;
   if (instruction.kind == InstructionKind::all_reduce) {
-    sum(what, operands, stream, communicator);
+    sum(what, operands, stream, communicator, note);
     return;
   }
   const bool scatters = instruction.kind == InstructionKind::reduce_scatter;
@@ -96,7 +99,6 @@ void DeviceCollectives::exchange(const Instruction& instruction, const BoundOper
     whole = out;
     part = own_part(out, what, communicator);
   }
-  const CommandNote note = {&instruction, -1};
   if (scatters) {
     stream.give(
         command::ReduceScatter{&communicator, whole, part, what.counts[0], what.block, what.wire},
@@ -109,10 +111,9 @@ void DeviceCollectives::exchange(const Instruction& instruction, const BoundOper
 }
 
 void DeviceCollectives::sum(const Exchange& exchange, const BoundOperands& operands, Stream& stream,
-                            Communicator& communicator) const {
+                            Communicator& communicator, const CommandNote& note) const {
   const std::span<const DeviceAddress> tensors =
       operands.outputs.empty() ? operands.inputs : operands.outputs;
-  const CommandNote note = {&exchange, -1};
   const size_t count = exchange.counts.size();
   if (tensors.size() <= count || operands.outputs.empty()) {
     stream.give(command::AllReduce{&communicator, tensors[0], exchange.counts[0], exchange.wire},

@@ -29,7 +29,8 @@ class DeviceCollectives : private StreamObserver {
   DeviceCollectives(Device& device, int members, int member);
 
   // Enqueues a collective or a wait.
-  void run(const Instruction& instruction, const BoundOperands& operands, Stream& compute);
+  void run(const Instruction& instruction, const BoundOperands& operands, Stream& compute,
+           const CommandNote& note);
 
   // Records the background's work and the waits for it; before anything is posted. Borrowed.
   void set_trace(TraceRecorder* trace, int device);
@@ -46,9 +47,9 @@ class DeviceCollectives : private StreamObserver {
 
  private:
   void exchange(const Instruction& instruction, const BoundOperands& operands, Stream& stream,
-                Communicator& communicator) const;
+                Communicator& communicator, const CommandNote& note) const;
   void sum(const Exchange& exchange, const BoundOperands& operands, Stream& stream,
-           Communicator& communicator) const;
+           Communicator& communicator, const CommandNote& note) const;
   void wait(const Instruction& instruction, Stream& compute);
   void ran(const CommandNote& note, int64_t begin, int64_t end) override;
 

@@ -7,9 +7,11 @@
 
 namespace millrace {
 
-Lane::Lane(Device& device, LaneOptions options)
+Lane::Lane(Device& device, LaneOptions options, bool sends)
     : options_(std::move(options)),
+      label_{options_.name, sends ? "send" : "receive", options_.name, options_.bytes, 0, true},
       messages_(join(options_.group)),
+      sends_(sends),
       done_(options_.buffers.size()),
       stream_(device.make_stream(StreamKind::background)) {
   if (options_.trace != nullptr) stream_->set_observer(this);
@@ -25,15 +27,16 @@ Lane::~Lane() {
   }
 }
 
-void Lane::transfer(int64_t number, const Event& ready, bool sends) {
+void Lane::transfer(int64_t number, const Event& ready) {
   const DeviceAddress data = buffer(number);
   stream_->await(ready);
-  if (sends) {
+  const CommandNote note = {this, number};
+  if (sends_) {
     stream_->give(command::Send{messages_.get(), options_.peer, data, options_.bytes, options_.tag},
-                  {this, -1});
+                  note);
   } else {
     stream_->give(
-        command::Receive{messages_.get(), options_.peer, data, options_.bytes, options_.tag});
+        command::Receive{messages_.get(), options_.peer, data, options_.bytes, options_.tag}, note);
   }
   done_[place(number)] = stream_->record();
   if (options_.bell != nullptr) stream_->give(command::Ring{options_.bell});
@@ -41,7 +44,9 @@ void Lane::transfer(int64_t number, const Event& ready, bool sends) {
 
 Event Lane::done(int64_t number) const { return number < 0 ? Event() : done_[place(number)]; }
 
-void Lane::ran(const CommandNote&, int64_t begin, int64_t end) {
+void Lane::ran(const CommandNote& note, int64_t begin, int64_t end) {
+  options_.trace->add(options_.trace_device, label_, note.micro_batch, begin, end);
+  if (!sends_) return;
   options_.trace->add(options_.trace_device, TraceCategory::communication, options_.name, -1, begin,
                       end);
 }
@@ -51,10 +56,10 @@ DeviceAddress SendLane::reserve(Stream& stream) {
   return buffer(committed_);
 }
 
-void SendLane::commit(Stream& stream) { transfer(committed_++, stream.record(), true); }
+void SendLane::commit(Stream& stream) { transfer(committed_++, stream.record()); }
 
 ReceiveLane::ReceiveLane(Device& device, LaneOptions options)
-    : Lane(device, std::move(options)), read_(static_cast<size_t>(ring_size())) {}
+    : Lane(device, std::move(options), false), read_(static_cast<size_t>(ring_size())) {}
 
 void ReceiveLane::expect(int64_t count) {
   expected_ += count;
@@ -74,7 +79,7 @@ void ReceiveLane::pop(Stream& stream) {
 
 void ReceiveLane::allow_next() {
   for (; allowed_ < std::min(expected_, popped_ + ring_size()); ++allowed_) {
-    transfer(allowed_, read_[place(allowed_)], false);
+    transfer(allowed_, read_[place(allowed_)]);
   }
 }
 

@@ -40,11 +40,11 @@ class Lane : private StreamObserver {
   const std::string& name() const { return options_.name; }
 
  protected:
-  Lane(Device& device, LaneOptions options);
+  Lane(Device& device, LaneOptions options, bool sends);
   ~Lane();
 
   // Enqueues a transfer of its own buffer once `ready` has come.
-  void transfer(int64_t number, const Event& ready, bool sends);
+  void transfer(int64_t number, const Event& ready);
   // When the transfer is over; those before the first are.
   Event done(int64_t number) const;
 
@@ -58,14 +58,16 @@ class Lane : private StreamObserver {
   void ran(const CommandNote& note, int64_t begin, int64_t end) override;
 
   LaneOptions options_;
+  TraceLabel label_;
   std::unique_ptr<Communicator> messages_;
+  const bool sends_;
   std::vector<Event> done_;         // by place in the ring
   std::unique_ptr<Stream> stream_;  // last: it uses everything above
 };
 
 class SendLane : public Lane {
  public:
-  SendLane(Device& device, LaneOptions options) : Lane(device, std::move(options)) {}
+  SendLane(Device& device, LaneOptions options) : Lane(device, std::move(options), true) {}
 
   // A buffer that `stream` may write from now on. Nothing is sent before `commit`.
   DeviceAddress reserve(Stream& stream);

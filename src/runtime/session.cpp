@@ -67,6 +67,36 @@ DeviceAddress Session::channels() const {
   return arena_->begin() + (arena_->bytes() - programs_.front()->memory.channels);
 }
 
+void Session::set_trace(TraceRecorder* trace, int device) {
+  trace_ = trace;
+  trace_device_ = device;
+  labels_.clear();
+  if (trace == nullptr) return;
+  for (const Program* program : programs_) {
+    std::vector<TraceLabel>& labels = labels_.emplace_back();
+    for (const Instruction& one : program->instructions) {
+      const bool beside = one.ticket >= 0 && one.kind != InstructionKind::wait;
+      labels.push_back({one.name, std::string(name_of(one.kind)), one.layer,
+                        one.exchanges() ? one.exchanged_bytes : one.bytes_touched, one.arithmetic,
+                        beside});
+    }
+  }
+  stream_->set_observer(this);
+}
+
+void Session::ran(const CommandNote& note, int64_t begin, int64_t end) {
+  trace_->add(trace_device_, *static_cast<const TraceLabel*>(note.subject), note.micro_batch, begin,
+              end);
+}
+
+CommandNote Session::note_of(const Program& program, const Instruction& instruction,
+                             const Frame& frame) const {
+  if (trace_ == nullptr) return {};
+  const auto place = std::find(programs_.begin(), programs_.end(), &program) - programs_.begin();
+  const auto number = &instruction - program.instructions.data();
+  return {&labels_[static_cast<size_t>(place)][static_cast<size_t>(number)], frame.micro_batch};
+}
+
 void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
                       const StepState& step) {
   const bool update = instruction.phase == Phase::update;
@@ -83,11 +113,12 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
                                   place(instruction.workspace)};
   if (instruction.kind == InstructionKind::compute) {
     stream_->give(command::Launch{instruction.kernel.get(), operands.inputs, operands.outputs,
-                                  operands.workspace, &step});
+                                  operands.workspace, &step},
+                  note_of(program, instruction, frame));
   } else if (collectives_ == nullptr) {
     throw std::logic_error("a program for several devices runs without their collectives");
   } else {
-    collectives_->run(instruction, operands, *stream_);
+    collectives_->run(instruction, operands, *stream_, note_of(program, instruction, frame));
   }
   if (instruction.watch == nullptr) return;
   stream_->give(command::Launch{instruction.watch.get(), operands.inputs, operands.outputs,

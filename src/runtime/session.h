@@ -30,9 +30,10 @@ struct Frame {
   // The version that updates begin from: each parameter is copied from there before its update,
   // when nothing reads its old value any more. -1: `new_version` has it already.
   int newest_version = -1;
+  int64_t micro_batch = -1;  // as the trace calls it
 };
 
-class Session {
+class Session : private StreamObserver {
  public:
   // The first program's state is the session's; the others must share it (compile_evaluation).
   // The arena is large enough for each of them.
@@ -53,6 +54,9 @@ class Session {
 
   // How it reaches the other devices; borrowed, null for a device alone.
   void set_collectives(DeviceCollectives* collectives) { collectives_ = collectives; }
+
+  // Records each instruction from now on; before anything is enqueued. Borrowed, may be null.
+  void set_trace(TraceRecorder* trace, int device);
 
   // Fills parameters and buffers by their initializers and zeroes optimizer state.
   void initialize(uint64_t seed);
@@ -106,6 +110,9 @@ class Session {
 
  private:
   void require(const Program& program) const;
+  void ran(const CommandNote& note, int64_t begin, int64_t end) override;
+  CommandNote note_of(const Program& program, const Instruction& instruction,
+                      const Frame& frame) const;
   DeviceAddress state_address(const Slot& slot) const;
   DeviceAddress plain_address(const Slot& slot, int64_t first, size_t bytes) const;
   void write_slot(const Program& program, const Slot& slot, const void* values);
@@ -126,7 +133,10 @@ class Session {
   int version_ = 0;
   // By instruction of the first program: parameters that no update before it has touched.
   std::vector<std::vector<const Slot*>> carried_;
-  std::vector<DeviceAddress> inputs_;  // of the instruction that is enqueued now
+  TraceRecorder* trace_ = nullptr;
+  int trace_device_ = 0;
+  std::vector<std::vector<TraceLabel>> labels_;  // by program and instruction, with a trace
+  std::vector<DeviceAddress> inputs_;            // of the instruction that is enqueued now
   std::vector<DeviceAddress> outputs_;
   std::unique_ptr<Stream> stream_;  // last: it uses everything above
 };

@@ -158,7 +158,9 @@ void StageRunner::run_phase(const Task& task, const PhaseRange& range, TraceCate
   const int64_t step = state.step;
   if (range.phase == Phase::update) state.step = updates();
   try {
-    session_.run_phase(training_, range, frame, state);
+    Frame traced = frame;
+    traced.micro_batch = task.micro_batch;
+    session_.run_phase(training_, range, traced, state);
   } catch (const Suspicious& found) {
     throw Suspicious(fmt::format("{} in stage {}", found.what(), stage()), step);
   }

@@ -73,10 +73,9 @@ void Engine::start(uint64_t seed) {
     if (worker->evaluation) programs.push_back(&*worker->evaluation);
     worker->session.emplace(*worker->device, programs);
     worker->session->set_collectives(worker->collectives.get());
-    if (worker->collectives) {
-      const auto number = static_cast<int>(&worker - workers_.data());
-      worker->collectives->set_trace(trace_, number);
-    }
+    const auto number = static_cast<int>(&worker - workers_.data());
+    worker->session->set_trace(trace_, number);
+    if (worker->collectives) worker->collectives->set_trace(trace_, number);
     worker->session->initialize(seed);
   }
   if (layout_ && workers_.front()->training) start_pipeline();
@@ -179,7 +178,7 @@ void Engine::run_whole(Worker& worker, const StepState& state) {
     while (end < count && program.instructions[end].phase == phase) ++end;
     const TraceScope scope(trace_, device, kCategories[static_cast<size_t>(phase)], name_of(phase),
                            state.step);
-    worker.session->run_phase(program, {phase, begin, end}, {}, state);
+    worker.session->run_phase(program, {phase, begin, end}, {.micro_batch = state.step}, state);
     begin = end;
   }
 }

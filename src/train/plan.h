@@ -26,7 +26,8 @@ double recomputed_share(const Program& program);
 
 // Compiles the job's training step and describes it: "devices" with the exact memory,
 // "predicted_seconds_per_step", "predicted_samples_per_second", "fits" and "plan". A job beyond
-// the memory limit is described all the same, with "fits" false and the reason.
-Json describe_plan(const TrainJob& job, TrainingObserver& observer);
+// the memory limit is described all the same, with "fits" false and the reason. With
+// `with_programs` each device's program as text is there too, as "program".
+Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs = false);
 
 }  // namespace millrace
