@@ -1,6 +1,6 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
 .PHONY: all help deps build demo test check check-sanitizers check-naming check-format \
-        check-pytorch check-fuzz check-kill check-networks check-pages bench bench-single bench-data bench-checkpoint \
+        check-pytorch check-combinations check-fuzz check-kill check-interrupt check-networks check-pages bench bench-single bench-data bench-checkpoint \
         bench-precision bench-head bench-planner format clean
 
 all: build
@@ -21,7 +21,7 @@ demo: build ## train something real-sized and show the result
 test: build ## build and run every test
 	@ctest --preset default
 
-check: test check-format check-naming check-pytorch check-sanitizers check-fuzz check-kill check-networks check-pages ## the tests and all slower checks
+check: test check-format check-naming check-pytorch check-combinations check-sanitizers check-fuzz check-kill check-interrupt check-networks check-pages ## the tests and all slower checks
 
 check-format: ## formatting, without changing files
 	@tools/install-deps check
@@ -34,6 +34,11 @@ check-naming: ## clang-tidy: names and common mistakes
 check-pytorch: build ## operators and models against PyTorch on fresh data
 	@tools/check-pytorch
 
+N ?= 600
+SEED ?= 1
+check-combinations: build ## N drawn combinations of flags (SEED says which), each against one device
+	@tools/check-combinations --draws $(N) --seed $(SEED)
+
 check-sanitizers: deps ## the tests under address, undefined-behaviour and thread sanitizers
 	@tools/check-sanitizer asan-ubsan
 	@tools/check-sanitizer tsan
@@ -41,6 +46,10 @@ check-sanitizers: deps ## the tests under address, undefined-behaviour and threa
 check-fuzz: deps ## a million hostile inputs for every parser
 	@tools/install-deps check
 	@tools/fuzz 1000000
+
+check-interrupt: build ## interrupt commands at random moments: answered within a second, nothing lost
+	@tools/interrupt-test --moments 50
+	@tools/interrupt-test --moments 10 --commands train --ranks 2
 
 check-kill: build ## kill training, or one of its ranks, at random moments, resume, compare bit for bit
 	@tools/kill-test --kills 50

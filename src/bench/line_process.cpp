@@ -29,8 +29,13 @@ LineProcess::LineProcess(const std::vector<std::string>& command) : name_(comman
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
+  // A group of its own: Ctrl-C is for us, and the child ends when its input does.
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   const int status =
-      ::posix_spawnp(&child_, command[0].c_str(), &actions, nullptr, arguments.data(), environ);
+      ::posix_spawnp(&child_, command[0].c_str(), &actions, &attributes, arguments.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(input[0]);
   ::close(output[1]);

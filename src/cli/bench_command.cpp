@@ -13,6 +13,7 @@
 #include "cli/bench_published.h"
 #include "cli/bench_scaling.h"
 #include "cli/command.h"
+#include "cli/interruption.h"
 #include "cli/job_flags.h"
 
 namespace millrace {
@@ -65,7 +66,7 @@ int serve(const JobFlags& flags) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& program, Action& chosen) {
+void add_bench_command(CLI::App& program, Action& chosen, Interruption& interruption) {
   CLI::App* bench = program.add_subcommand("bench", "Measure against other systems and limits");
   bench->require_subcommand(1);
 
@@ -75,8 +76,11 @@ void add_bench_command(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   suite->add_option("--rounds", single->rounds, "Measured steps of each process")
       ->capture_default_str();
-  suite->add_option("--threads", single->threads, "Threads of each process")->capture_default_str();
+  suite->add_option("--threads", single->threads, "Threads of each process")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   suite->add_option("--image", single->image, "Height and width of the images")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   suite->add_flag("--no-peer", single->no_peer, "Leave PyTorch out");
   suite->add_flag("--no-limit", single->no_limit, "Leave the primitives' limit out");
@@ -87,7 +91,7 @@ void add_bench_command(CLI::App& program, Action& chosen) {
 
   add_bench_head_command(*bench, chosen);
   add_scaling_suite(*bench, chosen);
-  add_published_suite(*bench, chosen);
+  add_published_suite(*bench, chosen, interruption);
 
   auto steps = std::make_shared<JobFlags>();
   CLI::App* server = bench->add_subcommand(

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "bench/published_runs.h"
+#include "cli/interruption.h"
 #include "cli/job_flags.h"
 #include "cli/plan_pipedream.h"
 #include "planner/published/cross.h"
@@ -188,15 +189,20 @@ int run_cross(const PublishedFlags& flags) {
   return kExitSuccess;
 }
 
-int run(const PublishedFlags& flags) {
+int run(const PublishedFlags& flags, Interruption& interruption) {
   for (const auto& [path, flag] :
        {std::pair(flags.markdown, "--markdown"), std::pair(flags.json, "--json"),
         std::pair(flags.save_constants, "--save-constants")}) {
     if (!path.empty()) require_writable(path, flag);
   }
-  if (!flags.output.empty()) make_directory(flags.output, "--output");
+  if (!flags.output.empty()) {
+    make_directory(flags.output, "--output");
+    interruption.end_at_once(
+        fmt::format("Interrupted; rows that were finished are in '{}/published.json', --rows takes "
+                    "the others.",
+                    flags.output));
+  }
   const FitSplit fit_split = parse_fit_split(flags.split, "--split");
-  if (fit_split.kind != FitSplit::Kind::kept && !flags.fit) fail_input("--split goes with --fit.");
   if (flags.cross < 0) fail_input("--cross must be at least 1.");
   if (flags.cross > 0) return run_cross(flags);
   if (flags.size.image < 1 || flags.size.batch < 1 || flags.size.steps < 1) {
@@ -224,7 +230,7 @@ int run(const PublishedFlags& flags) {
 
 }  // namespace
 
-void add_published_suite(CLI::App& bench, Action& chosen) {
+void add_published_suite(CLI::App& bench, Action& chosen, Interruption& interruption) {
   auto flags = std::make_shared<PublishedFlags>();
   CLI::App* suite = bench.add_subcommand("published", kPublishedHelp);
   suite->add_option("--markdown", flags->markdown, "Write the table to this file");
@@ -253,7 +259,9 @@ void add_published_suite(CLI::App& bench, Action& chosen) {
                     "Instead of the table: fit to this many random halves, random:1, random:2 ..., "
                     "drawn from all rows alike, and print the errors on the rows held out");
   suite->add_option("--save-constants", flags->save_constants, "Write the constants to this file");
-  suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
+  suite->callback([&chosen, flags, &interruption] {
+    chosen = [flags, &interruption] { return run(*flags, interruption); };
+  });
 }
 
 }  // namespace millrace

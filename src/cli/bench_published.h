@@ -7,6 +7,6 @@
 
 namespace millrace {
 
-void add_published_suite(CLI::App& bench, Action& chosen);
+void add_published_suite(CLI::App& bench, Action& chosen, Interruption& interruption);
 
 }  // namespace millrace

@@ -53,13 +53,17 @@ void add_scaling_suite(CLI::App& bench, Action& chosen) {
       ->delimiter(',')
       ->capture_default_str();
   suite->add_option("--batch", options.batch, "Samples per device")->capture_default_str();
-  suite->add_option("--image", options.image,
-                    "Height and width of the images [the model's usual size]");
+  suite
+      ->add_option("--image", options.image,
+                   "Height and width of the images [the model's usual size]")
+      ->check(CLI::PositiveNumber);
   suite->add_option("--repeat", options.repeat, "Runs of each configuration")
       ->capture_default_str();
   suite->add_option("--steps", options.steps, "Measured steps of each run")->capture_default_str();
-  suite->add_option("--threads-per-device", options.threads,
-                    "Threads of each device [as many as the most devices have cores for]");
+  suite
+      ->add_option("--threads-per-device", options.threads,
+                   "Threads of each device [as many as the most devices have cores for]")
+      ->check(CLI::PositiveNumber);
   suite->add_option("--json", flags->json, "Write the rows to this file as JSON");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 }

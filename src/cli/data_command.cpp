@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/interruption.h"
 #include "cli/job_flags.h"
 #include "data/tools.h"
 
@@ -112,12 +113,23 @@ int run_verify(const DataFlags& flags) {
 }
 
 CLI::App* add_tool(CLI::App& data, const char* name, const char* help, Action& chosen,
-                   const std::shared_ptr<DataFlags>& flags, int (*run)(const DataFlags&)) {
+                   const std::shared_ptr<DataFlags>& flags, int (*run)(const DataFlags&),
+                   Interruption& interruption) {
   CLI::App* tool = data.add_subcommand(name, help);
   tool->add_option("--split", flags->split, "Which part of the set: train or test")
       ->capture_default_str();
   tool->add_flag("--json", flags->json, "Print JSON");
-  tool->callback([flags, run, &chosen] { chosen = [flags, run] { return run(*flags); }; });
+  tool->callback([flags, run, &chosen, &interruption] {
+    chosen = [flags, run, &interruption] {
+      if (!flags->to.empty()) {
+        interruption.end_at_once(
+            fmt::format("Interrupted; '{}' is not complete: remove it and give the same command "
+                        "again.",
+                        flags->to));
+      }
+      return run(*flags);
+    };
+  });
   return tool;
 }
 
@@ -148,7 +160,7 @@ void add_face_flags(CLI::App& synth, DataFlags& flags) {
 
 }  // namespace
 
-void add_data_command(CLI::App& program, Action& chosen) {
+void add_data_command(CLI::App& program, Action& chosen, Interruption& interruption) {
   auto flags = std::make_shared<DataFlags>();
   CLI::App* data = program.add_subcommand("data", "Make, convert, inspect and verify data sets");
   data->footer(kDataExamples);
@@ -160,8 +172,8 @@ void add_data_command(CLI::App& program, Action& chosen) {
     }
   });
 
-  CLI::App* synth =
-      add_tool(*data, "synth", "Make a set of synthetic photographs", chosen, flags, run_synth);
+  CLI::App* synth = add_tool(*data, "synth", "Make a set of synthetic photographs", chosen, flags,
+                             run_synth, interruption);
   synth->add_option("to", flags->to, "The data set to make, FORMAT:PATH");
   const auto add = [&](const char* name, auto& value, const char* help) {
     synth->add_option(name, value, help)->capture_default_str();
@@ -176,8 +188,8 @@ void add_data_command(CLI::App& program, Action& chosen) {
   add_part_size(*synth, *flags);
   add_face_flags(*synth, *flags);
 
-  CLI::App* convert =
-      add_tool(*data, "convert", "Write a set in another format", chosen, flags, run_convert);
+  CLI::App* convert = add_tool(*data, "convert", "Write a set in another format", chosen, flags,
+                               run_convert, interruption);
   convert->add_option("from", flags->from, "The data set to read, FORMAT:PATH");
   convert->add_option("to", flags->to, "The data set to make, FORMAT:PATH");
   convert->add_option("--on-bad-record", flags->on_bad_record, "fail, or skip and list")
@@ -185,11 +197,11 @@ void add_data_command(CLI::App& program, Action& chosen) {
   add_part_size(*convert, *flags);
 
   CLI::App* inspect = add_tool(*data, "inspect", "Count records, classes and image sizes", chosen,
-                               flags, run_inspect);
+                               flags, run_inspect, interruption);
   inspect->add_option("data", flags->from, "The data set, FORMAT:PATH");
 
   CLI::App* verify = add_tool(*data, "verify", "Decode every record; exit status 1 if any is bad",
-                              chosen, flags, run_verify);
+                              chosen, flags, run_verify, interruption);
   verify->add_option("data", flags->from, "The data set, FORMAT:PATH");
   verify->add_option("--classes", flags->classes, "Labels must be below; 0 does not check")
       ->capture_default_str();

@@ -2,15 +2,17 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "train/checkpoint.h"
+#include "train/evaluation.h"
 #include "train/faces/embedding.h"
+#include "train/job_classes.h"
 #include "train/summary.h"
 #include "train/trainer.h"
 
@@ -30,12 +32,13 @@ sizes are those that it was trained with unless flags say otherwise.)";
 struct EvalFlags {
   JobFlags job;
   std::string load_weights, checkpoint, run, summary;
-  std::string verification, identification;
+  std::string verification, identification, logits;
   bool json = false;
 };
 
-// What the newest checkpoint says of its model, where flags do not.
-void take_model_from(const std::filesystem::path& directory, JobFlags& flags) {
+// What the newest checkpoint says of its model, where flags do not. Returns the names of its
+// classes, if it has any.
+std::vector<std::string> take_model_from(const std::filesystem::path& directory, JobFlags& flags) {
   std::filesystem::path newest = directory;
   if (!std::filesystem::exists(directory / kManifestFile)) {
     const std::vector<CheckpointPlace> places = list_checkpoints(directory);
@@ -43,7 +46,7 @@ void take_model_from(const std::filesystem::path& directory, JobFlags& flags) {
     newest = places.back().path;
   }
   const Manifest manifest = read_manifest(newest);
-  if (!flags.model.empty() && flags.model != manifest.model) return;
+  if (!flags.model.empty() && flags.model != manifest.model) return {};
   flags.model = manifest.model;
   const Json fixed = manifest.job.value("fixed", Json::object());
   const auto take = [&](const char* name, std::optional<int64_t>& value) {
@@ -54,6 +57,7 @@ void take_model_from(const std::filesystem::path& directory, JobFlags& flags) {
   take("classes", flags.classes);
   take("image", flags.image);
   take("channels", flags.channels);
+  return fixed.value("class_names", std::vector<std::string>());
 }
 
 TrainJob to_evaluation_job(EvalFlags flags) {
@@ -67,19 +71,25 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
-  if (!flags.checkpoint.empty()) take_model_from(flags.checkpoint, flags.job);
+  std::vector<std::string> names;
+  if (!flags.checkpoint.empty()) names = take_model_from(flags.checkpoint, flags.job);
+  const std::string data = std::exchange(flags.job.data, "synthetic");
   TrainJob job = to_job(flags.job);
   job.load_weights = flags.load_weights;
   job.checkpoint = flags.checkpoint;
-  job.evaluation_data = flags.job.data;
-  job.data.source = "synthetic";
+  job.evaluation_data = data;
+  job.class_names = std::move(names);
+  follow_evaluation_data(job, flags.job.classes.has_value());
   job.steps = 1;
   check(job);
   return job;
 }
 
-Json run_classes(const TrainJob& job, ProgressPrinter& messages, std::string& text) {
-  const EvaluationResult result = run_evaluation(job, messages);
+Json run_classes(const TrainJob& job, const std::string& logits, ProgressPrinter& messages,
+                 std::string& text) {
+  KeptLogits kept;
+  const EvaluationResult result = run_evaluation(job, messages, logits.empty() ? nullptr : &kept);
+  if (!logits.empty()) save_logits(logits, kept, job.model);
   Json json = to_json(result.report);
   json.erase("step");
   json["data"] = job.evaluation_data;
@@ -89,6 +99,12 @@ Json run_classes(const TrainJob& job, ProgressPrinter& messages, std::string& te
   text = fmt::format("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % ({:.1f} samples/s)\n",
                      result.report.samples, result.report.loss, result.report.top1 * 100,
                      result.report.top5 * 100, json["samples_per_second"].get<double>());
+  if (result.cosine_scale > 0) {
+    json["classifier"] = {{"kind", "cosines"}, {"scale", result.cosine_scale}};
+    text += fmt::format(
+        "Classes are told apart by cosines to the trained centres, times {:g}, without a margin.\n",
+        result.cosine_scale);
+  }
   return json;
 }
 
@@ -137,12 +153,16 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
 
 int run_eval(const EvalFlags& flags) {
   TrainJob job = to_evaluation_job(flags);
+  const bool faces = !flags.verification.empty() || !flags.identification.empty();
+  if (faces && !flags.logits.empty()) {
+    fail_input("--logits needs --data: verification and identification compare embeddings.");
+  }
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  job.stop = &stop_on_signals();
+  if (!flags.logits.empty()) require_writable(flags.logits, "--logits");
   ProgressPrinter messages(false);
   std::string text;
-  const bool faces = !flags.verification.empty() || !flags.identification.empty();
-  Json json = faces ? run_faces(job, flags, messages, text) : run_classes(job, messages, text);
+  Json json = faces ? run_faces(job, flags, messages, text)
+                    : run_classes(job, flags.logits, messages, text);
   json["model"] = job.model;
   json["process_peak_rss_bytes"] = peak_resident_bytes();
   if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");
@@ -178,6 +198,9 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       "A set written as --data, labels are people: the first image of each is looked up by the "
       "others; gives the share found at rank 1");
   add("Output", "--summary", flags->summary, "Write the results there as one JSON object");
+  add("Output", "--logits", flags->logits,
+      "Write the logits of every sample, in the order of the data, and the labels there as "
+      "safetensors");
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
   command->footer(kEvalExamples);
   command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });

@@ -49,6 +49,19 @@ void set_margin(const HeadFlags& flags, MarginHeadOptions& options) {
   }
 }
 
+// Angles beyond a half turn, and cosines beyond their range, have no meaning.
+void check_margin(const MarginHeadOptions& options) {
+  const auto require = [](const char* what, double value, double lowest, double highest) {
+    if (value < lowest || value > highest) {
+      fail_input("--margin has {} {}; it must lie between {} and {}.", what, value, lowest,
+                 highest);
+    }
+  };
+  require("m1 =", options.multiplier, 0.01, 10);
+  require("m2 =", options.addend, -3.1416, 3.1416);
+  require("m3 =", options.subtrahend, -2, 2);
+}
+
 }  // namespace
 
 void add_head_flags(CLI::App& command, HeadFlags& flags) {
@@ -80,6 +93,7 @@ std::optional<MarginHeadOptions> to_head(const HeadFlags& flags, int64_t classes
   MarginHeadOptions options;
   options.classes = classes;
   set_margin(flags, options);
+  check_margin(options);
   if (!(flags.scale > 0 && flags.scale <= 1e4)) {
     fail_input("--scale is {}; it must be above 0 and at most 10000.", flags.scale);
   }

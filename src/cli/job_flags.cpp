@@ -6,8 +6,14 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "train/job_classes.h"
 
 namespace millrace {
+namespace {
+
+constexpr int64_t kMostSamples = int64_t{1} << 20;
+
+}  // namespace
 
 size_t choose(std::string_view flag, const std::string& value,
               const std::vector<std::string>& choices) {
@@ -24,7 +30,9 @@ void add_model_flags(CLI::App& command, JobFlags& flags) {
   };
   add("--model", flags.model,
       fmt::format("The network: {}. Needed.", fmt::join(model_names(), ", ")));
-  add("--classes", flags.classes, "Classes to tell apart [the model's usual number]");
+  add("--classes", flags.classes,
+      "Classes to tell apart [as many as the data has; the model's usual number where it does not "
+      "tell]");
   add("--image", flags.image, "Height and width of the images in pixels [the model's usual size]");
   add("--channels", flags.channels, "Colours of the images: 3, or 1 for grey [the model's usual]");
 }
@@ -78,8 +86,9 @@ void add_device_flags(CLI::App& command, JobFlags& flags) {
   add("--device-memory", flags.device_memory,
       "Refuse a job that needs more, before it starts: 12066MiB, 16GiB ... [no limit]");
   add("--conv-algo", flags.convolution,
-      "Convolutions: auto (measure each once and remember), direct, or winograd where it applies "
-      "(faster, takes more memory)")
+      "Convolutions: auto (what `millrace tune` measured as the fastest, or ought to be), direct, "
+      "or "
+      "winograd where it applies (mostly faster, takes more memory)")
       ->capture_default_str();
 }
 
@@ -94,6 +103,7 @@ void add_length_flags(CLI::App& command, JobFlags& flags) {
   add("--steps", flags.steps, "Train for this many steps");
   add("--epochs", flags.epochs, "Or for this many passes over the data");
   add("--seed", flags.seed, "Same seed, same bits: weights, order, augmentation, dropout")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
 
@@ -178,20 +188,23 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   job.model = flags.model;
   job.options = default_options(flags.model);
   job.plan = to_plan(flags.plan, processes);
+  if (flags.batch < 1 || flags.batch > kMostSamples) {
+    fail_input("--batch is {}; give 1 to {}.", flags.batch, kMostSamples);
+  }
   job.options.batch = flags.batch * static_cast<int64_t>(job.plan.devices().size());
   job.options.classes = flags.classes.value_or(job.options.classes);
   job.options.image = flags.image.value_or(job.options.image);
   job.options.channels = flags.channels.value_or(job.options.channels);
   job.options.dropout = choose("--dropout", flags.dropout, {"off", "on"}) == 1;
   job.options.label_smoothing = flags.label_smoothing;
-  job.options.head = to_head(flags.head, job.options.classes);
-
   job.data = {
       .source = flags.data,
       .augment = flags.augment,
       .label_offset = flags.label_offset,
       .workers = flags.workers,
       .skip_bad_records = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
+  follow_training_data(job, flags.classes.has_value());
+  job.options.head = to_head(flags.head, job.options.classes);
   job.steps = flags.steps;
   job.epochs = flags.epochs;
   job.seed = flags.seed;

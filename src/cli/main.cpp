@@ -1,115 +1,20 @@
-// The `millrace` program: parses the command line, runs the chosen command and turns errors into
-// one sentence and an exit status.
+// The `millrace` program: runs a command line and turns errors into one sentence and an exit
+// status.
 #include <fmt/format.h>
 
-#include <CLI/Config.hpp>
-#include <algorithm>
 #include <exception>
 #include <optional>
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "cli/command.h"
-#include "cli/help_formatter.h"
+#include "cli/command_line.h"
+#include "cli/interruption.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
-#include "train/version.h"
 
 namespace millrace {
 namespace {
-
-constexpr const char* kDescription =
-    "Millrace trains image classifiers. It compiles the whole training step into one static "
-    "program, knows its peak memory before the first step, and runs it.";
-
-constexpr const char* kStart = R"(Start here:
-    millrace train --model resnet50 --batch 64 --steps 10
-    millrace plan --model vgg16 --batch 28 --device-memory 12066MiB
-    millrace train --help)";
-
-// The command that the user named, down to the last subcommand.
-CLI::App* innermost(CLI::App* command) {
-  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
-  return command;
-}
-
-std::string full_name(const CLI::App* command) {
-  std::string name = command->get_name();
-  for (command = command->get_parent(); command != nullptr; command = command->get_parent()) {
-    name = command->get_name() + " " + name;
-  }
-  return name;
-}
-
-[[noreturn]] void fail_unknown(const CLI::App* command, const std::string& argument) {
-  std::vector<std::string> candidates;
-  const bool flag = argument.starts_with("-");
-  if (flag) {
-    for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) candidates.push_back("--" + name);
-    }
-  } else {
-    for (const CLI::App* sub : command->get_subcommands({})) candidates.push_back(sub->get_name());
-  }
-  const std::string word = argument.substr(0, argument.find('='));
-  const std::string close = nearest(word, candidates);
-  fail_input("{} '{}' is not known to '{}'; {}", flag ? "Flag" : "Argument", word,
-             full_name(command),
-             close.empty() ? fmt::format("see '{} --help'.", full_name(command))
-                           : fmt::format("did you mean '{}'?", close));
-}
-
-void require_no_extras(CLI::App* command) {
-  for (CLI::App* level = innermost(command); level != nullptr; level = level->get_parent()) {
-    std::vector<std::string> extras = level->remaining();
-    if (extras.empty()) continue;
-    const auto flag = std::find_if(extras.begin(), extras.end(),
-                                   [](const std::string& text) { return text.starts_with("-"); });
-    fail_unknown(innermost(command), flag == extras.end() ? extras.front() : *flag);
-  }
-}
-
-void allow_extras_everywhere(CLI::App* command) {
-  command->allow_extras();
-  for (CLI::App* sub : command->get_subcommands({})) allow_extras_everywhere(sub);
-}
-
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  while (!text.empty() && (text.back() == ' ' || text.back() == '.')) text.pop_back();
-  return text;
-}
-
-int run(int count, char** arguments, MpiSession* session) {
-  CLI::App program(kDescription, "millrace");
-  program.formatter(std::make_shared<HelpFormatter>());
-  program.footer(kStart);
-  program.set_version_flag("--version", fmt::format("millrace {}", kVersion));
-  Action chosen;
-  add_train_command(program, chosen, session);
-  add_plan_command(program, chosen, session);
-  add_profile_command(program, chosen, session);
-  add_eval_command(program, chosen);
-  add_data_command(program, chosen);
-  add_ckpt_command(program, chosen);
-  add_bench_command(program, chosen);
-  add_report_command(program, chosen);
-  allow_extras_everywhere(&program);
-  try {
-    program.parse(count, arguments);
-  } catch (const CLI::Success& request) {
-    return program.exit(request);
-  } catch (const CLI::ParseError& error) {
-    fail_input("{}; see '{} --help'.", one_line(error.what()), full_name(innermost(&program)));
-  }
-  require_no_extras(&program);
-  if (!chosen) {
-    fmt::print("{}", program.help());
-    return count > 1 ? kExitBadInput : kExitSuccess;
-  }
-  return chosen();
-}
 
 int fail(std::string_view message, int status) {
   fmt::print(stderr, "millrace: {}\n", message);
@@ -127,9 +32,12 @@ int main(int count, char** arguments) {
     return fail(message, status);
   };
   try {
+    Interruption interruption;
     if (launch_place().binding == Binding::by_default) keep_to(host_cores());
     if (launched_ranks() > 1) session.emplace();
-    return run(count, arguments, session ? &*session : nullptr);
+    if (session && session->rank() != 0) interruption.be_silent();
+    return run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr,
+                            interruption);
   } catch (const InputError& error) {
     return report(error.what(), kExitBadInput);
   } catch (const std::bad_alloc&) {

@@ -10,7 +10,6 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "cli/subprocess.h"
 #include "comm/mpi_group.h"
 #include "profile/check.h"
@@ -87,7 +86,6 @@ struct RunDirectory {
 };
 
 TrainResult measure(TrainJob& job, const RunDirectory& directory, bool speaks) {
-  job.stop = &stop_on_signals();
   job.trace = directory.file("trace.json");
   if (!speaks) {
     TrainingObserver silent;
@@ -125,12 +123,6 @@ void add_check_flags(CLI::App& command, CheckFlags& flags) {
                   "Write what was predicted and measured, with both timelines, into this directory "
                   "for `millrace report`")
       ->group(kCheckGroup);
-}
-
-void require_check(const CheckFlags& flags) {
-  if (!flags.run.empty() && !uses_check(flags)) {
-    fail_input("--run goes with --check or --predict.");
-  }
 }
 
 Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files) {

@@ -21,9 +21,6 @@ void add_check_flags(CLI::App& command, CheckFlags& flags);
 
 inline bool uses_check(const CheckFlags& flags) { return flags.predict || flags.check; }
 
-// Throws InputError if flags are given that mean nothing without --predict or --check.
-void require_check(const CheckFlags& flags);
-
 // Files that a check takes or makes; empty: none.
 struct CheckFiles {
   std::string trace = {};    // for the simulated timeline

@@ -67,7 +67,8 @@ class ClusterPlanner {
       : command_(command),
         flags_(flags),
         job_flags_(job_flags),
-        job_(to_job(without_plan(job_flags))) {
+        job_(to_job(without_plan(job_flags))),
+        plans_here_(cluster != nullptr) {
     inputs_.constants = flags.constants.empty()
                             ? builtin_constants()
                             : parse_constants(read_text(flags.constants), flags.constants);
@@ -89,6 +90,7 @@ class ClusterPlanner {
 
   PlannedJob given() const {
     const Plan plan = given_plan();
+    require_predictable(plan);
     PlannedJob job = basic();
     const int layers = static_cast<int>(inputs_.network.layers.size());
     for (auto& devices : devices_on(plan.stages, inputs_.cluster.machines,
@@ -117,9 +119,12 @@ class ClusterPlanner {
     request.real_data = basis.real_data;
     request.optimizer_states = basis.optimizer_states;
     request.head = basis.head;
+    request.head_fixed = command_.count("--head-parallel") > 0;
     request.asynchronous = !flags_.synchronous;
     if (command_.count("--schedule") > 0) {
-      request.order = order_of(parse_schedule(job_flags_.plan.schedule));
+      const ScheduleKind schedule = parse_schedule(job_flags_.plan.schedule);
+      if (!plans_here_) require_predictable(schedule);
+      request.order = order_of(schedule);
     }
     if (command_.count("--recompute") > 0 && job_.recompute != RecomputePolicy::automatic) {
       request.recompute = job_.recompute == RecomputePolicy::all;
@@ -137,8 +142,29 @@ class ClusterPlanner {
   }
 
  private:
-  static void check_combination(PlannedJob& job) {
+  // The model of costs knows no division of a layer, and no pipeline that splits the backward pass.
+  static void require_predictable(const Plan& plan) {
+    if (plan.sharding.parallelism != Parallelism::data || !plan.sharding.layers.empty()) {
+      fail_input(
+          "--parallel {} cannot be predicted on a described cluster; use data, or 'plan --predict' "
+          "for this machine.",
+          name_of(plan.sharding.parallelism));
+    }
+    if (plan.stages.size() > 1) require_predictable(plan.schedule);
+  }
+
+  static void require_predictable(ScheduleKind schedule) {
+    if (schedule != ScheduleKind::zero_bubble) return;
+    fail_input(
+        "--schedule zero-bubble cannot be predicted on a described cluster; use another, or 'plan "
+        "--predict' for this machine.");
+  }
+
+  void check_combination(PlannedJob& job) const {
     if (job.stages.size() == 1) {
+      if (job.round_robin && command_.count("--replicas") > 0) {
+        fail_input("--replicas roundrobin is predicted for several stages only; use split.");
+      }
       job.round_robin = false;
       return;
     }
@@ -182,7 +208,8 @@ class ClusterPlanner {
     if (!(flags.sample_rate > 0 && flags.sample_rate <= 1)) {
       fail_input("--sample-rate is {}; it must be above 0 and at most 1.", flags.sample_rate);
     }
-    if (flags_.automatic && command_.count("--sample-rate") > 0) {
+    if (flags_.automatic && command_.count("--head-parallel") == 0 &&
+        command_.count("--sample-rate") > 0) {
       head_.parallel = Parallel::sampled;  // allowed, beside the exact ones
     }
     head_.sample_rate = flags.sample_rate;
@@ -217,6 +244,7 @@ class ClusterPlanner {
   const ClusterFlags& flags_;
   const JobFlags& job_flags_;
   TrainJob job_;
+  const bool plans_here_;  // programs are made and measured, the costs only choose which
   PlanInputs inputs_;
   PlannedHead head_;
   int devices_ = 1;
@@ -253,7 +281,8 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
                 "With --auto: only schedules that train as one device would")
       ->group(kClusterGroup);
   add("--global-batch", flags.global_batch,
-      "With --auto: samples of one update [--batch times the devices]");
+      "With --auto: samples of one update [--batch times the devices]")
+      ->check(CLI::PositiveNumber);
   add("--finalists", flags.finalists,
       "With --auto on this machine: plans that are measured before one is chosen")
       ->capture_default_str();

@@ -183,7 +183,6 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   command->footer(kPlanExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {
-      require_check(flags->check);
       const ProfilePlanFlags profile = {flags->cluster, flags->pipedream, flags->job,
                                         flags->workers, flags->json};
       if (flags->print_program &&
@@ -206,7 +205,6 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
         return run_here_plan(*command, flags->cluster, flags->check, flags->job, flags->json);
       }
       if (uses_cluster(*command, flags->cluster)) {
-        require_no_search_here(*command);
         return run_cluster_plan(*command, flags->cluster, flags->job, flags->json);
       }
       return run_plan(*flags);

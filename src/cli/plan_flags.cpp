@@ -76,7 +76,9 @@ void add_plan_flags(CLI::App& command, PlanFlags& flags) {
 Plan to_plan(const PlanFlags& flags, int processes) {
   if (!flags.plan_file.empty()) return plan_from_file(flags.plan_file);
   Plan plan;
-  if (flags.devices < 0) fail_input("--devices is {}; give at least 1.", flags.devices);
+  if (flags.devices < 0 || flags.devices > kMostDevicesPerNode) {
+    fail_input("--devices is {}; give 1 to {}.", flags.devices, kMostDevicesPerNode);
+  }
   if (flags.devices > 0 && !flags.placement.empty()) {
     fail_input("--devices and --placement both name devices; give one of them.");
   }
@@ -94,7 +96,9 @@ Plan to_plan(const PlanFlags& flags, int processes) {
   plan.static_scheduling =
       choose("--static-scheduling", flags.static_scheduling, {"off", "on"}) == 1;
   plan.round_robin = choose("--replicas", flags.replicas, {"split", "roundrobin"}) == 1;
-  if (flags.micro_batches < 0) fail_input("--microbatches must be at least 1.");
+  if (flags.micro_batches < 0) {
+    fail_input("--microbatches is {}; give at least 1.", flags.micro_batches);
+  }
   const bool drains = plan.stages.size() > 1 && is_synchronous(plan.schedule);
   const bool needs_several = drains || plan.schedule == ScheduleKind::two_bw;
   plan.micro_batches = flags.micro_batches > 0 ? flags.micro_batches

@@ -220,14 +220,6 @@ bool plans_here(const ClusterFlags& flags) {
   return flags.automatic && here && flags.system == "millrace";
 }
 
-void require_no_search_here(const CLI::App& command) {
-  for (const char* name : {"--finalists", "--no-measure"}) {
-    if (command.count(name) > 0) {
-      fail_input("{} goes with --auto on this machine: --cluster here, without --as.", name);
-    }
-  }
-}
-
 int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const CheckFlags& check_flags,
                   const JobFlags& job, bool json) {
   check(check_flags);

@@ -13,9 +13,6 @@ namespace millrace {
 // Whether the flags ask for a search on this machine, as Millrace.
 bool plans_here(const ClusterFlags& flags);
 
-// Throws InputError for flags that only a search on this machine has.
-void require_no_search_here(const CLI::App& command);
-
 // Plans and prints, the progress to standard error; returns the exit status. This process must not
 // have started threads yet.
 int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const CheckFlags& check,

@@ -155,7 +155,13 @@ class ProfilePlanner {
     const size_t optimizer = choose("--optimizer", flags_.job.optimizer, {"sgd", "lars", "adamw"});
     request.optimizer_states = optimizer == 2 ? 2 : 1;
     request.asynchronous = !flags_.cluster.synchronous;
-    if (given("--schedule")) request.order = order_of(parse_schedule(flags_.job.plan.schedule));
+    if (given("--schedule")) {
+      const ScheduleKind schedule = parse_schedule(flags_.job.plan.schedule);
+      if (schedule == ScheduleKind::zero_bubble) {
+        fail_input("--schedule zero-bubble cannot be predicted from a profile; use another.");
+      }
+      request.order = order_of(schedule);
+    }
     const size_t recompute = choose("--recompute", flags_.job.recompute, {"auto", "none", "all"});
     if (recompute > 0) request.recompute = recompute == 2;
     if (given("--share-optimizer")) request.share_optimizer = true;

@@ -45,9 +45,6 @@ PrecisionSettings to_precision(const PrecisionFlags& flags) {
   if (settings.arithmetic == Arithmetic::native && settings.type != DataType::bf16) {
     fail_input("--precision-arithmetic native needs --precision bf16, not {}.", flags.precision);
   }
-  if (!settings.keep.empty() && !settings.is_half()) {
-    fail_input("--precision-keep means something with --precision fp16 or bf16 only.");
-  }
   return settings;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cstdio>
 
 #include "base/text.h"
@@ -30,6 +31,15 @@ ProgressPrinter::ProgressPrinter(bool quiet) : quiet_(quiet), terminal_(::isatty
 void ProgressPrinter::finish() {
   if (live_) std::fputs("\n", stdout);
   live_ = false;
+  std::fflush(stdout);
+}
+
+void ProgressPrinter::on_activity(std::string_view what) {
+  if (quiet_ || !terminal_) return;
+  std::string line(what);
+  line[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(line[0])));
+  fmt::print("\r\033[K{} ...", line);
+  live_ = true;
   std::fflush(stdout);
 }
 

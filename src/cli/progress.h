@@ -18,6 +18,8 @@ class ProgressPrinter : public TrainingObserver {
   // Ends the live line, which stays.
   void finish();
 
+  // On a terminal alone.
+  void on_activity(std::string_view what) override;
   void on_start(const JobStart& start) override;
   void on_step(const StepReport& report) override;
   void on_evaluation(const EvaluationReport& report) override;

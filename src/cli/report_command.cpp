@@ -59,7 +59,16 @@ RunSet read_all(const std::vector<std::string>& paths) {
   return all;
 }
 
-int run_report(const ReportFlags& flags) {
+bool has_trace(const RunSet& set) {
+  for (const Run& run : set.runs) {
+    for (const RunFile& file : run.files) {
+      if (file.kind == RunFile::Kind::trace) return true;
+    }
+  }
+  return false;
+}
+
+int run_report(const ReportFlags& flags, bool names_steps) {
   if (flags.paths.empty()) {
     fail_input(
         "'millrace report' needs a file of --summary, --metrics or --trace, or a directory of "
@@ -67,8 +76,11 @@ int run_report(const ReportFlags& flags) {
   }
   if (flags.output.empty()) fail_input("-o is missing: name the directory for the report.");
   if (flags.steps < 1) fail_input("--steps is {}; it must be at least 1.", flags.steps);
-  fmt::print("{}",
-             write_report(read_all(flags.paths), {flags.output, flags.first_step, flags.steps}));
+  const RunSet set = read_all(flags.paths);
+  if (names_steps && !has_trace(set)) {
+    fail_input("--steps and --first-step have no effect without a file of --trace among these.");
+  }
+  fmt::print("{}", write_report(set, {flags.output, flags.first_step, flags.steps}));
   return kExitSuccess;
 }
 
@@ -91,9 +103,13 @@ void add_report_command(CLI::App& program, Action& chosen) {
   command
       ->add_option("--first-step", flags->first_step,
                    "The first of them, from 0; otherwise one in the middle")
+      ->check(CLI::NonNegativeNumber)
       ->group("Output");
   command->footer(kReportExamples);
-  command->callback([flags, &chosen] { chosen = [flags] { return run_report(*flags); }; });
+  command->callback([flags, command, &chosen] {
+    const bool names_steps = command->count("--steps") + command->count("--first-step") > 0;
+    chosen = [flags, names_steps] { return run_report(*flags, names_steps); };
+  });
 }
 
 }  // namespace millrace

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/interruption.h"
 
 namespace millrace {
 namespace {
@@ -59,6 +60,7 @@ std::string in_child(const std::function<std::string()>& work) {
   const pid_t child = ::fork();
   if (child < 0) fail_job("Another process cannot be started.");
   if (child == 0) {
+    forget_interruption();
     ::close(ends[0]);
     run_child(work, ends[1]);
   }

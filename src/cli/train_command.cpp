@@ -7,10 +7,11 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/hosts.h"
+#include "cli/interruptible_job.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "comm/mpi_group.h"
+#include "train/job_classes.h"
 #include "train/metrics.h"
 #include "train/summary.h"
 #include "train/trainer.h"
@@ -29,8 +30,9 @@ constexpr const char* kTrainExamples = R"(Examples:
       --lr-schedule step --lr-milestones 150000,300000,400000 \
       --checkpoint runs/r50 --checkpoint-every 1000 --resume
 
-Ctrl-C finishes the step, saves a checkpoint if there is a --checkpoint, and ends.
-Exit status: 0 success, 1 the job failed, 2 bad usage or input.)";
+Ctrl-C, SIGTERM and SIGHUP finish the step, save a checkpoint if there is a --checkpoint, and end;
+a second one ends at once.
+Exit status: 0 success, 1 the job failed, 2 bad usage or input, 130 interrupted and saved.)";
 
 struct TrainFlags {
   JobFlags job;
@@ -95,6 +97,7 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   job.keep = flags.keep;
   job.resume = flags.resume;
   job.evaluation_data = flags.evaluation_data;
+  follow_evaluation_data(job, true);
   if (!flags.evaluation_every.empty()) {
     job.evaluation_every = parse_interval(flags.evaluation_every, "--eval-every");
   }
@@ -102,16 +105,21 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   return job;
 }
 
-void print_end(const TrainJob& job, const TrainResult& result, const TrainFlags& flags) {
-  if (result.interrupted) {
-    const char* advice = "nothing was saved, as there is no --checkpoint";
-    if (!job.checkpoint.empty()) {
-      advice = "add --resume to continue";
-    } else if (!job.save_weights.empty()) {
-      advice = "only the weights were saved, as there is no --checkpoint";
-    }
-    fmt::print("Stopped after step {} of {}; {}.\n", result.step, result.total_steps, advice);
+// The last line of an interrupted job.
+void print_interruption(const TrainJob& job, const TrainResult& result) {
+  std::string kept = "nothing was saved, as there is no --checkpoint.";
+  if (!job.checkpoint.empty()) {
+    kept = fmt::format("saved in '{}': {} to continue.", job.checkpoint.string(),
+                       job.resume ? "give the same command" : "add --resume");
+  } else if (!job.save_weights.empty()) {
+    kept = fmt::format("the weights alone were saved in '{}', as there is no --checkpoint.",
+                       job.save_weights.string());
   }
+  fmt::print(stderr, "millrace: Stopped after step {} of {}; {}\n", result.step, result.total_steps,
+             kept);
+}
+
+void print_end(const TrainResult& result, const TrainFlags& flags) {
   if (result.skipped_records > 0) {
     fmt::print("{} bad records were skipped.\n", result.skipped_records);
   }
@@ -120,7 +128,7 @@ void print_end(const TrainJob& job, const TrainResult& result, const TrainFlags&
   if (!flags.save_weights.empty()) fmt::print("Weights: {}\n", flags.save_weights);
 }
 
-int run_train(const TrainFlags& flags, MpiSession* session) {
+int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interruption) {
   if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
   TrainJob job = to_train_job(flags, session);
   const bool speaks = session == nullptr || session->rank() == 0;
@@ -130,16 +138,16 @@ int run_train(const TrainFlags& flags, MpiSession* session) {
     if (!flags.trace.empty()) require_writable(flags.trace, "--trace");
     if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
   }
-  job.stop = &stop_on_signals();
+  job.stop = &interruption.stop();
+  InterruptibleJob interruptible(job, interruption);
   if (!speaks) {
-    TrainingObserver silent;
-    run_training(job, silent);
-    return kExitSuccess;
+    return run_training(job, interruptible).interrupted ? kExitInterrupted : kExitSuccess;
   }
 
   ObserverList observers;
   ProgressPrinter progress(flags.quiet);
   observers.add(progress);
+  observers.add(interruptible);
   std::unique_ptr<MetricsWriter> metrics;
   if (!flags.metrics.empty()) {
     metrics = std::make_unique<MetricsWriter>(flags.metrics);
@@ -154,23 +162,26 @@ int run_train(const TrainFlags& flags, MpiSession* session) {
     }
   }
   progress.finish();
-  if (!flags.quiet) print_end(job, result, flags);
+  if (!flags.quiet) print_end(result, flags);
   if (!result.checkpoint_failure.empty()) {
     fail_job("The last checkpoint was not written: {}", result.checkpoint_failure);
   }
   if (metrics && !metrics->failure().empty()) fail_job("{}", metrics->failure());
-  return kExitSuccess;
+  if (!result.interrupted) return kExitSuccess;
+  print_interruption(job, result);
+  return kExitInterrupted;
 }
 
 }  // namespace
 
-void add_train_command(CLI::App& program, Action& chosen, MpiSession* session) {
+void add_train_command(CLI::App& program, Action& chosen, MpiSession* session,
+                       Interruption& interruption) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* command = program.add_subcommand("train", "Train a model");
   add_flags(*command, *flags);
   command->footer(kTrainExamples);
-  command->callback([flags, &chosen, session] {
-    chosen = [flags, session] { return run_train(*flags, session); };
+  command->callback([flags, &chosen, session, &interruption] {
+    chosen = [flags, session, &interruption] { return run_train(*flags, session, interruption); };
   });
 }
 

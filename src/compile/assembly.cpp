@@ -203,7 +203,9 @@ class Assembler {
       program_.reorders += op.type == "reorder" ? 1 : 0;
       if (op.type == "overflow_check") {
         program_.checked = split(op.attributes.text("parameters"), ' ');
-        program_.overflow_check = program_.instructions.size() - 1;
+      }
+      if (op.type == "overflow_check" || op.type == "keep_squares") {
+        program_.agreement = program_.instructions.size() - 1;
       }
     }
     list_phases();

@@ -33,8 +33,13 @@ class KernelLayouts : public LayoutOracle {
   const KernelOptions& options_;
 };
 
-// Logits and embeddings are only of interest when evaluating; a training step need not keep them.
-void drop_result(Graph& graph, std::string_view name) {
+// Logits and embeddings are only of interest when evaluating, or to another stage; a training step
+// need not keep them.
+void drop_result(StageGraph& stage, std::string_view name) {
+  const bool sent = std::any_of(stage.sends.begin(), stage.sends.end(),
+                                [&](const StageEdge& edge) { return edge.name == name; });
+  if (sent) return;
+  Graph& graph = stage.graph;
   std::vector<TensorId> kept;
   for (TensorId id : graph.results()) {
     if (graph.tensor(id).name != name) kept.push_back(id);
@@ -80,8 +85,8 @@ Compiled compile_once(StageGraph stage, const CompileOptions& options, int64_t b
   std::vector<ParameterGradient> gradients;
   RecomputeReport again;
   int in_place = 0;
-  drop_result(stage.graph, "logits");
-  drop_result(stage.graph, "embedding");
+  drop_result(stage, "logits");
+  drop_result(stage, "embedding");
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
   if (computes_in_halves(options.precision)) {

@@ -53,9 +53,11 @@ struct Program {
   int64_t arena_bytes = 0;  // memory.total()
   MemoryBreakdown breakdown;
   // Of a program that looks for overflow: the parameters whose gradients it looks at, in the order
-  // in which the state kOverflowFlag counts them, and the last instruction of the check.
+  // in which the state kOverflowFlag counts them.
   std::vector<std::string> checked;
-  size_t overflow_check = 0;
+  // The last instruction that finds what stages which update together agree on: whether a gradient
+  // has overflowed, the sum of all squares. 0: there is none.
+  size_t agreement = 0;
   int reorders = 0;
   int recomputed = 0;         // operators that run twice
   int recomputed_costly = 0;  // of them, those that are not cheap

@@ -46,14 +46,24 @@ std::pair<std::string, std::string> parse_data_specification(std::string_view sp
       specification, close.empty() ? "" : fmt::format(" (did you mean {}:?)", close));
 }
 
-std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split) {
+std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split,
+                                          const std::vector<std::string>& names) {
   const auto [format, path] = parse_data_specification(specification);
   if (!std::filesystem::exists(path)) fail_input("Data set '{}' does not exist.", path);
   if (format == "ofrecord") return open_ofrecord(choose_split(path, split));
   if (format == "recordio") return open_recordio(path);
-  if (format == "folder") return open_folder(choose_split(path, split));
+  if (format == "folder") return open_folder(choose_split(path, split), names);
   if (format == "idx") return open_idx(path, split);
   return open_raw(path);
+}
+
+DataClasses classes_of(std::string_view specification, Split split) {
+  const auto [format, path] = parse_data_specification(specification);
+  if (format != "folder" || !std::filesystem::exists(path)) {
+    return {.count = open_source(specification, split)->classes()};
+  }
+  std::vector<std::string> names = folder_classes(choose_split(path, split));
+  return {.count = static_cast<int64_t>(names.size()), .names = std::move(names)};
 }
 
 std::unique_ptr<RecordWriter> create_writer(std::string_view specification,

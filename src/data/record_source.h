@@ -31,14 +31,28 @@ class RecordSource {
   virtual RecordPlace place(uint64_t index) const = 0;
   // Names in label order where the format has them, else empty.
   virtual std::vector<std::string> class_names() const { return {}; }
+  // One above the largest label where the format tells without reading every record; else 0.
+  virtual int64_t classes() const { return 0; }
 };
 
 enum class Split { train, test };
 
 // Opens "ofrecord:DIR", "recordio:FILE.rec", "folder:DIR", "idx:DIR" or "raw:FILE". `split`
 // chooses train-* or t10k-* files of idx, and the directory train or test (validation, val) of
-// ofrecord and folder where both exist; elsewhere it has no meaning. Throws InputError.
-std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split);
+// ofrecord and folder where both exist; elsewhere it has no meaning. The classes of a folder get
+// the places of their names among `names`, if there are any, and must be among them. Throws
+// InputError.
+std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split,
+                                          const std::vector<std::string>& names = {});
+
+// What a data set tells of its classes without reading every record.
+struct DataClasses {
+  int64_t count = 0;  // one above the largest label; 0: it does not tell
+  std::vector<std::string> names = {};
+};
+
+// Likewise, without listing the images of a folder.
+DataClasses classes_of(std::string_view specification, Split split);
 
 // "ofrecord:DIR" → {"ofrecord", "DIR"}; throws InputError listing the formats if it is none.
 std::pair<std::string, std::string> parse_data_specification(std::string_view specification);

@@ -4,8 +4,8 @@
 
 namespace millrace {
 
-// How convolutions are computed. `automatic` measures each once on this machine and remembers
-// the fastest; `direct` and `winograd` (where it applies) do not measure.
+// How convolutions are computed. `automatic` takes what was measured as the fastest, or else what
+// ought to be by its costs; `direct` and `winograd` (where it applies) always take the same.
 enum class ConvolutionAlgorithm : uint8_t { automatic, direct, winograd };
 
 }  // namespace millrace

@@ -1,7 +1,9 @@
 // How long the methods of convolution_problem.h take here.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <limits>
+#include <memory>
 
 #include "base/half.h"
 #include "kernels/convolution_problem.h"
@@ -10,7 +12,10 @@
 namespace millrace {
 namespace {
 
-constexpr double kLongRun = 0.15;  // seconds after which one timed run is enough
+// Measured runs of a method; no more than the fewest once all took this many seconds together.
+constexpr int kFewestRounds = 3;
+constexpr int kMostRounds = 20;
+constexpr double kEnough = 0.3;
 
 // Memory with values that are neither zero nor denormal.
 dnnl::memory filled(const dnnl::memory::desc& desc) {
@@ -61,19 +66,6 @@ class Rehearsal {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-template <typename Body>
-double fastest(Body&& body) {
-  const auto timed = [&] {
-    const auto start = std::chrono::steady_clock::now();
-    body();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const double first = timed();
-  double best = timed();
-  if (first < kLongRun) best = std::min({best, timed(), timed()});
-  return best;
-}
-
 // All parts' images in bf16, beside the float32 copy of one part.
 class StoredImages {
  public:
@@ -96,34 +88,59 @@ class StoredImages {
   std::vector<uint16_t> halves_;
 };
 
-double measure_in_f32(const ConvolutionProblem& problem) {
+// A run of the method, with everything it needs; empty if it cannot serve the problem.
+std::function<void()> rehearse(const ConvolutionProblem& problem, ConvolutionMethod method) {
+  const auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
+  if (!offer) return {};
+  return [rehearsal = std::make_shared<Rehearsal>(problem, *offer)] { rehearsal->run(); };
+}
+
+std::function<void()> rehearse_in_f32(const ConvolutionProblem& problem) {
   const ConvolutionProblem part = part_in_f32(problem);
   const auto offer = offer_convolution(part, ConvolutionMethod::winograd, any_descs(part), nullptr);
-  if (!offer) return std::numeric_limits<double>::infinity();
-  Rehearsal rehearsal(part, *offer);
+  if (!offer) return {};
+  const auto rehearsal = std::make_shared<Rehearsal>(part, *offer);
   const int64_t parts = parts_in_f32(problem);
-  StoredImages x(rehearsal.x(), parts);
-  StoredImages y(rehearsal.y(), parts);
-  const auto direction = problem.direction;
-  return fastest([&] {
+  const auto x = std::make_shared<StoredImages>(rehearsal->x(), parts);
+  const auto y = std::make_shared<StoredImages>(rehearsal->y(), parts);
+  return [=, direction = problem.direction] {
     for (int64_t i = 0; i < parts; ++i) {
-      if (direction != ConvolutionDirection::backward_data) x.read(i);
-      if (direction != ConvolutionDirection::forward) y.read(i);
-      rehearsal.run();
-      if (direction == ConvolutionDirection::backward_data) x.write(i);
-      if (direction == ConvolutionDirection::forward) y.write(i);
+      if (direction != ConvolutionDirection::backward_data) x->read(i);
+      if (direction != ConvolutionDirection::forward) y->read(i);
+      rehearsal->run();
+      if (direction == ConvolutionDirection::backward_data) x->write(i);
+      if (direction == ConvolutionDirection::forward) y->write(i);
     }
-  });
+  };
+}
+
+double seconds_of(const std::function<void()>& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
 
-double measure_convolution(const ConvolutionProblem& problem, ConvolutionMethod method) {
-  if (method == ConvolutionMethod::winograd_in_f32) return measure_in_f32(problem);
-  const auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
-  if (!offer) return std::numeric_limits<double>::infinity();
-  Rehearsal rehearsal(problem, *offer);
-  return fastest([&] { rehearsal.run(); });
+std::vector<double> measure_convolution(const ConvolutionProblem& problem,
+                                        const std::vector<ConvolutionMethod>& methods) {
+  std::vector<double> best(methods.size(), std::numeric_limits<double>::infinity());
+  std::vector<std::function<void()>> runs;
+  for (const ConvolutionMethod method : methods) {
+    const bool converts = method == ConvolutionMethod::winograd_in_f32;
+    runs.push_back(converts ? rehearse_in_f32(problem) : rehearse(problem, method));
+    if (runs.back()) runs.back()();
+  }
+  double spent = 0;
+  for (int round = 0; round < kMostRounds && (round < kFewestRounds || spent < kEnough); ++round) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (!runs[i]) continue;
+      const double seconds = seconds_of(runs[i]);
+      best[i] = std::min(best[i], seconds);
+      spent += seconds;
+    }
+  }
+  return best;
 }
 
 }  // namespace millrace

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <omp.h>
 
 #include <algorithm>
 
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
 
 namespace millrace {
 namespace {
@@ -286,18 +285,8 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
     const ConvolutionMethod last = methods.back();
     return last == ConvolutionMethod::direct_general ? ConvolutionMethod::direct : last;
   }
-  if (methods.size() == 1 || options.tuner == nullptr) return ConvolutionMethod::direct;
-  std::vector<ConvolutionTuner::Candidate> candidates;
-  for (ConvolutionMethod method : methods) {
-    candidates.push_back({std::string(name_of(method)), [&, method] {
-                            const int before = omp_get_max_threads();
-                            omp_set_num_threads(options.threads);
-                            const double seconds = measure_convolution(problem, method);
-                            omp_set_num_threads(before);
-                            return seconds;
-                          }});
-  }
-  return methods[options.tuner->choose(tuning_key(problem, options), candidates)];
+  if (methods.size() == 1 || options.choices == nullptr) return ConvolutionMethod::direct;
+  return options.choices->choose(problem, options, methods);
 }
 
 }  // namespace millrace

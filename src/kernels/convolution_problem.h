@@ -75,14 +75,16 @@ ConvolutionProblem part_in_f32(const ConvolutionProblem& problem);
 // The methods that serve the problem, `direct` first.
 std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem);
 
-// Under which the tuner remembers the problem: it, the threads and the instruction set.
+// Under which a choice for the problem is remembered: it, the threads and the instruction set.
 std::string tuning_key(const ConvolutionProblem& problem, const KernelOptions& options);
 
-// The method that the options ask for; `automatic` asks the tuner, which may measure.
+// The method that the options ask for; `automatic` asks their ConvolutionChoices.
 ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelOptions& options);
 
-// Seconds of the fastest of a few runs on data of its own, in the layouts oneDNN likes best, with
-// the conversions that winograd_in_f32 needs; infinity if the method cannot serve the problem.
-double measure_convolution(const ConvolutionProblem& problem, ConvolutionMethod method);
+// Seconds of the fastest of a few runs of each method, which take turns, on data of their own, in
+// the layouts oneDNN likes best, with the conversions that winograd_in_f32 needs; infinity if a
+// method cannot serve the problem. Computed by the team of the calling thread.
+std::vector<double> measure_convolution(const ConvolutionProblem& problem,
+                                        const std::vector<ConvolutionMethod>& methods);
 
 }  // namespace millrace

@@ -68,13 +68,13 @@ struct TensorSpec {
   int64_t bytes() const { return physical_elements() * size_of(type.dtype); }
 };
 
-class ConvolutionTuner;
+class ConvolutionChoices;
 
-// Choices that hold for a whole program. The tuner is borrowed and may be null (then
-// `automatic` means the first implementation of the list).
+// Choices that hold for a whole program. Those of convolutions are borrowed and may be null (then
+// `automatic` means `direct`).
 struct KernelOptions {
   ConvolutionAlgorithm convolution = ConvolutionAlgorithm::automatic;
-  ConvolutionTuner* tuner = nullptr;
+  ConvolutionChoices* choices = nullptr;
   int threads = 1;
   int64_t workspace_limit = 0;  // bytes a convolution may use beside its tensors; 0: any
   bool reference_only = false;  // the naive implementations, for comparison

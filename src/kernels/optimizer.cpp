@@ -110,9 +110,10 @@ std::unique_ptr<Kernel> make_sgd(const KernelRequest& request, std::string* refu
 
 struct AdamW {
   float beta1, beta2, epsilon;
-  float decay;      // what the weight is multiplied with
-  float rate;       // learning rate over the first moment's bias correction
-  float deviation;  // 1 / sqrt of the second moment's bias correction
+  float share1, share2;  // 1 - beta, which would lose digits if it were computed in float
+  float decay;           // what the weight is multiplied with
+  float rate;            // learning rate over the first moment's bias correction
+  float deviation;       // 1 / sqrt of the second moment's bias correction
   float scale;
 };
 
@@ -121,8 +122,8 @@ MILLRACE_VECTORIZED void adamw(const AdamW s, float* w, float* first, float* sec
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) {
     const float gradient = g[i] * s.scale;
-    first[i] = s.beta1 * first[i] + (1.0f - s.beta1) * gradient;
-    second[i] = s.beta2 * second[i] + (1.0f - s.beta2) * gradient * gradient;
+    first[i] = s.beta1 * first[i] + s.share1 * gradient;
+    second[i] = s.beta2 * second[i] + s.share2 * gradient * gradient;
     const float step = first[i] / (__builtin_sqrtf(second[i]) * s.deviation + s.epsilon);
     w[i] = w[i] * s.decay - s.rate * step;
   }
@@ -139,11 +140,15 @@ std::unique_ptr<Kernel> make_adamw(const KernelRequest& request, std::string* re
   const UpdateInputs inputs = UpdateInputs::of(request);
   return make_function_kernel([=](const KernelArguments& a) {
     if (inputs.skips(a)) return;
-    const auto t = static_cast<double>(a.step->updates() + 1);
+    float& updates = a.input<float>(4)[0];
+    updates += 1;
+    const double t = updates;
     const double rate = a.step->learning_rate;
     const AdamW s = {static_cast<float>(beta1),
                      static_cast<float>(beta2),
                      static_cast<float>(epsilon),
+                     static_cast<float>(1 - beta1),
+                     static_cast<float>(1 - beta2),
                      static_cast<float>(1 - rate * weight_decay),
                      static_cast<float>(rate / (1 - std::pow(beta1, t))),
                      static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t))),
@@ -172,8 +177,11 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
   if (!is_uniform(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].physical_elements();
   const Range own = range_of(request);
-  const double trust = request.op.attributes.number("trust");
-  const double epsilon = request.op.attributes.number("epsilon");
+  const Attributes& attributes = request.op.attributes;
+  const double trust = attributes.number("trust");
+  const double epsilon = attributes.number("epsilon");
+  const bool is_slice = attributes.has("squares_at");
+  const int64_t place = is_slice ? attributes.integer("squares_at") : 0;
   const auto run = [=, fixed = sgd_of(request)](const KernelArguments& a) {
     if (fixed.inputs.skips(a)) return;
     auto* w = a.input<float>(0);
@@ -181,8 +189,12 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
     const auto* g = a.input<float>(2);
     auto* sums = reinterpret_cast<double*>(a.workspace);
     Sgd s = at_step(fixed, a);
-    const double weight_norm = std::sqrt(sum_squares(w, count, sums));
-    const double gradient_norm = std::sqrt(sum_squares(g, count, sums)) * s.scale;
+    const auto squares = [&](const float* values, int64_t which) {
+      if (is_slice) return double{a.input<float>(3)[place + which]};
+      return sum_squares(values, count, sums);
+    };
+    const double weight_norm = std::sqrt(squares(w, 0));
+    const double gradient_norm = std::sqrt(squares(g, 1)) * s.scale;
     if (weight_norm != 0 && gradient_norm != 0) {
       const double bound = gradient_norm + s.weight_decay * weight_norm + epsilon;
       s.learning_rate = static_cast<float>(s.learning_rate * (trust * weight_norm / bound));
@@ -196,7 +208,9 @@ std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* ref
   return make_function_kernel(run, static_cast<uint64_t>(norm_chunks(count)) * sizeof(double));
 }
 
-std::unique_ptr<Kernel> make_sum_of_squares(const KernelRequest& request, std::string*) {
+// One sum for each input, or one of all.
+template <bool of_each>
+std::unique_ptr<Kernel> make_squares(const KernelRequest& request, std::string*) {
   std::vector<int64_t> counts;
   int64_t largest = 0;
   for (const TensorSpec& input : request.inputs) {
@@ -204,13 +218,21 @@ std::unique_ptr<Kernel> make_sum_of_squares(const KernelRequest& request, std::s
     largest = std::max(largest, counts.back());
   }
   const auto run = [counts](const KernelArguments& a) {
-    double sum = 0;
+    double all = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
-      sum += sum_squares(a.input<float>(i), counts[i], reinterpret_cast<double*>(a.workspace));
+      const double sum =
+          sum_squares(a.input<float>(i), counts[i], reinterpret_cast<double*>(a.workspace));
+      if (of_each) a.output<float>(0)[i] = static_cast<float>(sum);
+      all += sum;
     }
-    a.output<float>(0)[0] = static_cast<float>(sum);
+    if (!of_each) a.output<float>(0)[0] = static_cast<float>(all);
   };
   return make_function_kernel(run, static_cast<uint64_t>(norm_chunks(largest)) * sizeof(double));
+}
+
+std::unique_ptr<Kernel> make_keep_squares(const KernelRequest&, std::string*) {
+  return make_function_kernel(
+      [](const KernelArguments& a) { a.input<float>(0)[0] = a.input<float>(1)[0]; });
 }
 
 std::unique_ptr<Kernel> make_clip_scale(const KernelRequest& request, std::string*) {
@@ -242,8 +264,12 @@ std::vector<KernelFamily> kernels() {
       {"adamw_update", {{"vector", make_adamw}, {"reference", reference_adamw}}, follow},
       {"lars_update", {{"vector", make_lars}, {"reference", reference_lars}}, follow},
       {"sum_of_squares",
-       {{"vector", make_sum_of_squares}, {"reference", reference_sum_of_squares}},
+       {{"vector", make_squares<false>}, {"reference", reference_sum_of_squares}},
        keep},
+      {"squares_of_each",
+       {{"vector", make_squares<true>}, {"reference", reference_squares_of_each}},
+       keep},
+      {"keep_squares", {{"scalar", make_keep_squares}}},
       {"clip_scale", {{"scalar", make_clip_scale}, {"reference", reference_clip_scale}}},
   };
 }

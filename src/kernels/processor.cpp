@@ -1,5 +1,8 @@
 #include "kernels/processor.h"
 
+#include <fmt/format.h>
+
+#include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 
 namespace millrace {
@@ -11,7 +14,28 @@ bool has(dnnl::cpu_isa wanted) {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
 
+// The first line of /proc/cpuinfo that names a model.
+std::string model_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || colon + 2 >= line.size()) continue;
+    const std::string_view key =
+        std::string_view(line).substr(0, line.find_last_not_of(" \t:", colon) + 1);
+    if (key == "model name" || key == "CPU part" || key == "cpu") return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
 }  // namespace
+
+std::string processor_description() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("{}, isa {}, oneDNN {}.{}.{}", model_name(),
+                     static_cast<int>(dnnl::get_effective_cpu_isa()), version->major,
+                     version->minor, version->patch);
+}
 
 bool has_native_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 

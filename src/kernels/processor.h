@@ -1,6 +1,8 @@
 // What the processor can do, as far as oneDNN may use it (ONEDNN_MAX_CPU_ISA limits it).
 #pragma once
 
+#include <string>
+
 namespace millrace {
 
 // Whether it multiplies bf16 by instructions of its own.
@@ -8,5 +10,9 @@ bool has_native_bf16();
 
 // Whether products of bf16 can be had at all: without such instructions, slowly.
 bool can_compute_bf16();
+
+// The model as its maker calls it, the instructions in use and oneDNN's version: what measured
+// times hold for. "unknown processor" where the system does not tell the model.
+std::string processor_description();
 
 }  // namespace millrace

@@ -22,13 +22,17 @@ struct Classes {
   int64_t begin;
   int64_t all;
   int members;
+  double samples;  // of which the loss is the mean
 
   Classes(const KernelRequest& request, size_t logits)
       : rows(request.inputs.at(logits).type.shape.at(0)),
         own(request.inputs[logits].type.shape.at(1)),
         begin(request.op.attributes.integer("class_begin")),
         all(request.op.attributes.integer("classes")),
-        members(static_cast<int>(request.op.attributes.integer("members"))) {}
+        members(static_cast<int>(request.op.attributes.integer("members"))),
+        samples(static_cast<double>(request.op.attributes.has("samples")
+                                        ? request.op.attributes.integer("samples")
+                                        : rows)) {}
 
   int64_t grain() const { return kElementwiseGrain / 4 / std::max<int64_t>(own, 1); }
   bool exists(int64_t label) const { return label >= 0 && label < all; }
@@ -101,8 +105,7 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string* ref
       a.output<float>(1)[2 * n] = sample.maximum;
       a.output<float>(1)[2 * n + 1] = sample.scale;
     }
-    const double shares = static_cast<double>(g.rows) * g.members;
-    a.output<float>(0)[0] = static_cast<float>(loss / shares);
+    a.output<float>(0)[0] = static_cast<float>(loss / (g.samples * g.members));
   });
 }
 
@@ -110,7 +113,7 @@ std::unique_ptr<Kernel> make_backward(const KernelRequest& request, std::string*
   if (!is_plain(request, refusal)) return nullptr;
   const double smoothing = request.op.attributes.number("label_smoothing");
   return make_function_kernel([g = Classes(request, 1), smoothing](const KernelArguments& a) {
-    const float factor = a.input<float>(0)[0] / static_cast<float>(g.rows);
+    const float factor = a.input<float>(0)[0] / static_cast<float>(g.samples);
     const auto* logits = a.input<float>(1);
     const auto* labels = a.input<int32_t>(2);
     const auto* normalisers = a.input<float>(3);

@@ -90,6 +90,9 @@ Graph build(const Model& model, const ModelOptions& options) {
     MarginHeadOptions head = *options.head;
     head.classes = options.classes;
     net.margin_head(embedding, head);
+  } else if (options.classifier && options.cosines) {
+    net.classify(net.linear(net.l2_normalize(embedding), "head",
+                            {.features = options.classes, .bias = false}));
   } else if (options.classifier) {
     net.classify(net.linear(embedding, "head", {.features = options.classes}),
                  {.label_smoothing = options.label_smoothing});

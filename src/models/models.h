@@ -27,6 +27,9 @@ struct ModelOptions {
   // Ends a face network with a margin head instead of a linear classifier; its number of classes
   // is `classes`.
   std::optional<MarginHeadOptions> head = {};
+  // Ends a face network with "head.weight" times its embedding scaled to unit length: how a margin
+  // head is evaluated.
+  bool cosines = false;
 };
 
 // Throws InputError for an unknown name (with a suggestion), options out of range, or an image

@@ -5,12 +5,13 @@
 namespace millrace {
 namespace {
 
-// Where the member's classes lie among all.
-Attributes class_range(const Localizer& localizer, const Operator& op) {
+// Adds where the member's classes lie among all.
+Attributes class_range(const Localizer& localizer, const Operator& op, Attributes attributes = {}) {
   const int64_t classes = localizer.whole().tensor(op.inputs[0]).type.shape.at(1);
-  return {{"class_begin", part_begin(classes, localizer.member(), localizer.members())},
-          {"classes", classes},
-          {"members", int64_t{localizer.members()}}};
+  attributes.set("class_begin", part_begin(classes, localizer.member(), localizer.members()));
+  attributes.set("classes", classes);
+  attributes.set("members", int64_t{localizer.members()});
+  return attributes;
 }
 
 // Every member's statistics of its classes. Loss and accuracies of the same logits share them.
@@ -36,10 +37,9 @@ void expand_loss(Localizer& localizer, const Operator& op, const ShardingSignatu
   const TensorId logits = localizer.boxed(op.inputs[0], way.inputs[0]);
   const TensorId labels = localizer.boxed(op.inputs[1], way.inputs[1]);
   const TensorId statistics = class_statistics(localizer, op, logits, labels);
-  Attributes attributes = class_range(localizer, op);
-  attributes.set("label_smoothing", op.attributes.number("label_smoothing"));
-  const TensorId loss = localizer.local().apply(
-      "split_softmax_loss", op.name, {logits, labels, statistics}, std::move(attributes));
+  const TensorId loss =
+      localizer.local().apply("split_softmax_loss", op.name, {logits, labels, statistics},
+                              class_range(localizer, op, op.attributes));
   localizer.stand_for(op.outputs[0], loss);
 }
 

@@ -40,7 +40,7 @@ std::vector<std::vector<int>> Plan::device_numbers() const {
 
 std::string Plan::schedule_name() const {
   if (stages.size() > 1) return std::string(name_of(schedule));
-  if (micro_batches > 1) return "accumulate";
+  if (!runs_whole()) return "accumulate";
   if (stages[0].size() > 1) return std::string(name_of(sharding.parallelism));
   return "single";
 }

@@ -39,7 +39,10 @@ struct Plan {
   std::vector<std::vector<int>> device_numbers() const;
 
   // Whether a step is one program from end to end on each device.
-  bool runs_whole() const { return stages.size() == 1 && micro_batches == 1; }
+  bool runs_whole() const {
+    const bool takes_turns = round_robin && stages[0].size() > 1;
+    return stages.size() == 1 && micro_batches == 1 && !takes_turns;
+  }
 
   // "single", "data", "model", "hybrid", "accumulate", or the name of the pipeline's schedule.
   std::string schedule_name() const;

@@ -75,9 +75,13 @@ class LayoutChooser {
   }
 
   void state_follows_parameter(const Operator& op) {
+    if (op.inputs.empty()) return;
+    const Tensor& parameter = graph_.tensor(op.inputs[0]);
     for (TensorId input : op.inputs) {
-      if (graph_.tensor(input).role == Role::optimizer_state && is_undecided(input)) {
-        decide(input, graph_.tensor(op.inputs[0]).layout);
+      const Tensor& state = graph_.tensor(input);
+      if (state.role == Role::optimizer_state && is_undecided(input) &&
+          state.type.shape == parameter.type.shape) {
+        decide(input, parameter.layout);
       }
     }
   }

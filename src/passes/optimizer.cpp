@@ -1,6 +1,7 @@
 #include "passes/optimizer.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -22,26 +23,42 @@ class Updates {
       const bool has_rest = options_.members > 1 && is_own(graph_, pair.parameter, options_);
       (has_rest ? split : whole).push_back(pair.gradient);
     }
+    const auto squares_of = [&](const std::vector<TensorId>& tensors, const char* name) {
+      return graph_.apply("sum_of_squares", name, tensors, {}, Phase::update);
+    };
     TensorId squares = kNone;
-    if (!whole.empty()) {
-      squares =
-          graph_.apply("sum_of_squares", "gradients/sum_of_squares", whole, {}, Phase::update);
-    }
+    if (!whole.empty()) squares = squares_of(whole, "gradients/sum_of_squares");
     if (!split.empty()) {
-      const TensorId own =
-          graph_.apply("sum_of_squares", "gradients/own_squares", split, {}, Phase::update);
-      const TensorId total = graph_.apply(
-          "all_reduce", "gradients/split_squares", {own},
-          {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
-          Phase::update);
-      squares = squares == kNone
-                    ? total
-                    : graph_.apply("add", "gradients/squares", {squares, total}, {}, Phase::update);
+      const TensorId own = squares_of(split, "gradients/own_squares");
+      squares = sum(squares, all_reduce("gradients/split_squares", own), "gradients/squares");
     }
     for (const DeferredHead& head : heads_) squares = with_squares(squares, head);
     squares_ = squares;
-    clip_scale_ = graph_.apply("clip_scale", "gradients/clip_scale", {squares},
+    if (!options_.with_stages) return;
+    squares_ = held(std::string(kSquares), 1);
+    graph_.add_operator("keep_squares", "gradients/keep_squares", {squares_, squares}, {},
+                        Phase::update);
+  }
+
+  // Behind measure_norm, and behind look_for_overflow.
+  void limit_norm() {
+    clip_scale_ = graph_.apply("clip_scale", "gradients/clip_scale", {squares_},
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
+  }
+
+  // Sums of squares of weights and gradients of which every member has a slice, in one exchange.
+  void measure_slices(const std::vector<ParameterGradient>& gradients) {
+    if (settings_.kind != OptimizerSettings::Kind::lars || options_.members == 1) return;
+    std::vector<TensorId> inputs;
+    for (const ParameterGradient& pair : gradients) {
+      if (!is_own(graph_, pair.parameter, options_) || is_vector(pair.parameter)) continue;
+      squares_at_[pair.parameter] = std::ssize(inputs);
+      inputs.insert(inputs.end(), {pair.parameter, pair.gradient});
+    }
+    if (inputs.empty()) return;
+    const TensorId own =
+        graph_.apply("squares_of_each", "slices/squares", inputs, {}, Phase::update);
+    slice_squares_ = all_reduce("slices/all_squares", own);
   }
 
   // Where gradients are about to be summed over members: looks at one that the backward pass makes
@@ -62,7 +79,7 @@ class Updates {
     if (late == kNone) return;
     const OperatorId added =
         graph_.add_operator("overflow_probe", "gradients/overflow_probe",
-                            {flag(kOverflowProbe, 1), late}, {}, Phase::backward);
+                            {held(std::string(kOverflowProbe), 1), late}, {}, Phase::backward);
     std::vector<OperatorId> order = before;
     order.insert(order.begin() + static_cast<ptrdiff_t>(place) + 1, added);
     graph_.set_order(std::move(order));
@@ -70,7 +87,7 @@ class Updates {
 
   // Behind measure_norm, whose pass over the gradients it makes use of.
   void look_for_overflow(const std::vector<ParameterGradient>& gradients) {
-    skip_ = flag(kOverflowFlag, 2);
+    skip_ = held(std::string(kOverflowFlag), 2);
     std::vector<TensorId> inputs = {skip_};
     if (squares_ != kNone) inputs.push_back(squares_);
     std::string names;
@@ -132,7 +149,7 @@ class Updates {
   bool has_deferred_heads() const { return !heads_.empty(); }
 
   OperatorId add(const ParameterGradient& pair) {
-    const bool vector = graph_.tensor(pair.parameter).type.shape.size() <= 1;
+    const bool vector = is_vector(pair.parameter);
     const double decay = vector && !settings_.decay_all ? 0.0 : settings_.weight_decay;
     if (settings_.kind == OptimizerSettings::Kind::adamw) return adamw(pair, decay);
     if (settings_.kind == OptimizerSettings::Kind::lars && !vector) return lars(pair, decay);
@@ -140,11 +157,26 @@ class Updates {
   }
 
  private:
-  TensorId flag(std::string_view name, int64_t elements) {
+  bool is_vector(TensorId parameter) const {
+    return graph_.tensor(parameter).type.shape.size() <= 1;
+  }
+
+  TensorId all_reduce(const std::string& name, TensorId own) {
+    return graph_.apply(
+        "all_reduce", name, {own},
+        {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
+        Phase::update);
+  }
+
+  TensorId sum(TensorId before, TensorId added, const std::string& name) {
+    return before == kNone ? added : graph_.apply("add", name, {before, added}, {}, Phase::update);
+  }
+
+  TensorId held(std::string name, int64_t elements, Role role = Role::accumulator) {
     Tensor tensor;
-    tensor.name = name;
+    tensor.name = std::move(name);
     tensor.type = {{elements}, DataType::f32};
-    tensor.role = Role::accumulator;
+    tensor.role = role;
     return graph_.add_tensor(std::move(tensor));
   }
 
@@ -164,7 +196,9 @@ class Updates {
   OperatorId adamw(const ParameterGradient& pair, double decay) {
     const TensorId first = part_of_state(pair.parameter, ".first_moment");
     const TensorId second = part_of_state(pair.parameter, ".second_moment");
-    return update("adamw_update", {pair.parameter, first, second, pair.gradient},
+    const TensorId updates =
+        held(graph_.tensor(pair.parameter).name + ".updates", 1, Role::optimizer_state);
+    return update("adamw_update", {pair.parameter, first, second, pair.gradient, updates},
                   {{"beta1", settings_.beta1},
                    {"beta2", settings_.beta2},
                    {"epsilon", settings_.epsilon},
@@ -172,12 +206,17 @@ class Updates {
   }
 
   OperatorId lars(const ParameterGradient& pair, double decay) {
-    return update("lars_update",
-                  {pair.parameter, part_of_state(pair.parameter, ".momentum"), pair.gradient},
-                  {{"momentum", settings_.momentum},
-                   {"weight_decay", decay},
-                   {"trust", settings_.trust},
-                   {"epsilon", settings_.epsilon}});
+    Attributes attributes = {{"momentum", settings_.momentum},
+                             {"weight_decay", decay},
+                             {"trust", settings_.trust},
+                             {"epsilon", settings_.epsilon}};
+    const TensorId momentum = part_of_state(pair.parameter, ".momentum");
+    std::vector<TensorId> inputs = {pair.parameter, momentum, pair.gradient};
+    if (squares_at_.contains(pair.parameter)) {
+      attributes.set("squares_at", squares_at_.at(pair.parameter));
+      inputs.push_back(slice_squares_);
+    }
+    return update("lars_update", std::move(inputs), std::move(attributes));
   }
 
   static constexpr size_t kCentres = 5;  // among the inputs of margin_head_update
@@ -235,19 +274,15 @@ class Updates {
   }
 
   // Of centres that are divided over the members every one has its share.
-  TensorId with_squares(TensorId sum, const DeferredHead& head) {
+  TensorId with_squares(TensorId before, const DeferredHead& head) {
     std::vector<TensorId> inputs = head.inputs;
     inputs.push_back(head.centres);
     TensorId own = graph_.apply("margin_head_squares", head.name + "/squares", std::move(inputs),
                                 head.attributes, Phase::update);
     if (options_.members > 1 && is_own(graph_, head.centres, options_)) {
-      own = graph_.apply(
-          "all_reduce", head.name + "/all_squares", {own},
-          {{"member", int64_t{options_.member}}, {"members", int64_t{options_.members}}},
-          Phase::update);
+      own = all_reduce(head.name + "/all_squares", own);
     }
-    if (sum == kNone) return own;
-    return graph_.apply("add", head.name + "/sum_of_squares", {sum, own}, {}, Phase::update);
+    return sum(before, own, head.name + "/sum_of_squares");
   }
 
   bool is_shared_out(TensorId parameter) const {
@@ -292,6 +327,8 @@ class Updates {
   TensorId squares_ = kNone;
   TensorId clip_scale_ = kNone;
   TensorId skip_ = kNone;
+  TensorId slice_squares_ = kNone;
+  std::map<TensorId, int64_t> squares_at_;  // in slice_squares_
   std::vector<DeferredHead> heads_;
 };
 
@@ -331,10 +368,7 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
     defers ? updates.defer_head(id) : updates.complete_head(id);
   }
   if (gradients.empty() && !updates.has_deferred_heads()) return;
-  if (options.members == 1 && !options.accumulate && !clips && !options.check_overflow) {
-    update_at_once(graph, gradients, updates);
-    return;
-  }
+  if (options.members == 1 && !defers) return update_at_once(graph, gradients, updates);
   const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
   if (options.check_overflow && options.members > 1) updates.probe(gradients);
   GradientExchange exchange(graph, gradients, options, whole);
@@ -347,9 +381,11 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
     }
     if (clips) updates.measure_norm(all);
     if (options.check_overflow) updates.look_for_overflow(all);
+    if (clips) updates.limit_norm();
   }
   for (size_t i = 0; i < ready.size() || exchange.more(); ++i) {
     if (i == ready.size()) ready.push_back(exchange.next());
+    updates.measure_slices(ready[i]);
     for (const ParameterGradient& pair : ready[i]) {
       updates.add(pair);
       exchange.share(pair.parameter);

@@ -1,5 +1,7 @@
 #include "profile/machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -12,16 +14,19 @@
 #include "base/file.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
+#include "kernels/processor.h"
 #include "planner/cluster/this_machine.h"
 #include "profile/exchange.h"
 #include "profile/measure.h"
 #include "train/plan.h"
+#include "train/version.h"
 
 namespace millrace {
 namespace {
 
 constexpr int kRounds = 5;
+constexpr int kFileVersion = 2;
 
 // Operations per second of a product of matrices in bfloat16; 0 where the processor has none.
 double measure_bf16() {
@@ -116,19 +121,56 @@ Cluster measure_machine(const MachineRequest& request) {
   return cluster;
 }
 
+namespace {
+
+// The descriptions in the file, by machine.
+Json read_machines(const std::filesystem::path& path, const std::string& identity,
+                   TrainingObserver& observer) {
+  if (path.empty() || !std::filesystem::exists(path)) return Json::object();
+  const Json file = Json::parse(read_text(path), nullptr, false);
+  if (!file.is_object() || file.value("version", Json()) != kFileVersion ||
+      !file.value("machines", Json()).is_object()) {
+    observer.on_message(
+        Severity::warning,
+        fmt::format("'{}' does not say which machine it describes; this one is measured.",
+                    path.string()));
+    return Json::object();
+  }
+  const Json& machines = file["machines"];
+  if (!machines.empty() && !machines.contains(identity)) {
+    observer.on_message(Severity::warning,
+                        fmt::format("'{}' describes another machine ({}); this one ({}) is "
+                                    "measured.",
+                                    path.string(), machines.begin().key(), identity));
+  }
+  return machines;
+}
+
+}  // namespace
+
 std::filesystem::path machine_path() {
-  const std::filesystem::path choices = ConvolutionTuner::default_path();
+  const std::filesystem::path choices = ConvolutionChoices::default_path();
   return choices.empty() ? choices : choices.parent_path() / "machine.json";
+}
+
+std::string machine_identity() {
+  char host[256] = {};
+  if (::gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  return fmt::format("host {}, {} cores, {}, Millrace {}", host, available_cores(),
+                     processor_description(), kVersion);
 }
 
 Cluster cluster_here(TrainingObserver& observer) {
   const std::filesystem::path path = machine_path();
-  if (!path.empty() && std::filesystem::exists(path)) return parse_cluster(read_text(path), path);
+  const std::string identity = machine_identity();
+  Json kept = read_machines(path, identity, observer);
+  if (kept.contains(identity)) return parse_cluster(kept[identity].dump(), path);
   const Cluster cluster = measure_machine({.devices = this_machine().devices_per_machine});
   if (path.empty()) return cluster;
   try {
     std::filesystem::create_directories(path.parent_path());
-    write_text(path, describe(cluster).dump(2) + "\n");
+    kept[identity] = describe(cluster);
+    write_text(path, Json{{"version", kFileVersion}, {"machines", kept}}.dump(2) + "\n");
     observer.on_message(Severity::note,
                         fmt::format("Measured this machine; kept in '{}'.", path.string()));
   } catch (const std::exception& error) {

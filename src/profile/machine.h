@@ -21,12 +21,15 @@ struct MachineRequest {
 // processes, each is a machine and the network is what joins the first two. Takes a few seconds.
 Cluster measure_machine(const MachineRequest& request);
 
-// Where the description of this machine is kept: next to the choices of convolutions; empty if
-// there is no home.
+// Where descriptions of machines are kept: next to the choices of convolutions; empty if there is
+// no home.
 std::filesystem::path machine_path();
 
-// `measure_machine` of one device per NUMA node, from the file where it is kept if it is there;
-// otherwise it is measured and kept, which `observer` is told.
+// What the rates of this machine hold for: host, processor, cores that may be used, versions.
+std::string machine_identity();
+
+// `measure_machine` of one device per NUMA node, from the file where it is kept if this machine is
+// there; otherwise it is measured and kept beside the others, which `observer` is told.
 Cluster cluster_here(TrainingObserver& observer);
 
 }  // namespace millrace

@@ -6,7 +6,7 @@
 namespace millrace {
 namespace {
 
-constexpr int kVersion = 2;
+constexpr int kProfileVersion = 2;
 constexpr double kMost = 1e18;
 
 // Reads fields and knows where it is, for errors.
@@ -165,7 +165,7 @@ LayerCost layer_from(const Reader& reader, const Json& entry, size_t place) {
 }  // namespace
 
 Json to_json(const JobProfile& profile) {
-  Json json = {{"millrace_profile", kVersion},
+  Json json = {{"millrace_profile", kProfileVersion},
                {"model", profile.model},
                {"batch", profile.batch},
                {"micro_batch", profile.micro_batch},
@@ -197,7 +197,7 @@ JobProfile parse_job_profile(std::string_view text, std::string_view file) {
   const Reader reader(file);
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) reader.fail("it is not JSON");
-  if (reader.count(json, "millrace_profile") != kVersion) {
+  if (reader.count(json, "millrace_profile") != kProfileVersion) {
     reader.fail("'millrace_profile' is another version than 2");
   }
   JobProfile profile;

@@ -50,10 +50,25 @@ bool has_overflowed(Session& session, const Program& program) {
   return read(session, program, flag_of(program))[0] != 0;
 }
 
-void set_overflowed(Session& session, const Program& program, bool overflowed) {
-  const float value = overflowed ? 1.0f : 0.0f;
-  session.stream().give(
-      command::Write{&value, session.address(program, flag_of(program)), sizeof(value)});
+Findings find(Session& session, const Program& program) {
+  Findings found = {};
+  if (const Slot* overflow = find_state(program, kOverflowFlag)) {
+    found[0] = read(session, program, *overflow)[0] != 0 ? 1.0f : 0.0f;
+  }
+  if (const Slot* squares = find_state(program, kSquares)) {
+    found[1] = read(session, program, *squares)[0];
+  }
+  return found;
+}
+
+void replace(Session& session, const Program& program, const Findings& all) {
+  const auto write = [&](std::string_view name, const float& value) {
+    const Slot* slot = find_state(program, name);
+    if (slot == nullptr) return;
+    session.stream().give(command::Write{&value, session.address(program, *slot), sizeof(float)});
+  };
+  write(kOverflowFlag, all[0]);
+  write(kSquares, all[1]);
   session.stream().finish();
 }
 

@@ -1,6 +1,7 @@
-// What the check of gradients found, and a fault to try it with.
+// What an update found out about its gradients, and a fault to try it with.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -21,12 +22,17 @@ struct SkippedUpdate {
 // and wait for the device.
 bool checks_overflow(const Program& program);
 bool has_overflowed(Session& session, const Program& program);
-void set_overflowed(Session& session, const Program& program, bool overflowed);
 // The parameter of the first gradient that is not finite on this device, or nothing.
 std::string overflowed_parameter(Session& session, const Program& program);
 
 // Whether one was seen before the gradients were summed over the devices of a stage.
 bool overflowed_before_sum(Session& session, const Program& program);
+
+// What a program's update has found that stages add up before they go on: how many have found an
+// overflow, and the squares of their gradients; 0 where the program does not look.
+using Findings = std::array<float, 2>;
+Findings find(Session& session, const Program& program);
+void replace(Session& session, const Program& program, const Findings& all);
 
 // Makes a gradient infinite in each of these steps, where the backward pass begins. Before `watch`;
 // the program must not be running.

@@ -44,7 +44,7 @@ class Session : private StreamObserver {
 
   Device& device() { return device_; }
   // What everything is enqueued on.
-  Stream& stream() { return *stream_; }
+  Stream& stream() const { return *stream_; }
   int64_t arena_bytes() const { return arena_->bytes(); }
   int64_t resident_bytes() const { return arena_->resident_bytes(); }
 

@@ -86,10 +86,13 @@ std::vector<RowTask> tasks_of(const Schedule& schedule, const std::vector<int>& 
 namespace {
 
 void finish_updates(const std::vector<StageRunner*>& stages, std::optional<Group>& everyone) {
-  float found = 0;
-  for (StageRunner* stage : stages) found += stage->overflowed() ? 1.0f : 0.0f;
-  if (everyone) everyone->all_reduce(std::span(&found, 1));
-  for (StageRunner* stage : stages) stage->finish_update(found != 0);
+  Findings sum = {};
+  for (StageRunner* stage : stages) {
+    const Findings found = stage->findings();
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += found[i];
+  }
+  if (everyone) everyone->all_reduce(std::span<float>(sum));
+  for (StageRunner* stage : stages) stage->finish_update(sum);
 }
 
 }  // namespace

@@ -229,15 +229,15 @@ void StageRunner::update(const Task& task) {
   pending_ = task;
   const PhaseRange range = training_.phase(Phase::update);
   if (updates_with_others()) {
-    run_update(range.begin, training_.overflow_check + 1);
+    run_update(range.begin, training_.agreement + 1);
     return;
   }
   run_update(range.begin, range.end);
-  finish_update(checks_overflow(training_) && has_overflowed(session_, training_));
+  finish_update({});
 }
 
 bool StageRunner::updates_with_others() const {
-  return checks_overflow(training_) && is_synchronous(segment_.schedule->kind);
+  return training_.agreement > 0 && is_synchronous(segment_.schedule->kind);
 }
 
 void StageRunner::run_update(size_t begin, size_t end) {
@@ -245,15 +245,17 @@ void StageRunner::run_update(size_t begin, size_t end) {
             {0, version(updates_), version(updates_ + 1), version(updates_)});
 }
 
-bool StageRunner::overflowed() {
-  return pending_ && updates_with_others() && has_overflowed(session_, training_);
+// All devices of a stage have found the same.
+Findings StageRunner::findings() {
+  if (!pending_ || !updates_with_others() || options_.lanes.member > 0) return {};
+  return find(session_, training_);
 }
 
-void StageRunner::finish_update(bool overflowed) {
+void StageRunner::finish_update(const Findings& all) {
   if (!pending_) return;
   if (updates_with_others()) {
-    set_overflowed(session_, training_, overflowed);
-    run_update(training_.overflow_check + 1, training_.phase(Phase::update).end);
+    replace(session_, training_, all);
+    run_update(training_.agreement + 1, training_.phase(Phase::update).end);
   }
   note_skip(last_included_ + 1, pending_->micro_batch);
   ++updates_;

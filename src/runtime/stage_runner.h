@@ -92,10 +92,10 @@ class StageRunner {
   void run_free();
   void finish();
 
-  // Synchronous schedules whose programs check for overflow: an update stops behind the check,
-  // which this tells of, and goes on when all stages know whether any has found one.
-  bool overflowed();
-  void finish_update(bool overflowed);
+  // Synchronous schedules whose programs check for overflow or clip by a norm: an update stops
+  // behind what this tells of, and goes on with the sums over all devices.
+  Findings findings();
+  void finish_update(const Findings& all);
 
   // Enqueues forward of one micro-batch with the evaluation program; its results then are in the
   // session's slots until the next one.
@@ -164,8 +164,7 @@ std::vector<RowTask> tasks_of(const Schedule& schedule, const std::vector<int>& 
 
 // Runs a prepared segment for all the stages of a device, on its thread. `tasks` is what tasks_of
 // says; a single stage whose schedule has no fixed order finds its own. `everyone`, if given, is
-// this device's handle of a group of all devices, which agree at the end whether an overflow was
-// found.
+// this device's handle of a group of all devices, which add up at the end what they found.
 void run_stages(const std::vector<StageRunner*>& stages, const Schedule& schedule,
                 const std::vector<RowTask>& tasks, std::optional<Group> everyone = {});
 

@@ -89,6 +89,7 @@ Json to_json(const Manifest& manifest) {
   json["learning_rate"] = manifest.learning_rate;
   json["job"] = manifest.job;
   if (!manifest.loss_scale.is_null()) json["loss_scale"] = manifest.loss_scale;
+  if (!manifest.convolutions.empty()) json["convolutions"] = manifest.convolutions;
   if (manifest.accuracy) json["accuracy"] = *manifest.accuracy;
   json["files"] = Json::object();
   for (const CheckpointFile& file : manifest.files) {
@@ -115,6 +116,9 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   manifest.learning_rate = field<Json>(json, "learning_rate", path);
   manifest.job = field<Json>(json, "job", path);
   manifest.loss_scale = json.value("loss_scale", Json());
+  if (json.contains("convolutions")) {
+    manifest.convolutions = field<std::map<std::string, std::string>>(json, "convolutions", path);
+  }
   if (json.contains("accuracy")) manifest.accuracy = field<double>(json, "accuracy", path);
   const Json files = field<Json>(json, "files", path);
   if (!files.is_object()) fail_input("'{}' has no valid field 'files'.", path.string());

@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,10 +41,11 @@ struct Manifest {
   int64_t epoch = 0;
   int64_t position = 0;  // samples taken from the epoch
   uint64_t seed = 0;
-  Json learning_rate;              // to_json(LearningRateSettings)
-  Json job;                        // settings that a resumed run is compared with
-  Json loss_scale;                 // LossScaleState and Engine::skipped_updates, or null
-  std::optional<double> accuracy;  // top-1 of an evaluation at this very step
+  Json learning_rate;  // to_json(LearningRateSettings)
+  Json job;            // settings that a resumed run is compared with
+  Json loss_scale;     // LossScaleState and Engine::skipped_updates, or null
+  std::map<std::string, std::string> convolutions;  // Engine::convolutions
+  std::optional<double> accuracy;                   // top-1 of an evaluation at this very step
   std::vector<CheckpointFile> files;
 };
 

@@ -30,10 +30,11 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
     : plan_(job.plan),
       graphs_(network, job.plan),
       groups_(device_counts(job), job.processes),
-      tuner_(ConvolutionTuner::default_path()),
+      choices_(ConvolutionChoices::default_path()),
       samples_(job.options.batch),
       skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
-      checks_overflow_(job.loss_scale.in_use()) {
+      checks_overflow_(job.loss_scale.in_use()),
+      agrees_(agrees_on_updates(job)) {
   KeptLayers(job.precision.keep).require_in(network);
   if (ranks() > 1) {
     heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
@@ -84,7 +85,9 @@ void Engine::start(uint64_t seed) {
 void Engine::start_pipeline() {
   const std::vector<Group> messages = groups_.make_for_messages(groups_.all());
   std::vector<Group> everyone;
-  if (stages_agree()) everyone = groups_.make(groups_.all(), 2 * plan_.stage_count() + 1);
+  if (agrees_ && plan_.devices().size() > 1) {
+    everyone = groups_.make(groups_.all(), 2 * plan_.stage_count() + 1);
+  }
   Pipeline::Options options;
   options.graphs = &graphs_;
   options.layout = &*layout_;
@@ -200,17 +203,12 @@ StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
   return outcome;
 }
 
-// The devices that update at the same moment have to know of each other's overflow.
-bool Engine::stages_agree() const {
-  return checks_overflow_ && is_synchronous(plan_.schedule) && plan_.devices().size() > 1;
-}
-
 bool Engine::overlaps_steps() const {
   return plan_.stage_count() > 1 && !is_synchronous(plan_.schedule);
 }
 
 void Engine::train(const Steps& steps) {
-  if (pipeline_ && checks_overflow_ && !overlaps_steps()) {
+  if (pipeline_ && agrees_) {
     Steps one = steps;
     one.count = 1;
     for (int64_t i = 0; i < steps.count; ++i, ++one.first) train_pipeline(one);
@@ -273,52 +271,6 @@ void Engine::train_pipeline(const Steps& steps) {
   for (size_t i = 0; i < outcomes.size(); ++i) {
     steps.finished(steps.first + static_cast<int64_t>(i), outcomes[i]);
   }
-}
-
-void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
-  if (pipeline_) {
-    pipeline_->evaluate(batch, scores);
-    return;
-  }
-  write_inputs(batch, true);
-  run_all([&](Worker& worker) {
-    const Program& program = *worker.evaluation;
-    worker.session->run_phase(program, {Phase::forward, 0, program.instructions.size()}, {}, {});
-    worker.session->stream().finish();
-  });
-  std::vector<float> whole;  // logits of all classes where devices have some of them
-  int64_t classes = 0;
-  for (const auto& worker : workers_) {
-    const Slot& slot = worker->evaluation->result("logits");
-    const std::vector<float> part = worker->session->result(*worker->evaluation, "logits");
-    if (slot.slice.axis != 1) {
-      if (slot.slice.axis == kNone && worker->member != 0) continue;
-      const RowRange rows = rows_of_slot(slot, samples_);
-      const auto first = static_cast<size_t>(rows_.place(rows.begin));
-      const auto count = static_cast<size_t>(rows.end - rows.begin);
-      add_scores(scores, part, batch.labels.subspan(first, count), slot.type.shape.back());
-      continue;
-    }
-    classes = slot.slice.whole;
-    const int64_t columns = slot.type.shape[1];
-    whole.resize(static_cast<size_t>(samples_ * classes));
-    for (int64_t row = 0; row < samples_; ++row) {
-      std::copy_n(part.begin() + row * columns, columns,
-                  whole.begin() + row * classes + slot.slice.begin);
-    }
-  }
-  if (classes == 0) return;
-  if (rank_group_) rank_group_->all_reduce(std::span(whole));
-  if (rank() == 0) add_scores(scores, whole, batch.labels, classes);
-}
-
-void Engine::finish_scores(Scores& scores) {
-  if (!rank_group_) return;
-  std::vector<double> sums = {static_cast<double>(scores.samples), scores.loss,
-                              static_cast<double>(scores.top1), static_cast<double>(scores.top5)};
-  rank_group_->all_reduce(std::span(sums));
-  scores = {static_cast<int64_t>(sums[0]), sums[1], static_cast<int64_t>(sums[2]),
-            static_cast<int64_t>(sums[3])};
 }
 
 bool Engine::any(bool wish) {

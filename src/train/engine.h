@@ -8,7 +8,7 @@
 
 #include "comm/heartbeat.h"
 #include "compile/compiler.h"
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
 #include "parallel/job_graphs.h"
 #include "runtime/finite_check.h"
 #include "train/batch_rows.h"
@@ -49,6 +49,11 @@ class Engine {
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
+
+  // How convolutions are computed: what `compile` chose, in all processes; and before that, what a
+  // job that goes on is to choose again.
+  const ConvolutionChoices::Methods& convolutions() const { return choices_.used(); }
+  void adopt_convolutions(const ConvolutionChoices::Methods& methods) { choices_.adopt(methods); }
 
   // Compiles on the devices' threads. Throws InputError if the model does not fit the memory
   // limit; nothing has been allocated then.
@@ -134,10 +139,10 @@ class Engine {
   void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
   StageGraph local_graph(const Worker& worker) const;
   StepOutcome step(const FeedBatch* batch, const StepState& state);
+  void run_evaluation(const FeedBatch& batch, const Pipeline::Evaluated& finished);
   void run_whole(Worker& worker, const StepState& state);
   void train_pipeline(const Steps& steps);
   void start_pipeline();
-  bool stages_agree() const;
   void inject_faults(const TrainJob& job);
   void note_overflow(StepOutcome& outcome);
   void note_overflows(std::vector<StepOutcome>& outcomes);
@@ -151,13 +156,14 @@ class Engine {
   JobGroups groups_;
   std::unique_ptr<Heartbeat> heartbeat_;
   std::optional<Group> rank_group_;
-  ConvolutionTuner tuner_;
+  ConvolutionChoices choices_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<Worker>> workers_;
   BatchRows rows_;
   int64_t samples_ = 0;  // of a step
   std::vector<int64_t> skipped_updates_;
   bool checks_overflow_ = false;
+  bool agrees_ = false;  // all devices, before each update
   TraceRecorder* trace_ = nullptr;
   std::optional<PipelineLayout> layout_;  // unless every step is one program
   std::optional<Pipeline> pipeline_;

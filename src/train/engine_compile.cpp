@@ -45,12 +45,6 @@ void say_what_runs_again(const std::vector<std::unique_ptr<Worker>>& workers,
 }  // namespace
 
 void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer) {
-  tuner_.on_first_measurement([&] {
-    observer.on_message(Severity::note,
-                        fmt::format("Measuring convolution algorithms, once for each shape; the "
-                                    "choices are kept in '{}'.",
-                                    ConvolutionTuner::default_path().string()));
-  });
   try {
     compile_stages(job, purpose);
     std::vector<DeviceReport> reports;
@@ -62,9 +56,7 @@ void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& obs
     fail(error.what());
     throw;
   }
-  tuner_.on_first_measurement({});  // it borrows the observer
-  tuner_.save();
-  if (!tuner_.warning().empty()) observer.on_message(Severity::warning, tuner_.warning());
+  if (!choices_.warning().empty()) observer.on_message(Severity::warning, choices_.warning());
   join_workers();
   inject_faults(job);
 }
@@ -121,9 +113,12 @@ void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
 // Devices that do the same work do it in the same way, whichever process they are in.
 void Engine::share_choices(int root) {
   if (!rank_group_) return;
-  const std::string own = root == rank() ? Json(tuner_.choices()).dump() : "";
-  const Json choices = Json::parse(broadcast_text(*rank_group_, own, root));
-  if (root != rank()) tuner_.adopt(choices.get<std::map<std::string, std::string>>());
+  const Json known = {{"measured", choices_.measured()}, {"used", choices_.used()}};
+  const Json theirs =
+      Json::parse(broadcast_text(*rank_group_, root == rank() ? known.dump() : "", root));
+  if (root == rank()) return;
+  choices_.take_measured(theirs["measured"].get<ConvolutionChoices::Methods>());
+  choices_.adopt(theirs["used"].get<ConvolutionChoices::Methods>());
 }
 
 StageGraph Engine::local_graph(const Worker& worker) const {
@@ -132,7 +127,7 @@ StageGraph Engine::local_graph(const Worker& worker) const {
 
 CompileOptions Engine::options_of(const Worker& worker, const TrainJob& job) {
   CompileOptions options =
-      stage_options(job, worker.stage, worker.member, worker.device->threads(), &tuner_);
+      stage_options(job, worker.stage, worker.member, worker.device->threads(), &choices_);
   if (layout_) options.shape.channel_bytes = layout_->channel_bytes(worker.stage, worker.member);
   return options;
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "train/engine.h"
+#include "train/faces/centre_classifier.h"
 #include "train/feed/feeds.h"
 #include "train/job_state.h"
 #include "train/trainer.h"
@@ -35,13 +36,38 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
     scores.top1 += ahead < 1 ? 1 : 0;
     scores.top5 += ahead < 5 ? 1 : 0;
     ++scores.samples;
+    if (scores.kept == nullptr) continue;
+    scores.kept->logits.insert(scores.kept->logits.end(), values, values + classes);
+    scores.kept->labels.push_back(labels[row]);
   }
 }
 
-std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed,
-                                         const std::atomic<bool>* stop) {
+namespace {
+
+// Devices that divide samples have running statistics of their own. Those of the first device of a
+// stage count: checkpoints have them, and here all others get them.
+void share_statistics(Engine& engine) {
+  const auto& stages = engine.graphs().plan().stages;
+  const bool alone = std::all_of(stages.begin(), stages.end(),
+                                 [](const Placement& stage) { return stage.size() == 1; });
+  if (alone) return;
+  JobState state(engine);
+  std::vector<float> values;
+  for (size_t i = 0; i < state.tensors().size(); ++i) {
+    if (state.tensors()[i].role != Role::buffer) continue;
+    state.read(i, values);
+    state.write(i, values);
+  }
+}
+
+}  // namespace
+
+std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
+                                         KeptLogits* kept) {
   const auto start = std::chrono::steady_clock::now();
+  share_statistics(engine);
   Scores scores;
+  scores.kept = kept;
   while (true) {
     if (engine.any(stop != nullptr && stop->load())) return {};
     const std::optional<FeedBatch> batch = feed.next();
@@ -59,18 +85,41 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed,
                           .seconds = elapsed.count()};
 }
 
-EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer) {
-  const std::filesystem::path weights = weights_file(job, observer);
+void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
+                 const std::string& model) {
+  const auto samples = static_cast<int64_t>(kept.labels.size());
+  const auto classes = static_cast<int64_t>(kept.logits.size() / kept.labels.size());
+  const SafetensorsTensor tensors[] = {
+      {"logits", "F32", {samples, classes}, kept.logits.data(), kept.logits.size() * sizeof(float)},
+      {"labels", "I32", {samples}, kept.labels.data(), kept.labels.size() * sizeof(int32_t)}};
+  write_safetensors(path, tensors, {{"model", model}});
+}
+
+EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observer,
+                                KeptLogits* kept) {
+  const std::filesystem::path weights = weights_file(given, observer);
+  const std::optional<TrainedCentres> centres = find_centres(weights);
+  TrainJob job = given;
+  if (centres) {
+    if (centres->classes != job.options.classes) {
+      fail_input("--classes is {}, but '{}' has {} class centres.", job.options.classes,
+                 weights.string(), centres->classes);
+    }
+    job.options.cosines = true;
+  } else {
+    require_classifier(job.model, weights);
+  }
   const auto data = open_evaluation_data(job);
   Engine engine(job, Purpose::evaluation, observer);
   engine.start(job.seed);
   JobState state(engine);
   load_weights(state, weights);
+  if (centres) load_centres_as_classifier(*centres, state);
   const auto feed = data->start();
-  const auto report = evaluate(engine, *feed, job.stop);
+  const auto report = evaluate(engine, *feed, job.stop, kept);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
-          engine.evaluation()->breakdown};
+          engine.evaluation()->breakdown, centres ? centres->scale : 0};
 }
 
 }  // namespace millrace

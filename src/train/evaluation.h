@@ -2,13 +2,22 @@
 #pragma once
 
 #include <atomic>
+#include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "train/feed/feed.h"
 #include "train/observer.h"
 
 namespace millrace {
+
+// What a model said of each sample, in the order of the data.
+struct KeptLogits {
+  std::vector<float> logits;  // samples × classes
+  std::vector<int32_t> labels;
+};
 
 // Sums over samples; nothing depends on how they were cut into batches but the rounding of
 // sums in double precision.
@@ -17,6 +26,7 @@ struct Scores {
   double loss = 0;
   int64_t top1 = 0;
   int64_t top5 = 0;
+  KeptLogits* kept = nullptr;  // where rows are added too; borrowed
 };
 
 // Adds rows of logits (rows × classes, plain order), passing over rows with kNoLabel. A class
@@ -28,7 +38,13 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
 class Engine;
 
 // Runs a job's evaluation programs over a feed to its end; rows that do not count are passed over.
-// Nothing if `stop` (may be null) is set before that, in any process.
-std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop);
+// Nothing if `stop` (may be null) is set before that, in any process. `kept` (may be null) gets the
+// rows of logits that this process scores.
+std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
+                                         KeptLogits* kept = nullptr);
+
+// A safetensors file with `logits` (samples × classes, f32) and `labels` (samples, s32).
+void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
+                 const std::string& model);
 
 }  // namespace millrace

@@ -9,8 +9,30 @@
 namespace millrace {
 namespace {
 
+constexpr int kMostWorkers = 1024;
+constexpr int64_t kMostSteps = int64_t{1} << 40;
+
 void require_range(std::string_view flag, double value, double lowest, double highest) {
   if (!std::isfinite(value) || value < lowest || value > highest) {
+    fail_input("{} is {}; it must lie between {} and {}.", flag, value, lowest, highest);
+  }
+}
+
+// A share of what is remembered from step to step: with all of it, nothing new ever counts.
+void require_below_one(std::string_view flag, double value) {
+  if (!(value >= 0 && value < 1)) {
+    fail_input("{} is {}; it must be at least 0 and below 1.", flag, value);
+  }
+}
+
+void require_positive(std::string_view flag, double value, double highest) {
+  if (!(value > 0 && value <= highest)) {
+    fail_input("{} is {}; it must be above 0 and at most {}.", flag, value, highest);
+  }
+}
+
+void require_count(std::string_view flag, int64_t value, int64_t lowest, int64_t highest) {
+  if (value < lowest || value > highest) {
     fail_input("{} is {}; it must lie between {} and {}.", flag, value, lowest, highest);
   }
 }
@@ -20,12 +42,12 @@ void require_at_least(std::string_view flag, int64_t value, int64_t lowest) {
 }
 
 void check_optimizer(const OptimizerSettings& settings) {
-  require_range("--momentum", settings.momentum, 0, 1);
+  require_below_one("--momentum", settings.momentum);
   require_range("--weight-decay", settings.weight_decay, 0, 1e6);
-  require_range("--adam-beta1", settings.beta1, 0, 1);
-  require_range("--adam-beta2", settings.beta2, 0, 1);
-  require_range("--adam-epsilon", settings.epsilon, 0, 1);
-  require_range("--lars-trust", settings.trust, 0, 1e6);
+  require_below_one("--adam-beta1", settings.beta1);
+  require_below_one("--adam-beta2", settings.beta2);
+  require_positive("--adam-epsilon", settings.epsilon, 1);
+  require_positive("--lars-trust", settings.trust, 1e6);
   require_range("--clip-norm", settings.clip_norm, 0, 1e30);
   if (settings.nesterov && settings.momentum == 0) {
     fail_input("--nesterov needs a --momentum above 0.");
@@ -61,7 +83,7 @@ Interval parse_interval(std::string_view text, std::string_view flag) {
   int64_t number = 0;
   const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (status != std::errc() || end != digits.data() + digits.size() || number < 1 ||
-      number > int64_t{1} << 40) {
+      number > kMostSteps) {
     fail_input("{} is '{}'; write a number of steps such as 500, or of epochs such as 2e.", flag,
                text);
   }
@@ -74,14 +96,17 @@ void check(const TrainJob& job) {
   require_at_least("--image", job.options.image, 1);
   require_at_least("--channels", job.options.channels, 1);
   require_at_least("--threads-per-device", job.threads, 0);
-  require_at_least("--workers", job.data.workers, 1);
+  require_count("--workers", job.data.workers, 1, kMostWorkers);
+  require_count("--label-offset", job.data.label_offset, -kMostSteps, kMostSteps);
   require_at_least("--keep", job.keep, 1);
   require_range("--label-smoothing", job.options.label_smoothing, 0, 1);
   check_optimizer(job.optimizer);
   check(job.learning_rate);
   check_loss_scale(job);
   if (job.steps > 0 && job.epochs > 0) fail_input("Give either --steps or --epochs, not both.");
-  if (job.steps < 0 || job.epochs < 0 || job.steps + job.epochs == 0) {
+  require_count("--steps", job.steps, 0, kMostSteps);
+  require_count("--epochs", job.epochs, 0, kMostSteps);
+  if (job.steps + job.epochs == 0) {
     fail_input("Say how long to train: --steps N or --epochs N, above 0.");
   }
   const bool synthetic = job.data.source == "synthetic";

@@ -77,6 +77,11 @@ struct TrainJob {
   int keep = 2;
   bool resume = false;
 
+  // Of the data, in the order of the labels; empty where it has none. Evaluation data with names
+  // is matched by them.
+  std::vector<std::string> class_names;
+  bool classes_assumed = false;  // the data does not tell how many there are, nor did the user
+
   std::string evaluation_data;  // FORMAT:PATH; empty: none
   Interval evaluation_every;
 

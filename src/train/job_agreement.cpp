@@ -72,6 +72,9 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   json["version"] = kVersion;
   json["build"] = build_fingerprint();
   json.update(describe_job(job).at("fixed"));
+  json.erase("class_names");
+  const std::string names = Json(job.class_names).dump();
+  json["names of the classes"] = fingerprint(names.data(), names.size());
   const std::string graph = to_text(network);
   json["graph"] = fingerprint(graph.data(), graph.size());
   json["steps"] = job.steps;

@@ -1,5 +1,7 @@
 #include "train/job_record.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace millrace {
@@ -50,6 +52,27 @@ Json describe_head(const MarginHeadOptions& head) {
           {"dtype", millrace::name_of(head.storage)}};
 }
 
+Json value_of(const Json& json, const std::string& name) {
+  return json.is_object() && json.contains(name) ? json[name] : Json();
+}
+
+void require_same_names(const Json& recorded, const Json& now,
+                        const std::filesystem::path& checkpoint) {
+  if (!recorded.is_array() || !now.is_array()) return;
+  for (size_t i = 0; i < std::min(recorded.size(), now.size()); ++i) {
+    if (recorded[i] == now[i]) continue;
+    fail_input("Class {} of --data is {}, but {} in checkpoint '{}'; use the same classes.", i,
+               now[i].dump(), recorded[i].dump(), checkpoint.string());
+  }
+}
+
+void note_change(std::vector<SettingChange>& changes, std::string flag, const Json& recorded,
+                 const Json& now, const std::string& name) {
+  const Json was = value_of(recorded, name);
+  if (!was.is_null() && was != now.at(name))
+    changes.push_back({std::move(flag), was, now.at(name)});
+}
+
 }  // namespace
 
 Json describe_job(const TrainJob& job) {
@@ -62,6 +85,7 @@ Json describe_job(const TrainJob& job) {
   fixed["batch"] = job.options.batch;
   fixed["seed"] = job.seed;
   fixed["optimizer"] = name_of(job.optimizer.kind);
+  if (!job.class_names.empty()) fixed["class_names"] = job.class_names;
   if (job.options.head) fixed["head"] = describe_head(*job.options.head);
   json["data"] = job.data.source;
   json["label-offset"] = job.data.label_offset;
@@ -82,33 +106,59 @@ Json describe_job(const TrainJob& job) {
   json["precision-keep"] = job.precision.keep;
   json["comm-dtype"] = precision_name(job.precision.wire());
   json["conv-algo"] = name_of(job.convolution);
+  json["loss-scale"] = job.loss_scale.dynamic ? Json("dynamic") : Json(job.loss_scale.scale);
   if (job.loss_scale.in_use()) {
-    json["loss-scale"] = job.loss_scale.dynamic ? Json("dynamic") : Json(job.loss_scale.scale);
     json["loss-scale-window"] = job.loss_scale.window;
     json["loss-scale-min"] = job.loss_scale.least;
     json["loss-scale-max"] = job.loss_scale.most;
   }
+  json["plan"] = to_json(job.plan);
   json["on-bad-record"] = job.data.skip_bad_records ? "skip" : "fail";
   return json;
 }
 
-std::vector<std::string> compare_jobs(const Json& recorded, const Json& now,
-                                      const std::filesystem::path& checkpoint) {
-  const auto value_of = [](const Json& json, const std::string& name) {
-    return json.is_object() && json.contains(name) ? json[name] : Json();
-  };
+void require_same_job(const Json& recorded, const Json& now,
+                      const std::filesystem::path& checkpoint) {
   const Json fixed = value_of(recorded, "fixed");
   for (const auto& [name, value] : now.at("fixed").items()) {
+    if (name == "class_names") continue;
     if (value_of(fixed, name) != value) {
       fail_input("--{} is {} but checkpoint '{}' was made with {}; use the same to resume.", name,
                  value.dump(), checkpoint.string(), value_of(fixed, name).dump());
     }
   }
-  std::vector<std::string> different;
+  require_same_names(value_of(fixed, "class_names"), value_of(now["fixed"], "class_names"),
+                     checkpoint);
+}
+
+std::vector<SettingChange> changed_settings(const Json& recorded, const Json& now) {
+  std::vector<SettingChange> changes;
   for (const auto& [name, value] : now.items()) {
-    if (name != "fixed" && value_of(recorded, name) != value) different.push_back(name);
+    if (name != "fixed" && name != "plan") note_change(changes, "--" + name, recorded, now, name);
   }
-  return different;
+  for (const auto& [name, value] : now.at("plan").items()) {
+    note_change(changes, "The plan's " + name, value_of(recorded, "plan"), now["plan"], name);
+  }
+  return changes;
+}
+
+std::vector<SettingChange> changed_rates(const Json& recorded, const Json& now) {
+  constexpr std::pair<const char*, const char*> kFlags[] = {
+      {"--lr", "base"},
+      {"--lr-schedule", "schedule"},
+      {"--lr-final", "final"},
+      {"--lr-warmup-steps", "warmup_steps"},
+      {"--lr-milestones", "milestones"},
+      {"--lr-gamma", "gamma"},
+      {"--lr-power", "power"},
+      {"The number of steps, which the learning rate depends on,", "total_steps"}};
+  const bool by_length = now.at("schedule") == "cosine" || now.at("schedule") == "polynomial";
+  std::vector<SettingChange> changes;
+  for (const auto& [flag, name] : kFlags) {
+    if (name == std::string_view("total_steps") && !by_length) continue;
+    note_change(changes, flag, recorded, now, name);
+  }
+  return changes;
 }
 
 Json to_json(const LearningRateSettings& settings) {

@@ -7,6 +7,11 @@
 #include "base/error.h"
 
 namespace millrace {
+namespace {
+
+constexpr double kLargest = 1e30;  // of a rate, which steps take in float32
+
+}  // namespace
 
 double learning_rate_at(const LearningRateSettings& settings, int64_t step) {
   using Kind = LearningRateSettings::Kind;
@@ -38,21 +43,24 @@ void check(const LearningRateSettings& settings) {
   const auto require = [](bool holds, std::string_view flag, double value, std::string_view need) {
     if (!holds) fail_input("{} is {}; it must be {}.", flag, value, need);
   };
-  require(std::isfinite(settings.base) && settings.base >= 0, "--lr", settings.base,
-          "a number of at least 0");
-  require(std::isfinite(settings.final) && settings.final >= 0, "--lr-final", settings.final,
-          "a number of at least 0");
+  require(settings.base >= 0 && settings.base <= kLargest, "--lr", settings.base,
+          "between 0 and 1e30");
+  require(settings.final >= 0 && settings.final <= kLargest, "--lr-final", settings.final,
+          "between 0 and 1e30");
   require(settings.warmup_steps >= 0, "--lr-warmup-steps",
           static_cast<double>(settings.warmup_steps), "at least 0");
-  require(std::isfinite(settings.gamma) && settings.gamma > 0, "--lr-gamma", settings.gamma,
-          "above 0");
-  require(std::isfinite(settings.power) && settings.power > 0, "--lr-power", settings.power,
-          "above 0");
+  require(settings.gamma > 0 && settings.gamma <= 1e3, "--lr-gamma", settings.gamma,
+          "above 0 and at most 1000");
+  require(settings.power > 0 && settings.power <= 1e3, "--lr-power", settings.power,
+          "above 0 and at most 1000");
   if (settings.kind == LearningRateSettings::Kind::step && settings.milestones.empty()) {
     fail_input("--lr-schedule step needs --lr-milestones, the steps at which the rate drops.");
   }
   if (!std::is_sorted(settings.milestones.begin(), settings.milestones.end())) {
     fail_input("--lr-milestones must ascend.");
+  }
+  if (!settings.milestones.empty() && settings.milestones.front() < 0) {
+    fail_input("--lr-milestones has {}; steps are counted from 0.", settings.milestones.front());
   }
 }
 

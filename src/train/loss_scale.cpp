@@ -9,10 +9,10 @@ namespace millrace {
 namespace {
 
 constexpr double kSmallest = 1.0 / 16777216;
-constexpr double kLargest = 4294967296;
+constexpr double kLargestScale = 4294967296;
 
 void require_scale(std::string_view flag, double value) {
-  if (!(value >= kSmallest && value <= kLargest)) {
+  if (!(value >= kSmallest && value <= kLargestScale)) {
     fail_input("{} is {}; it must lie between 2^-24 and 2^32.", flag, value);
   }
 }

@@ -68,6 +68,8 @@ enum class Severity : uint8_t { note, warning };
 class TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
+  // What begins now, as a clause such as "compiling resnet50"; before `on_start` only.
+  virtual void on_activity(std::string_view) {}
   virtual void on_start(const JobStart&) {}
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const EvaluationReport&) {}
@@ -81,6 +83,9 @@ class ObserverList : public TrainingObserver {
  public:
   void add(TrainingObserver& observer) { observers_.push_back(&observer); }
 
+  void on_activity(std::string_view what) override {
+    for (TrainingObserver* observer : observers_) observer->on_activity(what);
+  }
   void on_start(const JobStart& start) override {
     for (TrainingObserver* observer : observers_) observer->on_start(start);
   }

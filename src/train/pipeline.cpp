@@ -256,9 +256,8 @@ void Pipeline::train(const Work& work) {
   for (; next < work.first + work.count; ++next) work.finished(next, sums[next]);
 }
 
-void Pipeline::evaluate(const FeedBatch& batch, Scores& scores) {
+void Pipeline::evaluate(const FeedBatch& batch, const Evaluated& finished) {
   const int64_t micro_batches = options_.graphs->plan().micro_batches;
-  const int last = options_.graphs->plan().stage_count() - 1;
   std::vector<std::function<void()>> feeders;
   for (Stage& stage : stages_) {
     stage.runner->prepare_evaluation(micro_batches);
@@ -273,24 +272,11 @@ void Pipeline::evaluate(const FeedBatch& batch, Scores& scores) {
       }
     });
   }
-  std::mutex mutex;
   const auto take = [&](StageRunner& runner, int64_t micro_batch) {
-    if (runner.stage() != last) return;
     const auto found = std::find_if(stages_.begin(), stages_.end(), [&](const Stage& stage) {
       return stage.runner.get() == &runner;
     });
-    Worker& worker = *found->worker;
-    const Slot& slot = worker.evaluation->result("logits");
-    std::vector<float> logits(static_cast<size_t>(slot.type.elements()));
-    Stream& stream = worker.session->stream();
-    worker.session->copy_out(*worker.evaluation, slot, 0, logits.data(), stream);
-    stream.finish();
-    const RowRange own = rows(slot, micro_batch);
-    const auto first = static_cast<size_t>(options_.place_of_row(own.begin));
-    const std::lock_guard lock(mutex);
-    add_scores(scores, logits,
-               batch.labels.subspan(first, static_cast<size_t>(own.end - own.begin)),
-               slot.type.shape.back());
+    finished(*found->worker, micro_batch);
   };
   StepQueue none;
   run([&](const std::vector<StageRunner*>& runners) { evaluate_stages(runners, take); }, feeders,

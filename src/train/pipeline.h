@@ -10,7 +10,6 @@
 #include "parallel/channels.h"
 #include "parallel/job_graphs.h"
 #include "runtime/stage_runner.h"
-#include "train/evaluation.h"
 #include "train/feed/feed.h"
 #include "train/worker.h"
 
@@ -77,7 +76,10 @@ class Pipeline {
   // The updates of the last call that changed nothing, of each worker here.
   void each_skip(const std::function<void(const Worker&, const SkippedUpdate&)>& take) const;
 
-  void evaluate(const FeedBatch& batch, Scores& scores);
+  // `finished` is called for each worker here and micro-batch while the results are there, on the
+  // thread of the worker's device.
+  using Evaluated = std::function<void(const Worker&, int64_t micro_batch)>;
+  void evaluate(const FeedBatch& batch, const Evaluated& finished);
 
  private:
   struct Stage {

@@ -11,7 +11,7 @@
 #include "base/parts.h"
 #include "compile/arithmetic.h"
 #include "compile/program_text.h"
-#include "kernels/convolution_tuner.h"
+#include "kernels/convolution_choices.h"
 #include "parallel/job_graphs.h"
 #include "passes/kept_layers.h"
 #include "train/device_report.h"
@@ -143,7 +143,7 @@ struct CompiledPlan {
 };
 
 CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
-                          const PipelineLayout* layout, Device& device, ConvolutionTuner& tuner,
+                          const PipelineLayout* layout, Device& device, ConvolutionChoices& choices,
                           const MachineSpeed& speed) {
   CompiledPlan compiled;
   double slowest = 0;
@@ -163,7 +163,7 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
       const std::pair<int64_t, int64_t> key = {own ? member : rows, classes};
       if (!known.contains(key)) {
         Program program;
-        CompileOptions options = stage_options(job, stage, member, device.threads(), &tuner);
+        CompileOptions options = stage_options(job, stage, member, device.threads(), &choices);
         if (layout != nullptr) options.shape.channel_bytes = layout->channel_bytes(stage, member);
         device.run([&] {
           program = compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member), options);
@@ -232,6 +232,12 @@ std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& co
 }  // namespace
 
 Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs) {
+  ConvolutionChoices choices(ConvolutionChoices::default_path());
+  return describe_plan(job, choices, observer, with_programs);
+}
+
+Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
+                   bool with_programs) {
   const Graph network = build_model(job.model, job.options);
   KeptLayers(job.precision.keep).require_in(network);
   const JobGraphs graphs(network, job.plan);
@@ -244,23 +250,21 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_pr
     layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
                    job.plan.device_numbers(), job.precision.wire());
   }
-  ConvolutionTuner tuner(ConvolutionTuner::default_path());
   const MachineSpeed speed = measure_speed(device);
   std::string refusal;
   CompiledPlan compiled;
   try {
-    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, tuner, speed);
+    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, choices, speed);
   } catch (const InputError& error) {
     if (job.device_memory == 0) throw;
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
-    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, tuner, speed);
+    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, choices, speed);
     if (crowded_device(compiled.devices, job.device_memory).empty()) throw;
     refusal = error.what();
   }
   if (refusal.empty()) refusal = crowded_device(compiled.devices, job.device_memory);
-  tuner.save();
-  if (!tuner.warning().empty()) observer.on_message(Severity::warning, tuner.warning());
+  if (!choices.warning().empty()) observer.on_message(Severity::warning, choices.warning());
   Json json;
   json["model"] = job.model;
   json["global_batch"] = job.options.batch;
@@ -282,12 +286,12 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_pr
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   if (!refusal.empty()) json["reason"] = refusal;
   if (job.options.head && job.plan.stage_count() == 1) {
-    const std::vector<HeadChoice> choices = head_choices(job, compiled, speed);
-    json["head"] = to_json(choices);
+    const std::vector<HeadChoice> head_ways = head_choices(job, compiled, speed);
+    json["head"] = to_json(head_ways);
     const MarginHeadOptions& head = *job.options.head;
     const double rate = head.parallel == HeadParallel::pfc ? head.sample_rate : kUsualRate;
     json["advice"] = advise_head(
-        {job.options.classes, rate, devices, static_cast<double>(job.device_memory)}, choices);
+        {job.options.classes, rate, devices, static_cast<double>(job.device_memory)}, head_ways);
   }
   json["schedule"] = job.plan.schedule_name();
   json["threads_per_device"] = threads;

@@ -9,6 +9,8 @@
 
 namespace millrace {
 
+class ConvolutionChoices;
+
 // How fast this machine computes and moves memory with one device's team.
 struct MachineSpeed {
   double operations_per_second = 0;  // of a convolution that runs well
@@ -29,5 +31,9 @@ double recomputed_share(const Program& program);
 // the memory limit is described all the same, with "fits" false and the reason. With
 // `with_programs` each device's program as text is there too, as "program".
 Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs = false);
+
+// With the caller's choices of convolutions instead of those that a run would make.
+Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
+                   bool with_programs = false);
 
 }  // namespace millrace

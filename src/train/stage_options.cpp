@@ -13,10 +13,10 @@ int64_t steps_to_fill(const Plan& plan) {
   return 4 * static_cast<int64_t>(plan.devices().size() + plan.stages.size());
 }
 
-CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner) {
+CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionChoices* choices) {
   CompileOptions options;
   options.kernels.convolution = job.convolution;
-  options.kernels.tuner = tuner;
+  options.kernels.choices = choices;
   options.kernels.threads = threads;
   options.optimizer = job.optimizer;
   options.updates.check_overflow = job.loss_scale.in_use();
@@ -39,10 +39,22 @@ Schedule schedule_of(const Plan& plan, int64_t steps) {
   return make_schedule(request);
 }
 
-CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
-                             ConvolutionTuner* tuner) {
+bool agrees_on_updates(const TrainJob& job) {
   const Plan& plan = job.plan;
-  CompileOptions options = compile_options(job, threads, tuner);
+  const bool clips_together = job.optimizer.clip_norm > 0 && plan.stage_count() > 1;
+  if (clips_together && !is_synchronous(plan.schedule)) {
+    fail_input(
+        "--clip-norm limits the norm of all gradients, but with --schedule {} every stage updates "
+        "at a moment of its own; use gpipe, 1f1b-flush or zero-bubble.",
+        plan.schedule_name());
+  }
+  return clips_together || (job.loss_scale.in_use() && is_synchronous(plan.schedule));
+}
+
+CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
+                             ConvolutionChoices* choices) {
+  const Plan& plan = job.plan;
+  CompileOptions options = compile_options(job, threads, choices);
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
   options.updates.wire = job.precision.wire();
@@ -53,12 +65,12 @@ CompileOptions stage_options(const TrainJob& job, int stage, int member, int thr
     options.device = fmt::format("device {} (stage {})", to_string(id), stage);
   }
   if (plan.runs_whole()) return options;
+  options.updates.with_stages = plan.stage_count() > 1;
+  const bool agrees = agrees_on_updates(job);
   const Schedule schedule = schedule_of(plan, steps_to_fill(plan));
   const int replica = plan.round_robin ? member : 0;
   for (const Row& row : schedule.rows) {
     if (row.stage != stage || row.replica != replica) continue;
-    // Stages that update together have to agree first whether they may.
-    const bool agrees = options.updates.check_overflow && is_synchronous(plan.schedule);
     const bool at_once = schedule.updates_at_once(row) && !agrees;
     options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
     options.shape.slots = static_cast<int>(row.in_flight);

@@ -8,8 +8,8 @@
 
 namespace millrace {
 
-// A job's settings for one device alone; `tuner` is borrowed.
-CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionTuner* tuner);
+// A job's settings for one device alone; `choices` are borrowed.
+CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionChoices* choices);
 
 // Steps in which every stage of a plan has as much under way as it ever has.
 int64_t steps_to_fill(const Plan& plan);
@@ -17,9 +17,13 @@ int64_t steps_to_fill(const Plan& plan);
 // The table of a segment of so many steps; a plan that runs whole has none.
 Schedule schedule_of(const Plan& plan, int64_t steps);
 
+// Whether devices that update at the same moment have to know of each other's overflow, or of the
+// norm of all gradients.
+bool agrees_on_updates(const TrainJob& job);
+
 // The same for a device of a stage: its part of the updates, the micro-batches it has under way
 // and the versions of its parameters.
 CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
-                             ConvolutionTuner* tuner);
+                             ConvolutionChoices* choices);
 
 }  // namespace millrace

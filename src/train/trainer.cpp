@@ -34,11 +34,12 @@ class Trainer {
     try {
       open();
       prepare();
-      while (result_.step < result_.total_steps) {
+      bool goes_on = owes_evaluation() ? evaluate_now() : true;
+      while (goes_on && result_.step < result_.total_steps) {
         steps();
         checkpoints_->report();
         if (engine_.any(job_.stop != nullptr && job_.stop->load())) break;
-        if (result_.step < result_.total_steps) do_periodic_work();
+        if (result_.step < result_.total_steps) goes_on = do_periodic_work();
       }
       finish();
       engine_.finish();
@@ -52,11 +53,13 @@ class Trainer {
  private:
   void open();
   void prepare();
+  void set_activity(const std::string& what);
   int64_t steps_at_once() const;
   void steps();
   void finish_step(int64_t step, const StepOutcome& outcome);
-  void do_periodic_work();
-  void evaluate_now();
+  bool owes_evaluation() const;
+  bool do_periodic_work();
+  bool evaluate_now();
   void save_checkpoint();
   void finish();
 
@@ -84,10 +87,12 @@ class Trainer {
 
 // Data and settings first: what is wrong with them shows before anything is compiled.
 void Trainer::open() {
+  set_activity("opening the data");
   start_ = find_start(job_, engine_, observer_);
   std::vector<RowRange> rows = engine_.rows();
   if (rows == std::vector<RowRange>{{0, job_.options.batch}}) rows.clear();
   const Manifest& manifest = start_.manifest;
+  engine_.adopt_convolutions(manifest.convolutions);
   feed_ = data_.training({.epoch = manifest.epoch, .index = manifest.position}, rows);
   if (data_.evaluation) start_evaluation_ = data_.evaluation(rows);
   if (engine_.rank_group() != nullptr) {
@@ -99,19 +104,32 @@ void Trainer::open() {
   result_.step = result_.first_step = manifest.step;
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
   job_.learning_rate.total_steps = result_.total_steps;
+  tell_changes(start_, job_, observer_);
+  if (job_.classes_assumed) {
+    observer_.on_message(Severity::note,
+                         fmt::format("--classes is {}, as the data does not tell how many it has.",
+                                     job_.options.classes));
+  }
+}
+
+void Trainer::set_activity(const std::string& what) {
+  engine_.set_activity(what);
+  observer_.on_activity(what);
 }
 
 void Trainer::prepare() {
-  engine_.set_activity("compiling");
+  set_activity(fmt::format("compiling {}", job_.model));
   engine_.compile(job_, start_evaluation_ ? Purpose::training_and_evaluation : Purpose::training,
                   observer_);
   if (!job_.trace.empty()) trace_ = std::make_unique<JobTrace>(engine_);
+  set_activity("filling the weights");
   engine_.start(job_.seed);
   state_.emplace(engine_);
   const Watch everything = job_.loss_scale.in_use() ? Watch::weights : Watch::finite;
   engine_.watch(job_.check_finite ? everything : Watch::loss);
   const bool resumes = !start_.checkpoint.empty();
   if (resumes) {
+    set_activity("reading the checkpoint");
     scaler_.resume(start_, engine_);
     restore(start_, *state_, engine_, observer_);
   } else if (!job_.load_weights.empty()) {
@@ -213,23 +231,35 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
        .overflow = outcome.overflow});
 }
 
-void Trainer::do_periodic_work() {
-  const int64_t per_epoch = feed_->batches_per_epoch();
-  if (start_evaluation_ && job_.evaluation_every.due(result_.step, per_epoch)) evaluate_now();
-  if (saves() && job_.checkpoint_every.due(result_.step, per_epoch)) save_checkpoint();
+// Whether an earlier run was interrupted in an evaluation that was due.
+bool Trainer::owes_evaluation() const {
+  return !start_.checkpoint.empty() && start_evaluation_ && !start_.manifest.accuracy &&
+         result_.step < result_.total_steps &&
+         job_.evaluation_every.due(result_.step, feed_->batches_per_epoch());
 }
 
-void Trainer::evaluate_now() {
+// False if it was interrupted, in every process.
+bool Trainer::do_periodic_work() {
+  const int64_t per_epoch = feed_->batches_per_epoch();
+  if (start_evaluation_ && job_.evaluation_every.due(result_.step, per_epoch) && !evaluate_now()) {
+    return false;
+  }
+  if (saves() && job_.checkpoint_every.due(result_.step, per_epoch)) save_checkpoint();
+  return true;
+}
+
+bool Trainer::evaluate_now() {
   const auto feed = start_evaluation_();
   std::optional<EvaluationReport> report = evaluate(engine_, *feed, job_.stop);
   inputs_written_ = false;
-  if (!report) return;
+  if (!report) return false;
   report->step = evaluated_step_ = result_.step;
   result_.evaluation = report;
   const bool is_best = !result_.best || report->top1 > result_.best->top1;
   if (is_best) result_.best = report;
   observer_.on_evaluation(*report);
   if (is_best) save_checkpoint();
+  return true;
 }
 
 void Trainer::save_checkpoint() {
@@ -240,7 +270,7 @@ void Trainer::save_checkpoint() {
 
 void Trainer::finish() {
   result_.interrupted = result_.step < result_.total_steps;
-  if (!result_.interrupted && start_evaluation_) evaluate_now();
+  if (!result_.interrupted && start_evaluation_) result_.interrupted = !evaluate_now();
   save_checkpoint();
   checkpoints_->finish();
   if (!job_.save_weights.empty()) {

@@ -15,6 +15,8 @@
 
 namespace millrace {
 
+struct KeptLogits;
+
 // What a finished job measured. Plain data.
 struct TrainResult {
   int64_t first_step = 0;  // finished steps that a checkpoint brought along
@@ -61,13 +63,17 @@ struct Workload {
 TrainResult run_training(const TrainJob& job, const Workload& work, TrainingObserver& observer);
 
 // An evaluation alone: uses model, options, data, threads, device_memory, load_weights or
-// checkpoint (its newest valid one) of the job.
+// checkpoint (its newest valid one) of the job. `kept` (may be null) gets the logits.
 struct EvaluationResult {
   EvaluationReport report;
   int threads = 0;
   int64_t arena_bytes = 0;
   MemoryBreakdown breakdown;
+  double cosine_scale = 0;  // of a margin head, which is evaluated without its margin; else 0
 };
-EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer);
+// A network with a margin head tells the trained identities apart by the cosines to their centres.
+// Throws InputError for weights without a classifier.
+EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer,
+                                KeptLogits* kept = nullptr);
 
 }  // namespace millrace

@@ -8,6 +8,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class InterruptionTest : public ProgramTest {
@@ -61,7 +62,7 @@ TEST_F(InterruptionTest, KilledAtAnyMomentResumesBitForBit) {
 
 TEST_F(InterruptionTest, SignalsFinishTheStepAndSave) {
   const std::string expected = straight_weights();
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     std::filesystem::remove_all(work() / "run");
     const pid_t child = start(train(2) + " --metrics m.jsonl --checkpoint run");
     while (!std::filesystem::exists(work() / "m.jsonl") ||
@@ -70,14 +71,49 @@ TEST_F(InterruptionTest, SignalsFinishTheStepAndSave) {
     }
     ::kill(child, signal);
     const Outcome outcome = wait_for(child);
-    EXPECT_EQ(outcome.status, 0) << outcome.errors;
-    EXPECT_THAT(outcome.output, HasSubstr("add --resume to continue"));
+    EXPECT_EQ(outcome.status, 130) << outcome.errors;
+    EXPECT_THAT(outcome.errors, HasSubstr("Stopping after step "));
+    EXPECT_THAT(outcome.errors, EndsWith("saved in 'run': add --resume to continue.\n"));
     const Outcome resumed = run(train(1) + " --metrics m.jsonl --checkpoint run --resume");
     EXPECT_EQ(resumed.status, 0) << resumed.errors;
     EXPECT_TRUE(read_text(work() / "weights") == expected);
     EXPECT_EQ(split(read_text(work() / "m.jsonl"), '\n').size(), 60u + 2u + 1u);
     std::filesystem::remove(work() / "m.jsonl");
   }
+}
+
+// A checkpoint's record of methods counts more than what the program would choose now: with one
+// method exchanged in it, the kernels of the resumed run are others, and it says so.
+TEST_F(InterruptionTest, ResumedJobsComputeConvolutionsAsTheCheckpointSays) {
+  const std::string job =
+      "train --model fashion_cnn --classes 4 --batch 9 --threads-per-device 1 --data ofrecord:set "
+      "--lr 0.02 --checkpoint run --resume --steps ";
+  const auto methods_after = [&](int steps) {
+    const auto path = work() / "run" / fmt::format("step-{:08}", steps) / "manifest.json";
+    return Json::parse(read_text(path)).value("convolutions", Json::object());
+  };
+  ASSERT_EQ(run(job + "2").status, 0);
+  const Json chosen = methods_after(2);
+  if (!__builtin_cpu_supports("avx512bw")) {
+    EXPECT_TRUE(chosen.empty());
+    return;
+  }
+  ASSERT_FALSE(chosen.empty());
+  Outcome resumed = run(job + "4");
+  EXPECT_EQ(resumed.status, 0);
+  EXPECT_EQ(resumed.errors.find("kernels"), std::string::npos) << resumed.errors;
+  EXPECT_EQ(methods_after(4), chosen);
+
+  const auto path = work() / "run" / "step-00000004" / "manifest.json";
+  Json manifest = Json::parse(read_text(path));
+  for (auto& [key, method] : manifest["convolutions"].items()) {
+    method = method == "direct" ? "winograd" : "direct";
+  }
+  write_text(path, manifest.dump());
+  resumed = run(job + "6");
+  EXPECT_EQ(resumed.status, 0) << resumed.errors;
+  EXPECT_THAT(resumed.errors, HasSubstr("kernels are not those of the checkpoint"));
+  EXPECT_EQ(methods_after(6), manifest["convolutions"]);
 }
 
 }  // namespace

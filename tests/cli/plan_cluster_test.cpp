@@ -66,6 +66,16 @@ TEST_F(PlanClusterTest, HeadsOfManyClasses) {
   EXPECT_LT(mp, pfc);
 }
 
+TEST_F(PlanClusterTest, SearchKeepsTheDivisionOfTheHeadThatWasAskedFor) {
+  for (const char* way : {"dp", "mp", "pfc"}) {
+    const Json json = planned(
+        "--auto --model iresnet50 --cluster titanv-8 --classes 1000000 --head arcface "
+        "--head-parallel " +
+        std::string(way));
+    EXPECT_EQ(json["flags"]["--head-parallel"], way);
+  }
+}
+
 TEST_F(PlanClusterTest, SearchGivesTheBestAndWhyOthersLost) {
   const Json plan = planned(
       "--auto --cluster titanv-8x2 --model vgg16 --batch 32 --output plan.json --trace trace.json");
@@ -145,6 +155,13 @@ TEST_F(PlanClusterTest, MistakesAreOneSentence) {
   expect_refusal(kVgg + " --placement 0:0.0:1 --schedule gpipe --replicas roundrobin",
                  "goes with --schedule 1f1b");
   expect_refusal(kVgg + " --output /none/plan.json", "--output");
+  expect_refusal(kVgg + " --parallel hybrid", "--parallel hybrid cannot be predicted");
+  expect_refusal(kVgg + " --parallel model", "--parallel model cannot be predicted");
+  expect_refusal(kVgg + " --placement 0:0.0:1 --schedule zero-bubble",
+                 "--schedule zero-bubble cannot be predicted");
+  expect_refusal("--auto --model vgg16 --cluster titanv-8 --schedule zero-bubble",
+                 "--schedule zero-bubble cannot be predicted");
+  expect_refusal(kVgg + " --replicas roundrobin", "--replicas roundrobin is predicted for several");
 }
 
 class BenchPublishedTest : public ProgramTest {};
@@ -172,7 +189,7 @@ TEST_F(BenchPublishedTest, CompilesAndRunsTheRowsThatAreChosen) {
   EXPECT_GT(table["rows"][0]["run"]["samples_per_second"], 0) << table["rows"][0];
   expect_refusal("bench published --rows nothing --no-runs --no-exact", "--rows 'nothing'");
   expect_refusal("bench published --rows 3x-7 --no-runs --no-exact", "--rows");
-  expect_refusal("bench published --split odd", "--split goes with --fit");
+  expect_refusal("bench published --split odd", "--split has no effect without --fit");
 }
 
 }  // namespace

@@ -121,7 +121,8 @@ TEST_F(PlanHereTest, MistakesAreOneSentence) {
   expect_refusal(job + "--devices 0", "--devices is 0");
   expect_refusal(job + "--finalists 0", "--finalists is 0");
   expect_refusal(job + "--rounds 0", "--rounds is 0");
-  expect_refusal(job + "--cluster titanv-8 --no-measure", "--no-measure goes with --auto on this");
+  expect_refusal(job + "--cluster titanv-8 --no-measure",
+                 "--no-measure has no effect without --auto on this");
 }
 
 }  // namespace

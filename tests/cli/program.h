@@ -26,8 +26,8 @@ struct Outcome {
   std::string errors;
 };
 
-// A directory of its own per test, in which the program runs; removed afterwards. The tuner's
-// cache lives there too.
+// A directory of its own per test, in which the program runs; removed afterwards. Its cache
+// lives there too.
 class ProgramTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -51,6 +51,7 @@ class ProgramTest : public ::testing::Test {
     const std::string cache = (directory_ / "cache").string();
     const pid_t child = ::fork();
     if (child != 0) return child;
+    for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::signal(each, SIG_DFL);
     ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
     if (::chdir((directory_ / "work").c_str()) != 0 ||
         std::freopen(output.c_str(), "w", stdout) == nullptr ||

@@ -1,6 +1,7 @@
 #!/bin/sh
 # ranks_test.sh WAY PROGRAM LAUNCHER...: training as two ranks.
 #   same   gives the losses of two devices in one process
+#   combined  so in other ways to divide a job, evaluation included
 #   head   so with a margin head, also as three ranks, and a checkpoint of it serves any number
 #   wire   the same with 16 bits between them, in parallel and as stages, and half the bytes
 #   overflow  of one skips the same step as two devices do, and leaves the same weights
@@ -40,6 +41,34 @@ case $way in
     losses "$program" $flags --devices 2 > "$work/devices" || fail "$(cat "$work/devices")"
     [ -s "$work/ranks" ] && cmp -s "$work/ranks" "$work/devices" ||
       fail "$(cat "$work/ranks" "$work/devices")"
+    ;;
+  combined)
+    # outcome NAME COMMAND...: losses and the scores of an evaluation of 40 samples.
+    outcome() {
+      name=$1
+      shift
+      timeout 60 "$@" --summary "$work/summary" > "$work/output" 2>&1 || fail "status $?: $*"
+      python3 -c 'import json, sys
+summary = json.load(open(sys.argv[1]))
+scores = summary["evaluation"]
+assert scores["samples"] == 40, scores
+print(summary["loss"], scores["loss"], scores["top1"], scores["top5"])' "$work/summary" \
+        > "$work/$name" || fail "not 40 samples: $*"
+    }
+    "$program" data synth "ofrecord:$work/set" --count 40 --classes 10 --height 28 --width 28 \
+      --channels 1 > "$work/output" 2>&1 || fail "no data"
+    flags="$flags --steps 3 --data ofrecord:$work/set --eval-data ofrecord:$work/set"
+    for plan in "0:0,1:0 --parallel hybrid" "0:0,1:0 --parallel model --microbatches 2" \
+      "0:0,1:0 --parallel hybrid --optimizer lars --microbatches 2" \
+      "0:0,1:0 --replicas roundrobin --microbatches 2" \
+      "0:0,1:0 --share-optimizer --clip-norm 0.1" \
+      "0:0.1:0 --clip-norm 0.1 --microbatches 2" \
+      "0:0,1:0.1:0 --clip-norm 0.1 --microbatches 2 --cut-after fc"; do
+      outcome ranks "$@" -n 2 "$program" $flags --placement $plan
+      outcome devices "$program" $flags --placement $(echo "$plan" | sed 's/1:0/0:1/g')
+      cmp -s "$work/ranks" "$work/devices" ||
+        fail "$plan: $(cat "$work/ranks" "$work/devices")"
+    done
     ;;
   head)
     flags="train --model mobilefacenet --image 16 --classes 100 --head arcface --lr 0.01

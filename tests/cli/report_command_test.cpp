@@ -45,7 +45,8 @@ TEST_F(ReportCommandTest, APlanThatWasCheckedIsARun) {
   EXPECT_THAT(page, HasSubstr("Timeline: predicted above measured"));
   EXPECT_THAT(page, HasSubstr("href=\"../deep/run/metrics.jsonl\""));
   EXPECT_THAT(page, HasSubstr("<caption>Environment"));
-  expect_refusal("plan --model fashion_cnn --batch 4 --run other", "--run goes with --check");
+  expect_refusal("plan --model fashion_cnn --batch 4 --run other",
+                 "--run has no effect without --check");
   expect_refusal("plan --model fashion_cnn --batch 4 --check --auto", "--plan plan.json");
   expect_refusal("plan --model fashion_cnn --batch 4 --predict --cluster here", "--plan plan.json");
   write_text(work() / "file", "");
@@ -53,6 +54,8 @@ TEST_F(ReportCommandTest, APlanThatWasCheckedIsARun) {
 }
 
 TEST_F(ReportCommandTest, BadUsageIsOneSentence) {
+  write_text(work() / "s.json", R"({"model": "m", "devices": []})");
+  expect_refusal("report s.json -o out --steps 3", "without a file of --trace");
   write_text(work() / "odd.json", "{\"a\": 1}");
   expect_refusal("report", "needs a file");
   expect_refusal("report odd.json", "-o is missing");

@@ -122,6 +122,38 @@ TEST_F(FormatsTest, FolderLabelsFollowSortedClassNames) {
   EXPECT_THROW(source->read(0), BadData);
 }
 
+TEST_F(FormatsTest, FolderLabelsFollowTheNamesGiven) {
+  for (const char* name : {"set/zebra", "set/ant", "set/empty"}) {
+    std::filesystem::create_directories(directory_ / name);
+  }
+  write_text(directory_ / "set/zebra/b.jpg", "z");
+  write_text(directory_ / "set/ant/b.png", "b");
+  const std::vector<std::string> names = {"wolf", "zebra", "yak", "ant"};
+  const auto source = open_source(at("folder", "set"), Split::train, names);
+  ASSERT_EQ(source->count(), 2u);
+  EXPECT_EQ(source->read(0).label, 3);
+  EXPECT_EQ(source->read(1).label, 1);
+  EXPECT_EQ(source->classes(), 4);
+  EXPECT_THAT(input_error_of([&] {
+                open_source(at("folder", "set"), Split::train, {"zebra", "aunt"});
+              }),
+              HasSubstr("did you mean 'aunt'?"));
+}
+
+// What is known of the classes without reading every record.
+TEST_F(FormatsTest, ClassesAreCounted) {
+  std::vector<Sample> samples;
+  for (const int64_t label : {0, 4, 2}) samples.push_back(pixel_sample(2, 2, 3, label));
+  for (const auto& [set, count] :
+       {std::pair(at("folder", "f"), 5), std::pair(at("idx", "i"), 5), std::pair(at("raw", "r"), 5),
+        std::pair(at("recordio", "r.rec"), 0), std::pair(at("ofrecord", "o"), 0)}) {
+    write(set, samples);
+    EXPECT_EQ(classes_of(set, Split::train).count, count) << set;
+  }
+  EXPECT_EQ(classes_of(at("folder", "f"), Split::train).names.size(), 5u);
+  EXPECT_THROW(classes_of(at("folder", "absent"), Split::train), InputError);
+}
+
 TEST_F(FormatsTest, RawReadsPythonsTensors) {
   python(R"(
 import json, struct

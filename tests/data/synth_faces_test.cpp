@@ -101,6 +101,7 @@ for key, offset in index:
             "13 2 0 (1.0, 4.0) \n14 2 0 (4.0, 7.0) \n15 2 0 (7.0, 10.0) \n16 2 0 (10.0, 13.0) \n");
   const auto source = open_source(set, Split::train);
   ASSERT_EQ(source->count(), 12u);
+  EXPECT_EQ(source->classes(), 4);
   for (uint64_t i = 0; i < 12; ++i) EXPECT_EQ(source->read(i).label, static_cast<int64_t>(i / 3));
 }
 

@@ -42,7 +42,7 @@ TEST(Resize, MatchesTheDefinition) {
       const auto [height, width] = size;
       ResizeWorkspace workspace;
       int rows = 0;
-      resize(image.view(), region, height, width, false, workspace, [&](int y, float* pixels) {
+      const auto row = [&](int y, float* pixels) {
         EXPECT_EQ(y, rows++);
         for (int x = 0; x < width; ++x) {
           for (int c = 0; c < channels; ++c) {
@@ -50,7 +50,8 @@ TEST(Resize, MatchesTheDefinition) {
                         reference_pixel(image.view(), region, height, width, y, x, c), 1e-3);
           }
         }
-      });
+      };
+      resize(image.view(), region, height, width, false, Surroundings::cut, workspace, row);
       EXPECT_EQ(rows, height);
     }
   }

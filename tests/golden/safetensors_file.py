@@ -10,7 +10,8 @@ import struct
 
 import numpy
 
-TYPES = {"F32": numpy.dtype("<f4"), "I32": numpy.dtype("<i4"), "I64": numpy.dtype("<i8")}
+TYPES = {"F32": numpy.dtype("<f4"), "I32": numpy.dtype("<i4"), "I64": numpy.dtype("<i8"),
+         "U8": numpy.dtype("u1")}
 
 
 def type_name(array):

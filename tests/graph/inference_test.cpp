@@ -213,8 +213,11 @@ std::vector<Case> good_cases() {
       {"sgd_update", {x, x, x}, {}, {}},
       {"sgd_update", {x, x, x, f32({1})}, {{"has_clip", true}}, {}},
       {"sgd_plain_update", {x, x}, {}, {}},
-      {"adamw_update", {x, x, x, x}, {}, {}},
+      {"adamw_update", {x, x, x, x, f32({1})}, {}, {}},
       {"lars_update", {x, x, x}, {}, {}},
+      {"lars_update", {x, x, x, f32({4})}, {{"squares_at", int64_t{2}}}, {}},
+      {"squares_of_each", {x, c}, {}, {f32({2})}},
+      {"keep_squares", {f32({1}), f32({1})}, {}, {}},
       {"sum_of_squares", {x, c}, {}, {f32({1})}},
       {"clip_scale", {f32({1})}, {{"max_norm", 1.0}}, {f32({1})}},
       {"overflow_probe", {f32({1}), f32({4, 3})}, {}, {}},
@@ -260,7 +263,9 @@ TEST(Inference, EveryTypeIsCoveredAndListedOnce) {
 
 TEST(Inference, WrongNumberOfInputsIsABug) {
   for (const Case& c : good_cases()) {
-    if (c.type == "concat" || c.type == "sum_of_squares" || c.type == "overflow_check") continue;
+    if (c.type == "concat" || c.type == "sum_of_squares" || c.type == "squares_of_each" ||
+        c.type == "overflow_check")
+      continue;
     std::vector<TensorType> inputs = c.inputs;
     for (int i = 0; i < 3; ++i) inputs.push_back(f32({1}));
     EXPECT_THROW(infer(c.type, inputs, c.attributes), std::logic_error) << c.type;

@@ -135,19 +135,23 @@ TEST(Updates, ChangeNothingWhenTheyAreToSkip) {
     const Attributes attributes = {{"momentum", 0.9}, {"weight_decay", 0.1}, {"nesterov", false},
                                    {"beta1", 0.9},    {"beta2", 0.99},       {"epsilon", 1e-8},
                                    {"trust", 0.1},    {"has_clip", true},    {"has_skip", true}};
+    const bool counts = type == "adamw_update";
     std::vector<TensorType> inputs(tensors, floats({3}));
+    if (counts) inputs.push_back(floats({1}));
     inputs.push_back(floats({1}));
     inputs.push_back(floats({2}));
     const SingleOperator single(type, attributes, inputs);
     for (const double skip : {0.0, 1.0, 3.0}) {
       std::vector<Values> values(tensors, Values{0.5, 1, 0.25});
+      if (counts) values.push_back({6});
       values.push_back({0.5});
       values.push_back({skip, 0});
       if (skip != 0) values[tensors - 1] = {kInfinity, kNan, 1};
       for (const KernelRun& run : {run_best(single, values), run_reference(single, values)}) {
         EXPECT_EQ(run.inputs[0] == values[0], skip != 0) << type;
+        if (counts) EXPECT_EQ(run.inputs[4], Values{skip == 0 ? 7.0 : 6.0});
         if (skip == 0) continue;
-        for (size_t i = 0; i + 3 < run.inputs.size(); ++i) {
+        for (size_t i = 0; i + 1 < tensors; ++i) {
           EXPECT_EQ(run.inputs[i], values[i]) << type;
         }
       }

@@ -1,12 +1,16 @@
-// Forward and gradients of every operator against PyTorch's, with the references and with the
-// best kernels, images plain and in blocks. See tests/golden/README.md for the files.
+// Forward and gradients of operators against PyTorch's, with the references and with the best
+// kernels, images plain and in blocks; see tests/golden/README.md for the files. What PyTorch has
+// no counterpart of is listed in tests/references/operators.txt with what holds it instead.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 
 #include "data/safetensors.h"
 #include "gradient_check.h"
@@ -79,6 +83,14 @@ class GoldenCase {
     attributes_ = attributes_of(description);
   }
 
+  // The types of the operator and of what its gradient rule adds.
+  std::set<std::string> operators() const {
+    const OperatorWithGradient tested(type_, attributes_, types_, !gradients_.empty());
+    std::set<std::string> types;
+    for (const OperatorId id : tested.graph().order()) types.insert(tested.graph().op(id).type);
+    return types;
+  }
+
   void check(const Way& way) const {
     SCOPED_TRACE(name_ + (way.options.reference_only ? ", reference " : ", best ") + way.layout);
     const OperatorWithGradient tested(type_, attributes_, types_, !gradients_.empty());
@@ -113,10 +125,14 @@ class GoldenCase {
   std::vector<size_t> gradients_;
 };
 
+nlohmann::json golden_cases() {
+  std::ifstream stream(golden_directory() / "operators.json");
+  return nlohmann::json::parse(stream);
+}
+
 TEST(Golden, OperatorsAgreeWithPyTorch) {
   const SafetensorsFile file(golden_directory() / "operators.safetensors");
-  std::ifstream stream(golden_directory() / "operators.json");
-  const nlohmann::json cases = nlohmann::json::parse(stream);
+  const nlohmann::json cases = golden_cases();
   ASSERT_GE(cases.size(), 50u);
   KernelOptions reference;
   reference.reference_only = true;
@@ -126,6 +142,39 @@ TEST(Golden, OperatorsAgreeWithPyTorch) {
     golden.check({reference, ""});
     for (const char* layout : {"", "aBcd16b", "aBcd8b"}) golden.check({best, layout});
   }
+}
+
+// Lines of an operator type, the file of the repository that holds it, and against what.
+std::map<std::string, std::string> other_references(const std::filesystem::path& repository) {
+  std::ifstream stream(repository / "tests/references/operators.txt");
+  std::map<std::string, std::string> files;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.empty() || line.front() == '#') continue;
+    std::istringstream words(line);
+    std::string type, file, against;
+    words >> type >> file >> against;
+    EXPECT_FALSE(against.empty()) << line;
+    EXPECT_TRUE(std::filesystem::exists(repository / file)) << line;
+    EXPECT_TRUE(files.emplace(type, file).second) << type << " is listed twice";
+  }
+  return files;
+}
+
+TEST(Golden, EveryOperatorHasAReferenceThatIsNotOurs) {
+  const SafetensorsFile file(golden_directory() / "operators.safetensors");
+  std::set<std::string> golden;
+  for (const auto& description : golden_cases()) {
+    golden.merge(GoldenCase(file, description).operators());
+  }
+  auto others = other_references(std::filesystem::path(MILLRACE_TEST_DATA) / "../..");
+  for (const OperatorDefinition& definition : all_definitions()) {
+    const std::string type(definition.type);
+    const bool listed = others.erase(type) > 0;
+    EXPECT_NE(golden.contains(type), listed)
+        << type << (listed ? " has golden tensors; take it" : " has none; list it")
+        << (listed ? " off" : " in") << " tests/references/operators.txt";
+  }
+  for (const auto& [type, place] : others) ADD_FAILURE() << "there is no operator " << type;
 }
 
 }  // namespace

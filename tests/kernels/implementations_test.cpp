@@ -87,7 +87,7 @@ class Implementations : public ::testing::TestWithParam<std::string> {
 };
 
 // Winograd convolution exists for AVX-512 alone; the general direct one is only ever chosen by
-// measuring and has a test of its own (tuner_test.cpp), and so has Winograd for bf16
+// measuring and has a test of its own (convolution_choices_test.cpp), and so has Winograd for bf16
 // (halves_test.cpp), because the shapes here are float32.
 bool exists_here(const std::string& name) {
   if (name.ends_with("/direct_general") || name.ends_with("/winograd in f32")) return false;

@@ -65,13 +65,14 @@ TEST(Optimizer, PlainSgdKeepsNoState) {
   }
 }
 
-TEST(Optimizer, AdamwKeepsTwoMoments) {
+TEST(Optimizer, AdamwKeepsTwoMomentsAndCountsItsUpdates) {
   const Graph graph = trained(
       {.kind = OptimizerSettings::Kind::adamw, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6});
   EXPECT_EQ(all_of_type(graph, "adamw_update").size(), 20u);
   const Operator& op = graph.op(operator_named(graph, "stem.weight/update"));
-  EXPECT_THAT(input_names(graph, op), ElementsAre("stem.weight", "stem.weight.first_moment",
-                                                  "stem.weight.second_moment", "stem.weight.grad"));
+  EXPECT_THAT(input_names(graph, op),
+              ElementsAre("stem.weight", "stem.weight.first_moment", "stem.weight.second_moment",
+                          "stem.weight.grad", "stem.weight.updates"));
   EXPECT_EQ(op.attributes.number("beta1"), 0.8);
   EXPECT_EQ(op.attributes.number("beta2"), 0.99);
   EXPECT_EQ(op.attributes.number("epsilon"), 1e-6);

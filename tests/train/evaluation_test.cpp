@@ -1,11 +1,19 @@
 #include "train/evaluation.h"
 
+#include <gmock/gmock.h>
+
 #include <cmath>
+#include <cstring>
 
 #include "support.h"
+#include "train/engine.h"
+#include "train/feed/feeds.h"
+#include "train/trainer.h"
 
 namespace millrace {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(Scores, FollowTheDefinitions) {
   Scores scores;
@@ -58,6 +66,119 @@ TEST(Scores, RefuseLabelsThatAreNoClass) {
   Scores scores;
   EXPECT_THROW(add_scores(scores, std::vector<float>{1, 0}, std::vector<int32_t>{2}, 2),
                InputError);
+}
+
+// A network with a margin head, its centres and synthetic images, all small.
+class CentreClassifierTest : public DirectoryTest {
+ protected:
+  TrainJob face_job() const {
+    TrainJob job = small_job();
+    job.model = "mobilefacenet";
+    job.options = default_options(job.model);
+    job.options.batch = 4;
+    job.options.image = 32;
+    job.options.classes = 6;
+    job.steps = 2;
+    job.learning_rate.base = 0.01;
+    return job;
+  }
+
+  TrainJob trained(DataType storage) const {
+    TrainJob job = face_job();
+    job.options.head = MarginHeadOptions{.subtrahend = 0.4, .scale = 30, .storage = storage};
+    job.checkpoint = directory_ / "run";
+    job.save_weights = directory_ / "w.safetensors";
+    TrainingObserver silent;
+    run_training(job, silent);
+    return job;
+  }
+
+  // From the definition, in double: scaled cosines of the embeddings that the network itself gives.
+  double expected_loss(const std::filesystem::path& weights, double scale) const {
+    TrainJob job = face_job();
+    job.options.classifier = false;
+    job.evaluation_data = "synthetic";
+    TrainingObserver silent;
+    Engine engine(job, Purpose::evaluation, silent);
+    engine.start(job.seed);
+    JobState state(engine);
+    load_weights(state, weights);
+    const SafetensorsFile file(weights);
+    const SafetensorsEntry& centres = file.at("head.centres");
+    const auto feed = open_evaluation_data(job)->start();
+    const auto batch = feed->next();
+    engine.session().write_input(*engine.evaluation(), "images", batch->images);
+    engine.session().run(*engine.evaluation(), StepState{});
+    const std::vector<float> embeddings =
+        engine.session().result(*engine.evaluation(), "embedding");
+    const auto value = [&](int64_t i) {
+      float number = 0;
+      if (centres.dtype == "F32") {
+        std::memcpy(&number, centres.data.data() + i * 4, 4);
+      } else {
+        std::memcpy(reinterpret_cast<char*>(&number) + 2, centres.data.data() + i * 2, 2);
+      }
+      return static_cast<double>(number);
+    };
+    const int64_t width = centres.shape.at(1);
+    double loss = 0;
+    for (int64_t row = 0; row < job.options.batch; ++row) {
+      std::vector<double> logits;
+      for (int64_t c = 0; c < job.options.classes; ++c) {
+        double product = 0, left = 0, right = 0;
+        for (int64_t i = 0; i < width; ++i) {
+          const double x = embeddings.at(static_cast<size_t>(row * width + i));
+          const double w = value(c * width + i);
+          product += x * w;
+          left += x * x;
+          right += w * w;
+        }
+        logits.push_back(scale * product / std::sqrt(left * right));
+      }
+      double sum = 0;
+      for (const double logit : logits) sum += std::exp(logit);
+      loss +=
+          std::log(sum) - logits.at(static_cast<size_t>(batch->labels[static_cast<size_t>(row)]));
+    }
+    return loss / static_cast<double>(job.options.batch);
+  }
+};
+
+TEST_F(CentreClassifierTest, ScoresAreScaledCosinesToTheTrainedCentres) {
+  for (const DataType storage : {DataType::f32, DataType::bf16}) {
+    std::filesystem::remove_all(directory_ / "run");
+    const TrainJob job = trained(storage);
+    TrainJob evaluation = face_job();
+    evaluation.evaluation_data = "synthetic";
+    evaluation.checkpoint = job.checkpoint;
+    TrainingObserver silent;
+    const EvaluationResult result = run_evaluation(evaluation, silent);
+    EXPECT_EQ(result.cosine_scale, 30);
+    EXPECT_NEAR(result.report.loss, expected_loss(job.save_weights, 30), 1e-3);
+
+    evaluation.checkpoint.clear();
+    evaluation.load_weights = job.save_weights;
+    const EvaluationResult usual = run_evaluation(evaluation, silent);
+    EXPECT_EQ(usual.cosine_scale, 64);
+    EXPECT_NEAR(usual.report.loss, expected_loss(job.save_weights, 64), 2e-3);
+    evaluation.options.classes = 7;
+    EXPECT_THAT(input_error_of([&] { run_evaluation(evaluation, silent); }),
+                HasSubstr("has 6 class centres"));
+  }
+}
+
+TEST_F(CentreClassifierTest, WeightsWithoutAClassifierAreNotScored) {
+  TrainJob job = face_job();
+  job.options.classifier = false;
+  TrainingObserver silent;
+  Engine engine(job, Purpose::evaluation, silent);
+  engine.start(job.seed);
+  save_weights(JobState(engine), directory_ / "backbone.safetensors", job.model);
+  TrainJob evaluation = face_job();
+  evaluation.evaluation_data = "synthetic";
+  evaluation.load_weights = directory_ / "backbone.safetensors";
+  EXPECT_THAT(input_error_of([&] { run_evaluation(evaluation, silent); }),
+              HasSubstr("no classifier; measure it with --verification"));
 }
 
 }  // namespace

@@ -217,6 +217,32 @@ TEST_F(TrainerTest, EvaluationDuringTrainingDoesNotChangeIt) {
   EXPECT_NEAR(report.loss, recorder_.evaluations[2].loss, 1e-6);
 }
 
+// Devices that divide the samples have running statistics of their own: those that are saved are
+// those that are evaluated with.
+TEST_F(TrainerTest, EvaluationOfReplicasIsThatOfTheirCheckpoint) {
+  const std::string data = make_data();
+  for (const char* placement : {"0:0-1", "0:0-1.0:2-3", "0:0.0:1-2"}) {
+    for (const bool round_robin : {false, true}) {
+      SCOPED_TRACE(placement);
+      TrainJob job = data_job(data);
+      job.oversubscribe = true;
+      job.plan.stages = parse_stages(placement);
+      job.plan.micro_batches = 2;
+      job.plan.round_robin = round_robin;
+      job.evaluation_data = data;
+      weights_of(job, "replicas");
+      const EvaluationReport expected = recorder_.evaluations.back();
+
+      TrainJob alone = small_job();
+      alone.load_weights = directory_ / "replicas";
+      alone.evaluation_data = data;
+      const EvaluationReport report = run_evaluation(alone, recorder_).report;
+      EXPECT_EQ(report.top1, expected.top1);
+      EXPECT_NEAR(report.loss, expected.loss, 1e-5);
+    }
+  }
+}
+
 TEST_F(TrainerTest, SavedWeightsLoadBack) {
   TrainJob job = small_job();
   const std::string saved = weights_of(job, "saved");

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "data/image/codec.h"
 
 namespace millrace {
@@ -21,9 +22,12 @@ bool is_image_name(const std::filesystem::path& path) {
 
 class FolderSource : public RecordSource {
  public:
-  explicit FolderSource(const std::filesystem::path& directory) {
+  FolderSource(const std::filesystem::path& directory, const std::vector<std::string>& names)
+      : classes_(names) {
+    const std::vector<std::string> found = folder_classes(directory);
+    if (classes_.empty()) classes_ = found;
     try {
-      list(directory);
+      for (const std::string& name : found) list(directory / name, name);
     } catch (const std::filesystem::filesystem_error& error) {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
@@ -53,6 +57,7 @@ class FolderSource : public RecordSource {
 
   RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0}; }
   std::vector<std::string> class_names() const override { return classes_; }
+  int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
 
  private:
   struct File {
@@ -60,22 +65,23 @@ class FolderSource : public RecordSource {
     int64_t label;
   };
 
-  void list(const std::filesystem::path& directory) {
-    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-      const std::string name = entry.path().filename().string();
-      if (entry.is_directory() && !name.starts_with('.')) classes_.push_back(name);
+  void list(const std::filesystem::path& below, const std::string& name) {
+    const size_t first = files_.size();
+    const auto place = std::find(classes_.begin(), classes_.end(), name);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
+      if (!entry.is_regular_file() || !is_image_name(entry.path())) continue;
+      if (place == classes_.end()) fail_unknown(below, name);
+      files_.push_back({entry.path().string(), place - classes_.begin()});
     }
-    std::sort(classes_.begin(), classes_.end());
-    for (size_t label = 0; label < classes_.size(); ++label) {
-      const size_t first = files_.size();
-      const auto below = directory / classes_[label];
-      for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
-        if (!entry.is_regular_file() || !is_image_name(entry.path())) continue;
-        files_.push_back({entry.path().string(), static_cast<int64_t>(label)});
-      }
-      std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
-                [](const File& a, const File& b) { return a.path < b.path; });
-    }
+    std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
+              [](const File& a, const File& b) { return a.path < b.path; });
+  }
+
+  [[noreturn]] void fail_unknown(const std::filesystem::path& path, const std::string& name) const {
+    const std::string close = nearest(name, classes_);
+    fail_input("'{}' is a class that the network was not trained on{}; it knows {} others.",
+               path.string(), close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close),
+               classes_.size());
   }
 
   std::vector<std::string> classes_;
@@ -127,8 +133,23 @@ class FolderWriter : public RecordWriter {
 
 }  // namespace
 
-std::unique_ptr<RecordSource> open_folder(const std::filesystem::path& directory) {
-  return std::make_unique<FolderSource>(directory);
+std::vector<std::string> folder_classes(const std::filesystem::path& directory) {
+  std::vector<std::string> names;
+  try {
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      const std::string name = entry.path().filename().string();
+      if (entry.is_directory() && !name.starts_with('.')) names.push_back(name);
+    }
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::unique_ptr<RecordSource> open_folder(const std::filesystem::path& directory,
+                                          const std::vector<std::string>& names) {
+  return std::make_unique<FolderSource>(directory, names);
 }
 
 std::unique_ptr<RecordWriter> create_folder(const std::filesystem::path& directory) {

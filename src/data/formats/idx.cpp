@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <string>
 
 #include "base/file.h"
@@ -90,6 +91,11 @@ class IdxSource : public RecordSource {
     sample.channels = channels_;
     sample.label = static_cast<int64_t>(classes_.data[index]);
     return sample;
+  }
+
+  int64_t classes() const override {
+    const auto largest = std::max_element(classes_.data.begin(), classes_.data.end());
+    return largest == classes_.data.end() ? 0 : static_cast<int64_t>(*largest) + 1;
   }
 
   RecordPlace place(uint64_t index) const override {

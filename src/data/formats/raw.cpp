@@ -1,5 +1,6 @@
 #include "data/formats/raw.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "data/formats/pixel_spool.h"
@@ -38,19 +39,27 @@ class RawSource : public RecordSource {
     sample.height = static_cast<int>(images_.shape[1]);
     sample.width = static_cast<int>(images_.shape[2]);
     sample.channels = static_cast<int>(images_.shape[3]);
-    if (labels_.dtype == "I32") {
-      int32_t label = 0;
-      std::memcpy(&label, labels_.data.data() + index * sizeof(label), sizeof(label));
-      sample.label = label;
-    } else {
-      std::memcpy(&sample.label, labels_.data.data() + index * sizeof(int64_t), sizeof(int64_t));
-    }
+    sample.label = label_at(index);
     return sample;
+  }
+
+  int64_t classes() const override {
+    int64_t largest = -1;
+    for (uint64_t i = 0; i < count(); ++i) largest = std::max(largest, label_at(i));
+    return largest + 1;
   }
 
   RecordPlace place(uint64_t index) const override { return {path_, index, image_size_ * index}; }
 
  private:
+  int64_t label_at(uint64_t index) const {
+    const auto read = [&](auto label) {
+      std::memcpy(&label, labels_.data.data() + index * sizeof(label), sizeof(label));
+      return static_cast<int64_t>(label);
+    };
+    return labels_.dtype == "I32" ? read(int32_t{}) : read(int64_t{});
+  }
+
   std::string path_;
   SafetensorsFile file_;
   const SafetensorsEntry& images_;

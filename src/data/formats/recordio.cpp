@@ -83,6 +83,7 @@ class RecordioSource : public RecordSource {
   RecordPlace place(uint64_t index) const override {
     return {path_, entries_[index].key, entries_[index].offset};
   }
+  int64_t classes() const override { return identities_; }
 
  private:
   void drop_header_record() {
@@ -96,6 +97,9 @@ class RecordioSource : public RecordSource {
     if (header.labels.empty() || !header.bytes.empty()) return;
     const uint64_t header_key = entries_.front().key;
     const float end_key = header.labels.front();
+    if (header.labels.size() > 1 && header.labels[1] > end_key) {
+      identities_ = static_cast<int64_t>(header.labels[1] - end_key);
+    }
     std::erase_if(entries_, [&](const RecordioEntry& entry) {
       return entry.key == header_key || !(static_cast<float>(entry.key) < end_key);
     });
@@ -104,6 +108,7 @@ class RecordioSource : public RecordSource {
   std::string path_;
   MappedFile file_;
   std::vector<RecordioEntry> entries_;
+  int64_t identities_ = 0;  // that a header announces
 };
 
 class RecordioWriter : public RecordWriter {

@@ -1,5 +1,6 @@
 #include "data/image/codec.h"
 
+#include "data/image/colour.h"
 #include "data/image/png.h"
 
 namespace millrace {
@@ -20,7 +21,7 @@ ImageView convert_channels(const ImageView& from, int channels, std::vector<uint
         for (int c = 0; c < 3; ++c) *to++ = row[x];
       } else {
         const uint8_t* rgb = row + 3 * x;
-        *to++ = static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
+        *to++ = grey_of(rgb[0], rgb[1], rgb[2]);
       }
     }
   }

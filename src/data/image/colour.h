@@ -1,4 +1,4 @@
-// Random changes of colour.
+// The grey of a colour, and random changes of colour.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,11 @@
 #include "base/random.h"
 
 namespace millrace {
+
+// Brightness by the weights of ITU-R 601, rounded as PIL rounds it.
+inline uint8_t grey_of(int red, int green, int blue) {
+  return static_cast<uint8_t>((19595 * red + 38470 * green + 7471 * blue + 32768) >> 16);
+}
 
 // Factors are drawn uniformly from [1 − x, 1 + x]; 0 leaves the image as it is.
 struct ColourJitter {

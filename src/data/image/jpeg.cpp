@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "data/image/colour.h"
 #include "data/sample.h"
 
 namespace millrace {
@@ -80,18 +81,24 @@ int smallest_scale(const PixelRegion& region, int target_height, int target_widt
   return 8;
 }
 
-// CMYK as Adobe programs store it, inverted.
-void cmyk_to_rgb(const uint8_t* from, uint8_t* to, int width, int channels) {
-  for (int x = 0; x < width; ++x) {
-    const int key = from[4 * x + 3];
+// Red, green and blue, or CMYK as Adobe programs store it, inverted, to 1 or 3 channels.
+void convert_line(const uint8_t* from, int components, uint8_t* to, int width, int channels) {
+  for (int x = 0; x < width; ++x, from += components, to += channels) {
     int rgb[3];
-    for (int c = 0; c < 3; ++c) rgb[c] = from[4 * x + c] * key / 255;
+    for (int c = 0; c < 3; ++c) {
+      rgb[c] = components == 4 ? (from[c] * from[3] + 127) / 255 : from[c];
+    }
     if (channels == 1) {
-      to[x] = static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2]) / 1000);
+      *to = grey_of(rgb[0], rgb[1], rgb[2]);
     } else {
-      for (int c = 0; c < 3; ++c) to[3 * x + c] = static_cast<uint8_t>(rgb[c]);
+      for (int c = 0; c < 3; ++c) to[c] = static_cast<uint8_t>(rgb[c]);
     }
   }
+}
+
+J_COLOR_SPACE decoded_space(J_COLOR_SPACE stored, int channels) {
+  if (stored == JCS_CMYK || stored == JCS_YCCK) return JCS_CMYK;
+  return channels == 1 && stored == JCS_GRAYSCALE ? JCS_GRAYSCALE : JCS_RGB;
 }
 
 }  // namespace
@@ -140,13 +147,12 @@ DecodedPart JpegReader::decode(const PixelRegion& region, int target_height, int
                                int channels, bool exact, std::vector<uint8_t>& storage) {
   State& state = *state_;
   jpeg_decompress_struct& codec = state.codec;
-  const int eighths = smallest_scale(region, target_height, target_width);
-  const bool is_cmyk = codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
+  const int eighths = exact ? 8 : smallest_scale(region, target_height, target_width);
   codec.scale_num = static_cast<unsigned>(eighths);
   codec.scale_denom = 8;
   codec.do_fancy_upsampling = exact ? TRUE : FALSE;
   codec.dct_method = JDCT_ISLOW;
-  codec.out_color_space = is_cmyk ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  codec.out_color_space = decoded_space(codec.jpeg_color_space, channels);
   protect(state.errors, [&codec] { jpeg_start_decompress(&codec); });
 
   DecodedPart part;
@@ -156,13 +162,16 @@ DecodedPart JpegReader::decode(const PixelRegion& region, int target_height, int
   };
   const unsigned full_width = codec.output_width;
   const unsigned full_height = codec.output_height;
-  unsigned left = std::min(clamp(std::floor(region.left * part.scale), full_width), full_width - 1);
+  const PixelRegion wanted =
+      exact ? PixelRegion{0, 0, static_cast<double>(full_width), static_cast<double>(full_height)}
+            : region;
+  unsigned left = std::min(clamp(std::floor(wanted.left * part.scale), full_width), full_width - 1);
   const unsigned right =
-      std::max(left + 1, clamp(std::ceil((region.left + region.width) * part.scale), full_width));
+      std::max(left + 1, clamp(std::ceil((wanted.left + wanted.width) * part.scale), full_width));
   const unsigned top =
-      std::min(clamp(std::floor(region.top * part.scale), full_height), full_height - 1);
+      std::min(clamp(std::floor(wanted.top * part.scale), full_height), full_height - 1);
   const unsigned bottom =
-      std::max(top + 1, clamp(std::ceil((region.top + region.height) * part.scale), full_height));
+      std::max(top + 1, clamp(std::ceil((wanted.top + wanted.height) * part.scale), full_height));
   unsigned columns = right - left;
   if (columns < full_width) {
     protect(state.errors, [&] { jpeg_crop_scanline(&codec, &left, &columns); });
@@ -176,18 +185,21 @@ DecodedPart JpegReader::decode(const PixelRegion& region, int target_height, int
   const size_t image_bytes = static_cast<size_t>(part.view.stride * rows);
   storage.resize(image_bytes + line_bytes);
   uint8_t* pixels = storage.data();
-  protect(state.errors, [&codec, &part, pixels, image_bytes, rows, top, is_cmyk, channels] {
+  const bool converts = codec.output_components != channels;
+  protect(state.errors, [&codec, &part, pixels, image_bytes, rows, top, converts, channels] {
     if (top > 0) jpeg_skip_scanlines(&codec, top);
     for (int y = 0; y < rows;) {
       // Several lines at a time spare libjpeg a copy of every second one.
       JSAMPROW lines[kLinesAtOnce];
-      const int wanted = is_cmyk ? 1 : std::min(kLinesAtOnce, rows - y);
-      for (int i = 0; i < wanted; ++i) lines[i] = pixels + (y + i) * part.view.stride;
+      const int most = converts ? 1 : std::min(kLinesAtOnce, rows - y);
+      for (int i = 0; i < most; ++i) lines[i] = pixels + (y + i) * part.view.stride;
       uint8_t* target = lines[0];
-      if (is_cmyk) lines[0] = pixels + image_bytes;
-      const unsigned count = jpeg_read_scanlines(&codec, lines, static_cast<unsigned>(wanted));
+      if (converts) lines[0] = pixels + image_bytes;
+      const unsigned count = jpeg_read_scanlines(&codec, lines, static_cast<unsigned>(most));
       if (count == 0) return;
-      if (is_cmyk) cmyk_to_rgb(lines[0], target, part.view.width, channels);
+      if (converts) {
+        convert_line(lines[0], codec.output_components, target, part.view.width, channels);
+      }
       y += static_cast<int>(count);
     }
   });

@@ -21,10 +21,10 @@ class JpegReader {
   int width() const;
   int channels() const;
 
-  // Decodes the smallest part that covers `region`, at the smallest DCT scale (1/8, 1/4, 1/2, 1)
-  // that still has target_width × target_height pixels in it, to 1 or 3 channels. The result
-  // points into `storage`. `exact` interpolates colour smoothly as other decoders do; without it
-  // colour is repeated, which is faster.
+  // Decodes to 1 or 3 channels; the result points into `storage`. `exact` gives the whole image at
+  // full size with colour interpolated smoothly, as other decoders do. Without it, which is faster,
+  // colour is repeated, and the result is the smallest part that covers `region`, at the smallest
+  // DCT scale (1/8, 1/4, 1/2, 1) that still has target_width × target_height pixels in it.
   DecodedPart decode(const PixelRegion& region, int target_height, int target_width, int channels,
                      bool exact, std::vector<uint8_t>& storage);
 

@@ -2,9 +2,11 @@
 
 #include <png.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
+#include "data/image/colour.h"
 #include "data/sample.h"
 
 namespace millrace {
@@ -57,8 +59,11 @@ ImageView decode_png(std::span<const std::byte> bytes, int channels,
                      std::vector<uint8_t>& storage) {
   PngImage png;
   begin_read(png, bytes);
-  png.image.format = channels == 1 ? PNG_FORMAT_GA : PNG_FORMAT_RGBA;
-  const int with_alpha = channels + 1;
+  // libpng would make grey of light, not of the values stored.
+  const bool has_colour = (png.image.format & PNG_FORMAT_FLAG_COLOR) != 0;
+  const bool to_grey = channels == 1 && has_colour;
+  png.image.format = has_colour || channels == 3 ? PNG_FORMAT_RGBA : PNG_FORMAT_GA;
+  const int with_alpha = png.image.format == PNG_FORMAT_RGBA ? 4 : 2;
   const int height = static_cast<int>(png.image.height);
   const int width = static_cast<int>(png.image.width);
   storage.resize(PNG_IMAGE_SIZE(png.image));
@@ -67,9 +72,12 @@ ImageView decode_png(std::span<const std::byte> bytes, int channels,
   }
   const int64_t pixels = int64_t{height} * width;
   for (int64_t i = 0; i < pixels; ++i) {
-    for (int c = 0; c < channels; ++c) {
-      storage[static_cast<size_t>(i * channels + c)] =
-          storage[static_cast<size_t>(i * with_alpha + c)];
+    const uint8_t* from = storage.data() + i * with_alpha;
+    uint8_t* to = storage.data() + i * channels;
+    if (to_grey) {
+      *to = grey_of(from[0], from[1], from[2]);
+    } else {
+      std::copy(from, from + channels, to);
     }
   }
   return {storage.data(), height, width, channels, int64_t{width} * channels};

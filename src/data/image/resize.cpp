@@ -11,13 +11,15 @@ namespace {
 typedef float Lanes __attribute__((vector_size(16), aligned(4), may_alias));
 
 // For each output element the input elements it takes and their weights, `stride` apart.
-int make_taps(double start, double extent, int input, int output, std::vector<int>& first,
-              std::vector<int>& count, std::vector<float>& weights) {
+int make_taps(double start, double extent, int input, int output, Surroundings surroundings,
+              std::vector<int>& first, std::vector<int>& count, std::vector<float>& weights) {
   const double scale = extent / output;
   const double support = std::max(scale, 1.0);
   const int stride = std::max(4, static_cast<int>(std::ceil(support)) * 2 + 1);
-  const int lowest = std::clamp(static_cast<int>(std::floor(start)), 0, input - 1);
-  const int highest = std::clamp(static_cast<int>(std::ceil(start + extent)), lowest + 1, input);
+  const bool cut = surroundings == Surroundings::cut;
+  const int lowest = cut ? std::clamp(static_cast<int>(std::floor(start)), 0, input - 1) : 0;
+  const int highest =
+      cut ? std::clamp(static_cast<int>(std::ceil(start + extent)), lowest + 1, input) : input;
   first.resize(static_cast<size_t>(output));
   count.resize(static_cast<size_t>(output));
   weights.assign(static_cast<size_t>(output) * static_cast<size_t>(stride), 0.0f);
@@ -102,11 +104,12 @@ void gather_gray(const float* line, float* output, int width, int stride,
 }  // namespace
 
 void resize(const ImageView& view, const PixelRegion& region, int height, int width, bool mirrored,
-            ResizeWorkspace& workspace, const std::function<void(int, float*)>& row) {
+            Surroundings surroundings, ResizeWorkspace& workspace,
+            const std::function<void(int, float*)>& row) {
   const int column_stride =
-      make_taps(region.left, region.width, view.width, width, workspace.column_first,
+      make_taps(region.left, region.width, view.width, width, surroundings, workspace.column_first,
                 workspace.column_count, workspace.column_weights);
-  const int row_stride = make_taps(region.top, region.height, view.height, height,
+  const int row_stride = make_taps(region.top, region.height, view.height, height, surroundings,
                                    workspace.row_first, workspace.row_count, workspace.row_weights);
   const int channels = view.channels;
   const int left = workspace.column_first.front();

@@ -152,6 +152,7 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
   ImageReader reader(sample);
   const PixelRegion region = choose_region(options_, reader.height(), reader.width(), random);
   const bool exact = options_.crop != CropKind::random_resized;
+  const Surroundings surroundings = exact ? Surroundings::seen : Surroundings::cut;
   const DecodedPart part =
       reader.decode(region, options_.height, options_.width, options_.channels, exact, decoded_);
   const PixelRegion inside = {region.left * part.scale - part.left,
@@ -173,12 +174,13 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
     store_row(pixels, shifted, shift_x, target);
   };
   if (!options_.jitter.enabled()) {
-    resize(part.view, inside, options_.height, options_.width, mirrored, workspace_, store);
+    resize(part.view, inside, options_.height, options_.width, mirrored, surroundings, workspace_,
+           store);
     return;
   }
   const size_t row_values = static_cast<size_t>(options_.width) * lanes;
   whole_.resize(row_values * options_.height);
-  resize(part.view, inside, options_.height, options_.width, mirrored, workspace_,
+  resize(part.view, inside, options_.height, options_.width, mirrored, surroundings, workspace_,
          [&](int y, const float* pixels) {
            std::copy(pixels, pixels + row_values, &whole_[static_cast<size_t>(y) * row_values]);
          });

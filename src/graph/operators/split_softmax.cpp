@@ -1,5 +1,6 @@
 // Softmax cross-entropy and accuracy where each device has the logits of some classes. Attributes:
-// class_begin, where its classes begin among all `classes`, and members.
+// class_begin, where its classes begin among all `classes`, and members; those of the loss as of
+// softmax_cross_entropy besides.
 //
 // softmax_statistics gives per sample the largest logit, the sum of e^(logit - largest), the
 // target's logit (0 where another device has it) and the sum of logit - largest. Gathered from all

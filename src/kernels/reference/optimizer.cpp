@@ -70,7 +70,9 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::strin
   const double epsilon = request.op.attributes.number("epsilon");
   return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
     if (u.skips(a)) return;
-    const auto t = static_cast<double>(a.step->updates() + 1);
+    float& updates = a.input<float>(4)[0];
+    updates += 1;
+    const double t = updates;
     const double rate = a.step->learning_rate;
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
@@ -92,14 +94,20 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::strin
 
 std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const double trust = request.op.attributes.number("trust");
-  const double epsilon = request.op.attributes.number("epsilon");
+  const Attributes& attributes = request.op.attributes;
+  const double trust = attributes.number("trust");
+  const double epsilon = attributes.number("epsilon");
+  const bool is_slice = attributes.has("squares_at");
+  const int64_t place = is_slice ? attributes.integer("squares_at") : 0;
   return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
     if (u.skips(a)) return;
     const double scale = u.scale(a);
-    const double weight_norm = std::sqrt(plain_sum_of_squares(a.input<float>(0), u.count));
-    const double gradient_norm =
-        std::sqrt(plain_sum_of_squares(a.input<float>(2), u.count)) * scale;
+    const auto of_whole = [&](size_t input, int64_t which) {
+      return is_slice ? double{a.input<float>(3)[place + which]}
+                      : plain_sum_of_squares(a.input<float>(input), u.count);
+    };
+    const double weight_norm = std::sqrt(of_whole(0, 0));
+    const double gradient_norm = std::sqrt(of_whole(2, 1)) * scale;
     const bool still = weight_norm == 0 || gradient_norm == 0;
     const double local =
         still ? 1 : trust * weight_norm / (gradient_norm + u.weight_decay * weight_norm + epsilon);
@@ -123,6 +131,17 @@ std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest& request,
       sum += plain_sum_of_squares(a.input<float>(i), inputs[i].elements());
     }
     a.output<float>(0)[0] = static_cast<float>(sum);
+  });
+}
+
+std::unique_ptr<Kernel> reference_squares_of_each(const KernelRequest& request,
+                                                  std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  return make_function_kernel([inputs = request.inputs](const KernelArguments& a) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      a.output<float>(0)[i] =
+          static_cast<float>(plain_sum_of_squares(a.input<float>(i), inputs[i].elements()));
+    }
   });
 }
 

@@ -57,6 +57,7 @@ std::vector<PlannedHead::Parallel> heads_for(const SearchRequest& request, size_
   using Parallel = PlannedHead::Parallel;
   if (request.head.parallel == Parallel::none) return {Parallel::none};
   if (stages > 1) return {};
+  if (request.head_fixed) return {request.head.parallel};
   if (request.head.parallel != Parallel::sampled) return {Parallel::data, Parallel::model};
   return {Parallel::data, Parallel::model, Parallel::sampled};
 }

@@ -20,6 +20,7 @@ struct SearchRequest {
   int optimizer_states = 1;
   double memory_limit = 0;  // bytes; 0: the device's
   PlannedHead head;         // any division is tried, `sampled` only if it is the one given
+  bool head_fixed = false;  // only the division given is tried
   // Restrictions; none: all are tried.
   std::optional<PipelineOrder> order;
   std::optional<bool> recompute;

@@ -22,6 +22,7 @@ TrainJob embedding_job(TrainJob job) {
   job.options.batch = std::max(kSmallestBatch, job.options.batch);
   // Identities of an evaluation set need not be classes of the network.
   job.options.classes = int64_t{1} << 30;
+  job.class_names.clear();
   return job;
 }
 

@@ -72,7 +72,7 @@ class SyntheticEvaluationData : public EvaluationData {
 class LoadedEvaluationData : public EvaluationData {
  public:
   LoadedEvaluationData(const TrainJob& job, const std::vector<RowRange>& rows)
-      : source_(open_source(job.evaluation_data, Split::test)),
+      : source_(open_source(job.evaluation_data, Split::test, job.class_names)),
         options_(loader_options(job, Use::evaluation, rows)) {
     options_.shuffle = false;
     options_.last_batch = LastBatch::pad;
@@ -105,7 +105,7 @@ std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start
   LoaderOptions options = loader_options(job, Use::training, rows);
   options.start_epoch = static_cast<uint64_t>(start.epoch);
   options.start_position = static_cast<uint64_t>(start.index);
-  return make_loader_feed(open_source(job.data.source, Split::train), options);
+  return make_loader_feed(open_source(job.data.source, Split::train, job.class_names), options);
 }
 
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,

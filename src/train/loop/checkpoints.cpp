@@ -41,6 +41,7 @@ void Checkpoints::save(const Progress& progress) {
   manifest.learning_rate = to_json(job_.learning_rate);
   manifest.job = describe_job(job_);
   manifest.job["kernels"] = fingerprint_;
+  manifest.convolutions = engine_.convolutions();
   manifest.loss_scale = progress.loss_scale;
   manifest.accuracy = progress.accuracy;
   writer_->save(state_, std::move(manifest));

@@ -29,13 +29,7 @@ StartingPoint look_for_start(const TrainJob& job, TrainingObserver& observer) {
   }
   start.checkpoint = *found;
   start.manifest = read_manifest(*found);
-  for (const std::string& name :
-       compare_jobs(start.manifest.job, describe_job(job), start.checkpoint)) {
-    observer.on_message(Severity::warning,
-                        fmt::format("--{} is not what checkpoint '{}' was made with; the new "
-                                    "value is used.",
-                                    name, start.checkpoint.string()));
-  }
+  require_same_job(start.manifest.job, describe_job(job), start.checkpoint);
   return start;
 }
 
@@ -53,6 +47,24 @@ StartingPoint find_start(const TrainJob& job, Engine& engine, TrainingObserver& 
     start.manifest = parse_manifest(agreed["manifest"], start.checkpoint / kManifestFile);
   }
   return start;
+}
+
+void tell_changes(const StartingPoint& start, const TrainJob& job, TrainingObserver& observer) {
+  if (start.checkpoint.empty()) return;
+  std::vector<SettingChange> changes =
+      changed_rates(start.manifest.learning_rate, to_json(job.learning_rate));
+  for (SettingChange& change : changed_settings(start.manifest.job, describe_job(job))) {
+    changes.push_back(std::move(change));
+  }
+  for (const SettingChange& change : changes) {
+    observer.on_message(Severity::warning,
+                        fmt::format("{} is {} from now on; up to step {} it was {}.", change.name,
+                                    change.is.dump(), start.manifest.step, change.was.dump()));
+  }
+  if (!job.load_weights.empty()) {
+    observer.on_message(Severity::note,
+                        "--load-weights is passed over: the weights are those of the checkpoint.");
+  }
 }
 
 void restore(const StartingPoint& start, JobState& state, Engine& engine,

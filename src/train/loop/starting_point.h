@@ -19,6 +19,10 @@ struct StartingPoint {
 // checkpoints, or differs from the one that wrote them.
 StartingPoint find_start(const TrainJob& job, Engine& engine, TrainingObserver& observer);
 
+// Tells of everything that the job, with its number of steps filled in, does otherwise than the one
+// that wrote the checkpoint; nothing if it begins anew.
+void tell_changes(const StartingPoint& start, const TrainJob& job, TrainingObserver& observer);
+
 // Writes a checkpoint's tensors into the job. Called by all processes.
 void restore(const StartingPoint& start, JobState& state, Engine& engine,
              TrainingObserver& observer);

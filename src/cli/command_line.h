@@ -1,0 +1,18 @@
+// A command line from its first word to its exit status.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+class Interruption;
+class MpiSession;
+
+// Parses the words behind the program's name and runs the command that they name. Throws
+// InputError for words that cannot be understood, and whatever the command throws. `session` joins
+// this process with the other ranks of its job; null if it is alone.
+int run_command_line(std::vector<std::string> arguments, MpiSession* session,
+                     Interruption& interruption);
+
+}  // namespace millrace

@@ -1,0 +1,126 @@
+#include "cli/interruption.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/command.h"
+
+namespace millrace {
+namespace {
+
+// The last is the one that launchers pass on to their ranks.
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+constexpr char kSignalled = 's';
+constexpr char kOver = 'o';
+
+// All that a signal handler can reach.
+std::array<int, 2> bell = {-1, -1};
+std::atomic<int> signals_so_far = 0;
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void ring(char reason) {
+  const int before = errno;
+  while (::write(bell[1], &reason, 1) < 0 && errno == EINTR) {
+  }
+  errno = before;
+}
+
+void handle(int) {
+  if (signals_so_far.fetch_add(1) > 0) ::_exit(kExitInterrupted);
+  ring(kSignalled);
+}
+
+void set_handlers(void (*handler)(int)) {
+  for (const int signal : kSignals) {
+    struct sigaction action = {};
+    ::sigaction(signal, nullptr, &action);
+    if (action.sa_handler == SIG_IGN) continue;
+    action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART;
+    ::sigemptyset(&action.sa_mask);
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+Interruption::Interruption()
+    : sentence_("Interrupted; nothing was changed. Give the same command to start again.") {
+  if (::pipe2(bell.data(), O_CLOEXEC) != 0) fail_job("There is no pipe for signals.");
+  listener_ = std::thread([this] { listen(); });
+  set_handlers(handle);
+}
+
+Interruption::~Interruption() {
+  set_handlers(SIG_DFL);
+  ring(kOver);
+  listener_.join();
+  for (int& end : bell) ::close(std::exchange(end, -1));
+  signals_so_far = 0;
+}
+
+void Interruption::end_at_once(std::string sentence) {
+  const std::lock_guard lock(mutex_);
+  finishes_ = false;
+  sentence_ = std::move(sentence);
+  if (stop_) end();
+}
+
+void Interruption::finish_first(std::string sentence) {
+  const std::lock_guard lock(mutex_);
+  finishes_ = true;
+  sentence_ = std::move(sentence);
+}
+
+void Interruption::be_silent() {
+  const std::lock_guard lock(mutex_);
+  silent_ = true;
+}
+
+void Interruption::listen() {
+  char reason = kOver;
+  while (true) {
+    const ssize_t count = ::read(bell[0], &reason, 1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count != 1 || reason == kOver) return;
+    answer();
+  }
+}
+
+void Interruption::answer() {
+  const std::lock_guard lock(mutex_);
+  stop_ = true;
+  if (!finishes_) end();
+  say();
+}
+
+// Output so far is not lost, unless a thread is stuck in writing it.
+void Interruption::end() {
+  if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
+  say();
+  ::_exit(kExitInterrupted);
+}
+
+void Interruption::say() const {
+  if (silent_) return;
+  const char* clear = ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
+  const std::string line = fmt::format("{}millrace: {}\n", clear, sentence_);
+  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
+}
+
+void forget_interruption() {
+  set_handlers(SIG_DFL);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+}  // namespace millrace

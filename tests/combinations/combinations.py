@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+"""Draws jobs, and holds each against one device.
+
+    combinations.py PROGRAM [--draws N] [--seed S] [--launcher mpirun ...]
+
+See docs/testing.md.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import os
+import pathlib
+import tempfile
+import threading
+import time
+
+import axes
+import judge
+import references
+import runner
+
+
+def shrink(draw, verdict, judge_draw, budget=40):
+    """The draw with the fewest words that still fails in the same way."""
+    changed = True
+    while changed and budget > 0:
+        changed = False
+        for candidate in judge.simpler(draw):
+            budget -= 1
+            if budget < 0:
+                break
+            found = judge_draw(candidate)
+            if found.kind == "wrong" and found.why.split(":")[0] == verdict.why.split(":")[0]:
+                draw, verdict, changed = candidate, found, True
+                break
+    return draw, verdict
+
+
+def said(draw):
+    return {axis: word for axis, word in draw.items() if word != axes.DEFAULT[axis]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--draws", type=int, default=80)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--shard", default="1/1", help="the first of four parts of the draws: 1/4")
+    parser.add_argument("--helper", default="", help="the program that models stale weights")
+    parser.add_argument("--jobs", type=int, default=2, help="draws at a time")
+    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--only", action="append", default=[], metavar="AXIS=WORD", help="say this in every draw")
+    parser.add_argument("--launcher", nargs=argparse.REMAINDER, default=["mpirun"], help="starts ranks; stands last")
+    options = parser.parse_args()
+
+    part, parts = map(int, options.shard.split("/"))
+    sampler = axes.Sampler(options.seed)
+    draws = [sampler.draw() for _ in range(options.draws)]
+    for text in options.only:
+        axis, word = text.split("=")
+        draws = [axes.mended({**draw, axis: word}) for draw in draws]
+    draws = list(enumerate(draws, 1))[part - 1::parts]
+
+    with tempfile.TemporaryDirectory(prefix="combinations-") as folder:
+        root = pathlib.Path(folder)
+        started = runner.Runner(os.path.abspath(options.program), options.launcher, options.helper)
+        data = runner.Data(root)
+        known = references.References(started, data, root)
+        judging = judge.Judge(started, data, known)
+        counter = iter(range(10**9))
+        lock = threading.Lock()
+
+        def judge_draw(draw):
+            with lock:
+                place = root / f"draw-{next(counter)}"
+            try:
+                return judging.judge(draw, place)
+            finally:
+                runner.clear(place)
+
+        began = time.monotonic()
+        found = []
+
+        def work(entry):
+            number, draw = entry
+            verdict = judge_draw(draw)
+            with lock:
+                found.append((number, draw, verdict))
+                elapsed = time.monotonic() - began
+                left = elapsed / len(found) * (len(draws) - len(found))
+                print(f"{len(found)}/{len(draws)} draw {number} {verdict} "
+                      f"({elapsed:.0f} s, {left:.0f} s left)", flush=True)
+                if verdict.kind == "wrong":
+                    print(f"    {said(draw)}\n    {verdict.detail}\n    {judge.pasted(verdict.command)}",
+                          flush=True)
+
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(work, draws))
+
+        wrong = [entry for entry in found if entry[2].kind == "wrong"]
+        if not options.no_shrink:
+            for number, draw, verdict in wrong[:12]:
+                small, small_verdict = shrink(draw, verdict, judge_draw)
+                print(f"\nDraw {number}, shrunk: {said(small)}\n  {small_verdict}\n"
+                      f"  {small_verdict.detail}\n  {judge.pasted(small_verdict.command)}", flush=True)
+
+    seen, total = sampler.coverage()
+    kinds = collections.Counter(verdict.kind for _, _, verdict in found)
+    print(f"\nSeed {options.seed}: {len(found)} draws, {seen} of {total} pairs of words seen, "
+          f"{time.monotonic() - began:.0f} s")
+    for kind in ("ran", "refused", "wrong"):
+        print(f"  {kind:8} {kinds[kind]:4}  {100 * kinds[kind] / max(1, len(found)):.0f} %")
+    reasons = collections.Counter((v.kind, v.why) for _, _, v in found if v.kind != "ran" or v.why)
+    for (kind, why), count in reasons.most_common():
+        print(f"  {count:4}  {kind}: {why}")
+    too_few = kinds["ran"] < 0.7 * len(found)
+    if too_few:
+        print("Fewer than 70 % of the draws ran.")
+    return 1 if kinds["wrong"] or too_few else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

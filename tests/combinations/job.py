@@ -1,0 +1,166 @@
+"""A draw as a command of the program, and as the plain job of one device that it must equal."""
+
+import axes
+
+STEPS = 4
+MIDDLE = 2  # the step of the checkpoint in the middle
+SAMPLES = 128
+LEARNING_RATE = "0.02"
+
+OPTIMIZERS = {
+    "": [],
+    "plain": ["--momentum", "0"],
+    "nesterov": ["--nesterov"],
+    "adamw": ["--optimizer", "adamw"],
+    "adamw-betas": ["--optimizer", "adamw", "--adam-beta1", "0.8", "--adam-beta2", "0.95",
+                    "--adam-epsilon", "1e-3"],
+    "lars": ["--optimizer", "lars", "--lars-trust", "0.02"],
+}
+
+# Words that are flags of their own.
+WORDS = {
+    "decay": {"0": ["--weight-decay", "0"], "0.01": ["--weight-decay", "0.01"],
+              "0.01-all": ["--weight-decay", "0.01", "--decay-all"]},
+    "clip": {"0.5": ["--clip-norm", "0.5"], "1000": ["--clip-norm", "1000"]},
+    "precision": {"fp16": ["--precision", "fp16"], "bf16": ["--precision", "bf16"],
+                  "bf16-storage": ["--precision", "bf16", "--precision-arithmetic", "storage"]},
+    "scale": {"1024": ["--loss-scale", "1024"], "dynamic": ["--loss-scale", "dynamic"],
+              "overflow": ["--loss-scale", "dynamic", "--inject-overflow", "2"]},
+    "dropout": {"off": ["--dropout", "off"]},
+    "smoothing": {"0.1": ["--label-smoothing", "0.1"]},
+    "rate": {"step": ["--lr-schedule", "step", "--lr-milestones", "1,3", "--lr-gamma", "0.3"],
+             "cosine": ["--lr-schedule", "cosine"],
+             "polynomial": ["--lr-schedule", "polynomial", "--lr-power", "2", "--lr-final", "0.001"],
+             "warmup": ["--lr-warmup-steps", "2"]},
+    "head": {"softmax": ["--head", "softmax"], "arcface": ["--head", "arcface"],
+             "cosface": ["--head", "cosface", "--margin", "0.3"],
+             "combined": ["--head", "combined", "--margin", "0.9,0.3,0.1"]},
+    "head-gradient": {"plain": ["--head-gradient", "plain"]},
+    "head-dtype": {"bf16": ["--head-dtype", "bf16"]},
+    "finite": {"on": ["--check-finite"]},
+    # How a job is divided: one device says none of these.
+    "parallel": {"data": ["--parallel", "data"], "model": ["--parallel", "model"],
+                 "hybrid": ["--parallel", "hybrid"]},
+    "static": {"on": ["--static-scheduling", "on"], "off": ["--static-scheduling", "off"]},
+    "replicas": {"split": ["--replicas", "split"], "roundrobin": ["--replicas", "roundrobin"]},
+    "share": {"on": ["--share-optimizer"]},
+    "sync": {"on": ["--sync-batch-norm"]},
+    "wire": {"fp32": ["--comm-dtype", "fp32"], "fp16": ["--comm-dtype", "fp16"],
+             "bf16": ["--comm-dtype", "bf16"]},
+    "recompute": {"none": ["--recompute", "none"], "cheap": ["--recompute", "cheap"],
+                  "all": ["--recompute", "all"]},
+    "head-parallel": {"dp": ["--head-parallel", "dp"], "mp": ["--head-parallel", "mp"],
+                      "pfc": ["--head-parallel", "pfc", "--sample-rate", "0.5"],
+                      "pfc-all": ["--head-parallel", "pfc", "--sample-rate", "1"]},
+}
+
+# Said of the mathematics of a step, so of the reference too; the rest says where it is computed.
+MEANING = ("decay", "clip", "precision", "scale", "dropout", "smoothing", "rate", "head",
+           "head-gradient", "head-dtype")
+DIVISION = ("parallel", "static", "replicas", "share", "sync", "wire", "recompute",
+            "head-parallel", "finite")
+
+CUTS = {  # layers behind which the stages end
+    "fashion_cnn": ["bn1", "layer1.0", "layer2.0"],
+    "mobilefacenet": ["layers.2", "layers.4", "layers.6"],
+    "resnet18": ["layer1", "layer2", "layer3"],
+    "resnet50": ["layer1", "layer2", "layer3"],
+    "iresnet18": ["layer1", "layer2", "layer3"],
+    "alexnet": ["features.3", "features.8", "classifier.1"],
+    "vgg16": ["features.9", "features.19", "classifier.0"],
+    "vgg16_bn": ["features.10", "features.20", "classifier.0"],
+}
+
+
+def words(draw, names):
+    return [flag for axis in names for flag in WORDS[axis].get(draw[axis], [])]
+
+
+def global_batch(draw):
+    return int(draw["batch"]) * axes.devices_of(draw)
+
+
+def micro_batches(draw):
+    """As the program chooses them where they are not said."""
+    if draw["microbatches"]:
+        return int(draw["microbatches"])
+    stages = len(axes.stages_of(draw))
+    if stages == 1:
+        return 1
+    return 1 if draw["schedule"] in ("1f1b", "ssp") else 2 * stages
+
+
+def placement(draw):
+    """node:device for each stage; with two ranks the second half of the devices is on node 1."""
+    count = axes.devices_of(draw)
+    first = count if draw["ranks"] == "1" else (count + 1) // 2
+    name = lambda device: f"0:{device}" if device < first else f"1:{device - first}"
+    return ".".join(",".join(map(name, stage)) for stage in axes.stages_of(draw))
+
+
+def where(draw):
+    stages = axes.stages_of(draw)
+    count = axes.devices_of(draw)
+    if draw["layout"] == "1":
+        flags = [] if draw["ranks"] == "1" else ["--devices", "1"]
+    elif len(stages) == 1 and count % int(draw["ranks"]) == 0:
+        flags = ["--devices", str(count // int(draw["ranks"]))]
+    else:
+        flags = ["--placement", placement(draw)]
+    if draw["schedule"]:
+        flags += ["--schedule", draw["schedule"]]
+    if draw["microbatches"]:
+        flags += ["--microbatches", draw["microbatches"]]
+    if draw["cut"] == "weights":
+        flags += ["--stage-weights", ":".join(str(2 + i % 2) for i in range(len(stages)))]
+    if draw["cut"] == "after" and len(stages) > 1:
+        flags += ["--cut-after", ",".join(CUTS[draw["model"]][: len(stages) - 1])]
+    return flags
+
+
+def common(draw, data):
+    """What every run of the draw and of its reference says."""
+    model = axes.MODELS[draw["model"]]
+    flags = ["--model", draw["model"], "--image", str(model["image"]),
+             "--channels", str(model["channels"]), "--classes", str(model["classes"]),
+             "--steps", str(STEPS), "--seed", "7", "--threads-per-device", "1", "--oversubscribe",
+             "--conv-algo", "direct", "--workers", "1"]
+    if draw["data"] != "synthetic":
+        flags += ["--data", data.training(draw["model"]),
+                  "--augment", "small" if draw["data"] == "small" else "none"]
+    if "adamw" not in draw["optimizer"]:
+        flags += ["--lr", LEARNING_RATE]
+    flags += OPTIMIZERS[draw["optimizer"]] + words(draw, MEANING)
+    if draw["eval"]:
+        flags += ["--eval-data", data.evaluation(draw["model"])]
+    if draw["eval"] == "every":
+        flags += ["--eval-every", "2"]
+    return flags
+
+
+def flags_of(draw, data):
+    """The job itself, without the files that it writes."""
+    per_device = global_batch(draw) // (axes.devices_of(draw) if draw["layout"] != "1" else 1)
+    if draw["layout"] == "1" and draw["ranks"] == "2":
+        per_device = 0 + int(draw["batch"])
+    return (common(draw, data) + ["--batch", str(per_device)] + where(draw)
+            + words(draw, DIVISION))
+
+
+def other_placement(draw):
+    """The draw that goes on from the middle."""
+    if draw["resume"] == "same":
+        return draw
+    other = dict(draw)
+    for axis in ("layout", "ranks", "parallel", "schedule", "static", "replicas", "microbatches",
+                 "cut", "share", "sync", "wire", "recompute"):
+        other[axis] = axes.DEFAULT[axis]
+    if draw["head-parallel"]:
+        other["head-parallel"] = "mp"
+    count = axes.devices_of(draw)
+    total = global_batch(draw)
+    if draw["resume"] == "apart":
+        widths = [width for width in (2, 3, 4) if width != count and total % width == 0]
+        other["layout"] = str(widths[0]) if widths else "1.1"
+    other["batch"] = str(total // axes.devices_of(other))
+    return other

@@ -1,0 +1,291 @@
+#include "plain_model.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/parts.h"
+#include "data/safetensors.h"
+#include "grouped_batch_norm.h"
+#include "models/models.h"
+#include "train/stage_options.h"
+
+namespace millrace::combinations {
+namespace {
+
+constexpr std::string_view kSum = ".grad_sum";
+
+// A batch norm whose part on a device has fewer rows than a micro-batch sees those alone.
+RowGroups row_groups(const JobGraphs& graphs) {
+  RowGroups groups;
+  for (int stage = 0; stage < graphs.plan().stage_count(); ++stage) {
+    const int members = graphs.members(stage);
+    if (members == 1) continue;
+    const Graph graph = graphs.local(stage, 0).graph;
+    for (const OperatorId id : graph.order()) {
+      const Operator& op = graph.op(id);
+      if (op.type != "batch_norm") continue;
+      if (graph.tensor(op.inputs[0]).type.shape[0] == graphs.micro_batch()) continue;
+      for (int member = 0; member < members; ++member) {
+        groups[op.name].push_back(part_size(graphs.micro_batch(), member, members));
+      }
+    }
+  }
+  return groups;
+}
+
+std::vector<std::string> names_of(const Graph& graph, Role role) {
+  std::vector<std::string> names;
+  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
+    if (graph.tensor(id).role == role) names.push_back(graph.tensor(id).name);
+  }
+  return names;
+}
+
+bool is_centres(const std::string& name) { return name.starts_with("head.centres"); }
+
+}  // namespace
+
+PlainModel::PlainModel(const TrainJob& job)
+    : job_(job),
+      graphs_(build_model(job.model, job.options), job.plan),
+      rule_(job.plan),
+      optimizer_(job.optimizer),
+      device_({.threads = 1, .pin = false}) {
+  const Graph network = build_model(job.model, job.options);
+  const Graph micro = with_batch(network, graphs_.micro_batch(), job.options.batch);
+  CompileOptions options = compile_options(job, 1, nullptr);
+  options.updates.accumulate = true;
+  options.updates.check_overflow = false;
+  options.updates.micro_batches = job.plan.micro_batches;
+  options.shape.phasing = Phasing::micro_batches;
+  device_.run(
+      [&] { program_ = compile_training(with_row_groups(micro, row_groups(graphs_)), options); });
+  session_ = std::make_unique<Session>(device_, std::vector<const Program*>{&program_});
+  session_->initialize(job.seed);
+  for (const Slot& slot : session_->state()) slots_[slot.name] = &slot;
+
+  for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
+    Stage one;
+    const Graph graph = graphs_.local(stage, 0).graph;
+    for (const std::string& name : names_of(graph, Role::parameter)) {
+      if (is_centres(name)) continue;
+      TrainedTensor& tensor = one.tensors[name];
+      tensor.shape = slot(name).type.shape;
+      const std::vector<float> start = read(name);
+      tensor.values.assign(start.begin(), start.end());
+      optimizer_.prepare(tensor);
+    }
+    for (const auto& [name, place] : slots_) {
+      const std::string plain = name.substr(0, name.find('#'));
+      const std::vector<std::string> own = names_of(graph, Role::buffer);
+      if (place->role == Role::buffer && std::find(own.begin(), own.end(), plain) != own.end()) {
+        one.buffers.push_back(name);
+      }
+    }
+    Values statistics;
+    for (const std::string& name : one.buffers) statistics[name] = read(name);
+    const int replicas =
+        job.plan.round_robin ? job.plan.stages[static_cast<size_t>(stage)].size() : 1;
+    one.statistics.assign(static_cast<size_t>(replicas), statistics);
+    stages_.push_back(std::move(one));
+  }
+}
+
+bool PlainModel::stale() const {
+  return job_.plan.stage_count() > 1 && !is_synchronous(job_.plan.schedule);
+}
+
+double PlainModel::learning_rate(int64_t step) const {
+  LearningRateSettings settings = job_.learning_rate;
+  settings.total_steps = job_.steps;
+  return static_cast<float>(learning_rate_at(settings, step));
+}
+
+const Slot& PlainModel::slot(const std::string& name) const { return *slots_.at(name); }
+
+std::vector<float> PlainModel::read(const std::string& name) const {
+  std::vector<float> values(static_cast<size_t>(slot(name).type.elements()));
+  session_->read_state(slot(name), values);
+  return values;
+}
+
+void PlainModel::load(const std::filesystem::path& path) {
+  const SafetensorsFile file(path);
+  for (const SafetensorsEntry& entry : file.entries()) {
+    if (entry.dtype != "F32") continue;
+    std::vector<float> values(entry.data.size() / sizeof(float));
+    std::memcpy(values.data(), entry.data.data(), entry.data.size());
+    if (slots_.contains(entry.name)) session_->write_state(slot(entry.name), values);
+    for (Stage& stage : stages_) {
+      for (auto& [name, tensor] : stage.tensors) {
+        if (name == entry.name) tensor.values.assign(values.begin(), values.end());
+        for (auto& [ending, state] : tensor.state) {
+          if (name + ending == entry.name) state.assign(values.begin(), values.end());
+        }
+      }
+      for (const std::string& name : stage.buffers) {
+        if (name.substr(0, name.find('#')) != entry.name) continue;
+        session_->write_state(slot(name), values);
+        for (Values& statistics : stage.statistics) statistics[name] = values;
+      }
+    }
+  }
+}
+
+void PlainModel::set_weights(int64_t micro_batch) {
+  for (int s = 0; s < job_.plan.stage_count(); ++s) {
+    const Stage& stage = stages_[static_cast<size_t>(s)];
+    const auto version = static_cast<size_t>(rule_.version(s, micro_batch));
+    for (const auto& [name, values] : stage.versions.at(version)) {
+      session_->write_state(slot(name), values);
+    }
+  }
+}
+
+void PlainModel::set_statistics(int64_t micro_batch) {
+  for (int s = 0; s < job_.plan.stage_count(); ++s) {
+    const Stage& stage = stages_[static_cast<size_t>(s)];
+    for (const auto& [name, values] :
+         stage.statistics[static_cast<size_t>(rule_.replica(s, micro_batch))]) {
+      session_->write_state(slot(name), values);
+    }
+  }
+}
+
+void PlainModel::keep_statistics(int64_t micro_batch) {
+  for (int s = 0; s < job_.plan.stage_count(); ++s) {
+    Stage& stage = stages_[static_cast<size_t>(s)];
+    for (auto& [name, values] :
+         stage.statistics[static_cast<size_t>(rule_.replica(s, micro_batch))]) {
+      values = read(name);
+    }
+  }
+}
+
+void PlainModel::read_batch(const FeedBatch& batch, int64_t micro_batch) {
+  const auto rows = static_cast<size_t>(graphs_.micro_batch());
+  const size_t first = static_cast<size_t>(micro_batch) * rows;
+  const size_t row = batch.images.size() / batch.labels.size();
+  session_->write_input(program_, "images", batch.images.subspan(first * row, rows * row));
+  session_->write_input(program_, "labels", batch.labels.subspan(first, rows));
+}
+
+double PlainModel::run_micro_batch(int64_t step, int64_t micro_batch_of_step, bool first) {
+  StepState state = {job_.seed, step, static_cast<float>(learning_rate(step)), micro_batch_of_step,
+                     micro_batch_of_step * graphs_.micro_batch()};
+  if (first) state.micro_batch = 0;
+  double loss = 0;
+  device_.run([&] {
+    session_->run_phase(program_, program_.phase(Phase::forward), {}, state);
+    loss = session_->scalar(program_, "loss");
+    session_->run_phase(program_, program_.phase(Phase::backward), {}, state);
+  });
+  return loss;
+}
+
+void PlainModel::run_update(int64_t step) {
+  const bool skips =
+      std::any_of(job_.inject_overflow.begin(), job_.inject_overflow.end(),
+                  [&](const InjectedOverflow& fault) { return fault.step == step + 1; });
+  if (skips) {
+    ++skipped_;
+    return;
+  }
+  StepState state = {job_.seed, step, static_cast<float>(learning_rate(step))};
+  state.skipped = skipped_;
+  device_.run([&] { session_->run_phase(program_, program_.phase(Phase::update), {}, state); });
+}
+
+void PlainModel::update(Stage& stage, int64_t step) {
+  const double mean =
+      static_cast<double>(job_.plan.micro_batches) / static_cast<double>(stage.included);
+  ++stage.updates;
+  Values next;
+  for (auto& [name, tensor] : stage.tensors) {
+    std::vector<double>& gradient = stage.sums[name];
+    for (double& value : gradient) value *= mean;
+    optimizer_.update(tensor, gradient, learning_rate(step), stage.updates);
+    next[name].assign(tensor.values.begin(), tensor.values.end());
+  }
+  stage.versions.push_back(std::move(next));
+  stage.sums.clear();
+  stage.included = 0;
+}
+
+void PlainModel::add_gradients(int64_t step, int64_t micro_batch, bool last_of_all) {
+  for (int s = 0; s < job_.plan.stage_count(); ++s) {
+    Stage& stage = stages_[static_cast<size_t>(s)];
+    for (const auto& [name, tensor] : stage.tensors) {
+      const std::vector<float> gradient = read(name + std::string(kSum));
+      std::vector<double>& sum = stage.sums[name];
+      sum.resize(gradient.size(), 0);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient[i];
+    }
+    ++stage.included;
+    if (last_of_all || rule_.update(s, micro_batch + 1) != rule_.update(s, micro_batch)) {
+      update(stage, step);
+    }
+  }
+}
+
+void PlainModel::run(int64_t first, int64_t last, Feed& feed,
+                     const std::function<void(const Step&)>& told) {
+  const int64_t per_step = job_.plan.micro_batches;
+  const int64_t count = (last - first) * per_step;
+  for (Stage& stage : stages_) {
+    stage.versions.assign(1, {});
+    for (const auto& [name, tensor] : stage.tensors) {
+      stage.versions[0][name].assign(tensor.values.begin(), tensor.values.end());
+    }
+  }
+  for (int64_t step = first; step < last; ++step) {
+    const FeedBatch batch = feed.next().value();
+    double loss = 0;
+    for (int64_t i = 0; i < per_step; ++i) {
+      const int64_t m = (step - first) * per_step + i;
+      read_batch(batch, i);
+      if (stale()) set_weights(m);
+      set_statistics(m);
+      loss += run_micro_batch(step, i, stale() || i == 0);
+      keep_statistics(m);
+      if (stale()) add_gradients(step, m, m + 1 == count);
+    }
+    if (!stale()) run_update(step);
+    told({step + 1, loss, learning_rate(step)});
+  }
+}
+
+void PlainModel::save(const std::filesystem::path& directory) const {
+  std::filesystem::create_directories(directory);
+  std::map<std::string, std::pair<Shape, std::vector<float>>> weights, states;
+  for (const auto& [name, place] : slots_) {
+    if (name.find('#') != std::string::npos || place->role == Role::accumulator) continue;
+    const bool is_state = place->role == Role::optimizer_state;
+    (is_state ? states : weights)[name] = {place->type.shape, read(name)};
+  }
+  for (const Stage& stage : stages_) {
+    for (const auto& [name, tensor] : stage.tensors) {
+      if (!stale()) break;
+      weights[name].second.assign(tensor.values.begin(), tensor.values.end());
+      for (const auto& [ending, values] : tensor.state) {
+        states[name + ending] = {tensor.shape, {values.begin(), values.end()}};
+      }
+    }
+    for (const std::string& name : stage.buffers) {
+      if (name.find('#') == std::string::npos) weights[name].second = stage.statistics[0].at(name);
+    }
+  }
+  const auto write = [&](std::string_view name, const auto& tensors) {
+    std::vector<SafetensorsTensor> list;
+    for (const auto& [tensor, values] : tensors) {
+      list.push_back({tensor, "F32", values.first, values.second.data(),
+                      values.second.size() * sizeof(float)});
+    }
+    write_safetensors(directory / name, list, {});
+  };
+  write("weights.safetensors", weights);
+  write("optimizer.safetensors", states);
+}
+
+}  // namespace millrace::combinations

@@ -1,0 +1,76 @@
+// plain_model [flags of millrace train] --output DIR --metrics FILE --segments 0,2,4
+//
+// Does the job as plain_model.h says; the harness holds the program's own run against it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/job_flags.h"
+#include "plain_model.h"
+#include "train/workload.h"
+
+namespace millrace::combinations {
+namespace {
+
+struct Flags {
+  JobFlags job;
+  std::string load_weights, start, output, metrics;
+  std::vector<int64_t> segments;
+  int ranks = 1;
+};
+
+void run(const Flags& flags) {
+  TrainJob job = to_job(flags.job, flags.ranks);
+  PlainModel model(job);
+  if (!flags.load_weights.empty()) model.load(flags.load_weights);
+  if (!flags.start.empty()) {
+    model.load(flags.start + "/weights.safetensors");
+    model.load(flags.start + "/optimizer.safetensors");
+  }
+  const int64_t begun = flags.segments.front() * job.options.batch;
+  const std::unique_ptr<Feed> feed = data_of(job).training({.epoch = 0, .index = begun}, {});
+  std::string lines;
+  for (size_t i = 0; i + 1 < flags.segments.size(); ++i) {
+    model.run(flags.segments[i], flags.segments[i + 1], *feed, [&](const PlainModel::Step& step) {
+      const Json line = {{"kind", "step"},
+                         {"step", step.step},
+                         {"loss", step.loss},
+                         {"learning_rate", step.learning_rate}};
+      lines += line.dump() + "\n";
+    });
+  }
+  write_text(flags.metrics, lines);
+  model.save(flags.output);
+}
+
+}  // namespace
+}  // namespace millrace::combinations
+
+int main(int count, char** arguments) {
+  using namespace millrace;
+  combinations::Flags flags;
+  CLI::App program;
+  add_model_flags(program, flags.job);
+  add_data_flags(program, flags.job);
+  add_training_flags(program, flags.job);
+  add_device_flags(program, flags.job);
+  program.add_option("--load-weights", flags.load_weights);
+  program.add_option("--start", flags.start, "A checkpoint to go on from");
+  program.add_option("--output", flags.output)->required();
+  program.add_option("--metrics", flags.metrics)->required();
+  program.add_option("--segments", flags.segments, "Steps at which the pipeline is empty")
+      ->delimiter(',')
+      ->required();
+  program.add_option("--ranks", flags.ranks);
+  try {
+    program.parse(count, arguments);
+    combinations::run(flags);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "plain_model: {}\n", error.what());
+    return 1;
+  }
+}

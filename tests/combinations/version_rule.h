@@ -1,0 +1,32 @@
+// Which weights a micro-batch reads, and which update takes it in, by the rules of the papers.
+//
+// Everything is counted from the last moment at which the pipeline was empty.
+#pragma once
+
+#include "parallel/plan.h"
+
+namespace millrace::combinations {
+
+class VersionRule {
+ public:
+  explicit VersionRule(const Plan& plan) : plan_(plan) {}
+
+  // How many updates of the stage its weights have seen that forward and backward of the
+  // micro-batch read.
+  int64_t version(int stage, int64_t micro_batch) const;
+
+  // The update of the stage that takes in the micro-batch.
+  int64_t update(int stage, int64_t micro_batch) const;
+
+  // The replica of the stage that runs the micro-batch whole, 0 where they share it.
+  int replica(int stage, int64_t micro_batch) const;
+
+ private:
+  bool stale() const;
+  int replicas(int stage) const;
+  int64_t warm_up(int stage) const;
+
+  Plan plan_;
+};
+
+}  // namespace millrace::combinations

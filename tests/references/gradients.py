@@ -1,0 +1,101 @@
+#!/usr/bin/python3
+"""Gradients of a whole model, every tensor in whole, against PyTorch in float64.
+
+The program takes one step at a learning rate of 0: the momentum in its checkpoint then is the
+gradient. Weights and images are the same files on both sides. Options behind `--` make it take the
+same step in another way: on several devices, recomputing, in stages.
+"""
+
+import numpy
+import torch
+
+import reference
+import face_models
+import networks
+
+CLASSES = 10
+TOLERANCE = 1e-3
+# A gradient that is 0 but for rounding in float64 (of a bias before a batch norm) has no norm to be
+# compared with; float32 must keep it this small beside the largest.
+NOTHING, NEARLY_NOTHING = 1e-9, 1e-5
+SMOOTHING = 0.1
+
+
+def draw(name, image, batch, seed):
+    generator = numpy.random.default_rng(seed)
+    channels = 1 if name == "fashion_cnn" else 3
+    images = generator.integers(0, 256, (batch, channels, image, image), numpy.uint8)
+    labels = numpy.arange(batch) % CLASSES
+    return images, generator.permutation(labels)
+
+
+def normalised(name, images):
+    mean, deviation = reference.FACE if name in face_models.NAMES else reference.SMALL
+    return (torch.from_numpy(images).double() / 255 - mean) / deviation
+
+
+def expected(model, images, labels):
+    model = model.double().train()
+    logits = model(images)
+    loss = torch.nn.functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
+    loss.backward()
+    hits = logits.topk(5, dim=1).indices == labels[:, None]
+    figures = {"loss": loss.item(), "top1": hits[:, 0].double().mean().item(),
+               "top5": hits.any(1).double().mean().item()}
+    return figures, {name: weight.grad.numpy() for name, weight in model.named_parameters()
+                     if weight.requires_grad}
+
+
+def actual(program, name, image, batch, data, weights, options):
+    checkpoint = program.file("checkpoint")
+    steps = program.train("--model", name, "--image", image, "--classes", CLASSES, "--batch", batch,
+                          "--data", data, "--augment", "none", "--dropout", "off",
+                          "--label-smoothing", SMOOTHING, "--load-weights", weights, "--steps", 1,
+                          "--lr", 0, "--momentum", 0.9, "--weight-decay", 0,
+                          "--checkpoint", checkpoint, *options)
+    states = program.checkpoint(checkpoint, 1, "optimizer")
+    return steps[0], {key.removesuffix(".momentum"): value for key, value in states.items()}
+
+
+def compare(program, name, image, batch, devices, seed, options):
+    model = networks.build(name, image, CLASSES, seed)
+    images, labels = draw(name, image, batch, seed)
+    data = program.save_images("images.safetensors", images, labels)
+    weights = program.save_weights("weights.safetensors", model)
+    figures, gradients = expected(model, normalised(name, images), torch.from_numpy(labels))
+    if devices > 1 and "--placement" not in options:
+        options = ["--devices", devices, *options]
+    line, own = actual(program, name, image, batch // devices, data, weights, options)
+
+    title = f"gradients of {name} {' '.join(map(str, options))}"
+    comparison = reference.Comparison(title.strip(), TOLERANCE)
+    for figure, value in figures.items():
+        comparison.require(abs(line[figure] - value) < 1e-5, f"{figure} is {line[figure]}, not {value}")
+    comparison.require(own.keys() == gradients.keys(),
+                       f"only one has {sorted(own.keys() ^ gradients.keys())[:3]}")
+    largest = max(numpy.linalg.norm(gradient) for gradient in gradients.values())
+    for key in own.keys() & gradients.keys():
+        if numpy.linalg.norm(gradients[key]) > NOTHING * largest:
+            comparison.add(key, own[key], gradients[key])
+        else:
+            comparison.require(numpy.linalg.norm(own[key]) < NEARLY_NOTHING * largest,
+                               f"{key} has a gradient, which should be 0")
+    return comparison
+
+
+def main():
+    parser = reference.parser(__doc__)
+    parser.add_argument("--model", choices=networks.NAMES, required=True)
+    parser.add_argument("--image", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=4, help="of all devices")
+    parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("options", nargs="*", help="more flags for the program, behind --")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    reference.finish([compare(reference.Program(arguments.program), arguments.model,
+                              arguments.image, arguments.batch, arguments.devices, arguments.seed,
+                              arguments.options)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+// train_smooth: `millrace train` with a network of its own, for optimizers.py. Takes the flags of a
+// job, --load-weights and --checkpoint. The network has convolutions with and without bias, a batch
+// norm and a linear layer, and tanh instead of ReLU: without kinks two computations of the same
+// training stay together for as long as their optimizers do the same.
+#include <fmt/format.h>
+
+#include <CLI/Config.hpp>
+#include <cstdlib>
+
+#include "cli/job_flags.h"
+#include "graph/builder.h"
+#include "train/feed/feeds.h"
+#include "train/trainer.h"
+
+namespace millrace {
+namespace {
+
+Graph smooth_network(const ModelOptions& options) {
+  Builder net;
+  Value x = net.image(options.batch, options.channels, options.image, options.image);
+  x = net.convolution(x, "conv1", {.channels = 16, .kernel = 3, .padding = 1});
+  x = net.average_pool(net.tanh(net.batch_norm(x, "bn1")), {.kernel = 2, .stride = 2});
+  x = net.convolution(x, "conv2", {.channels = 12, .kernel = 3, .padding = 1, .bias = true});
+  net.classify(net.linear(net.flatten(net.tanh(x)), "fc", {.features = options.classes}),
+               {.label_smoothing = options.label_smoothing});
+  return net.take();
+}
+
+int run(int count, char** words) {
+  CLI::App command;
+  JobFlags flags;
+  flags.model = "fashion_cnn";  // for the usual classes and channels
+  std::string load_weights, checkpoint;
+  add_model_flags(command, flags);
+  add_data_flags(command, flags);
+  add_training_flags(command, flags);
+  add_device_flags(command, flags);
+  command.add_option("--load-weights", load_weights)->required();
+  command.add_option("--checkpoint", checkpoint)->required();
+  CLI11_PARSE(command, count, words);
+  TrainJob job = to_job(flags);
+  job.load_weights = load_weights;
+  job.checkpoint = checkpoint;
+  Workload work = {smooth_network(job.options)};
+  work.training = [&job](FeedPosition start) { return make_training_feed(job, start); };
+  TrainingObserver silent;
+  run_training(job, work, silent);
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+}  // namespace millrace
+
+int main(int count, char** words) {
+  try {
+    return millrace::run(count, words);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
