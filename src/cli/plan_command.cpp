@@ -183,17 +183,9 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   command->footer(kPlanExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {
+      if (uses_check(flags->check)) return run_check_of(*flags, session);
       const ProfilePlanFlags profile = {flags->cluster, flags->pipedream, flags->job,
                                         flags->workers, flags->json};
-      if (flags->print_program &&
-          (uses_check(flags->check) || uses_profile(*command, profile) ||
-           uses_pipedream(*command, flags->pipedream) || plans_here(flags->cluster) ||
-           uses_cluster(*command, flags->cluster))) {
-        fail_input(
-            "--print-program shows what the job's own flags are compiled to, without --auto, "
-            "--cluster, --strategy, --profile, --check and --predict.");
-      }
-      if (uses_check(flags->check)) return run_check_of(*flags, session);
       if (uses_profile(*command, profile)) return run_profile_plan(*command, profile);
       if (uses_pipedream(*command, flags->pipedream)) {
         return run_pipedream(flags->pipedream, flags->workers, flags->json);
