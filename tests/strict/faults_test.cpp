@@ -109,7 +109,7 @@ class Faults {
   // Whether any order shows that this wait is missing.
   bool are_seen(const Wait& forgotten) const {
     if (run(strict(BackendSettings::Order::lazy, 0), forgotten) != expected_) return true;
-    for (uint64_t seed = 1; seed <= 3; ++seed) {
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
       if (run(strict(BackendSettings::Order::random, seed), forgotten) != expected_) return true;
     }
     return false;

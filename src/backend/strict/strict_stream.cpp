@@ -32,6 +32,9 @@ StrictStream::StrictStream(std::shared_ptr<StrictHub> hub, int threads)
     : hub_(std::move(hub)), runner_(kStrictDistance) {
   const Lock lock(hub_->mutex);
   hub_->streams.push_back(this);
+  using Order = BackendSettings::Order;
+  if (hub_->settings.order == Order::eager) temper_ = Temper::eager;
+  if (hub_->settings.order == Order::random) temper_ = static_cast<Temper>(hub_->draw(3));
   thread_ = std::thread([this, threads] { serve(threads); });
 }
 
@@ -62,9 +65,7 @@ void StrictStream::give(const Command& command, const CommandNote& note) {
     ring_if_asked(command);
   } else {
     queue_.emplace_back(command, note);
-    using Order = BackendSettings::Order;
-    const Order order = hub_->settings.order;
-    if (order == Order::eager || (order == Order::random && hub_->draw(kFlushesOneIn) == 0)) {
+    if (temper_ == Temper::eager || (temper_ == Temper::moody && hub_->draw(kFlushesOneIn) == 0)) {
       want(given_);
     }
   }

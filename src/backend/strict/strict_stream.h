@@ -77,7 +77,10 @@ class StrictStream final : public Stream, private Timeline {
   // Null for one that has ended, with all that it was given.
   StrictStream* stream_of(const Event& event) const;
 
+  enum class Temper : uint8_t { late, eager, moody };
+
   const std::shared_ptr<StrictHub> hub_;
+  Temper temper_ = Temper::late;
   std::deque<Entry> queue_;
   int64_t given_ = 0;
   int64_t done_ = 0;
