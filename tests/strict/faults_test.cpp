@@ -126,9 +126,11 @@ TEST(StrictFaults, AreSeen) {
   size_t count = 0;
   size_t seen = 0;
   std::string missed;
+  // All forwards before all backwards: with any other schedule the order of tasks itself makes some
+  // of the waits needless.
   const std::vector<PipelineSpec> specs = {
-      spec_of(alexnet_like(8), {{0, 1}, {2}}, ScheduleKind::one_f_one_b_flush, 4, 2),
-      spec_of(vgg_like(4), {{0}, {1}}, ScheduleKind::one_f_one_b, 1, 4)};
+      spec_of(alexnet_like(8), {{0, 1}, {2}}, ScheduleKind::gpipe, 4, 2),
+      spec_of(vgg_like(6), {{0}, {1}}, ScheduleKind::gpipe, 6, 2)};
   for (const PipelineSpec& spec : specs) {
     const Faults faults(spec);
     ASSERT_NE(faults.expected(), "");

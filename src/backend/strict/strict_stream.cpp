@@ -114,12 +114,6 @@ void StrictStream::want(int64_t number) {
 
 bool StrictStream::is_ready() {
   if (queue_.empty()) return false;
-  if (hub_->talking > 0) {
-    const auto talks = std::find_if(queue_.begin(), queue_.end(), [](const Entry& entry) {
-      return communicates(entry.command.get());
-    });
-    if (talks != queue_.end()) want(done_ + 1 + (talks - queue_.begin()));
-  }
   const Command& first = queue_.front().command.get();
   if (std::holds_alternative<command::Ring>(first)) return true;
   if (done_ >= wanted_) return false;
@@ -131,7 +125,16 @@ bool StrictStream::is_ready() {
   return other->done_ >= awaited->event.number();
 }
 
+void StrictStream::want_talk() {
+  const auto talks = std::find_if(queue_.begin(), queue_.end(), [](const Entry& entry) {
+    return communicates(entry.command.get());
+  });
+  if (talks != queue_.end()) want(done_ + 1 + (talks - queue_.begin()));
+}
+
 bool StrictStream::may_start() {
+  const bool nothing_else = hub_->running == 0 && hub_->next() == nullptr;
+  if (hub_->talking > 0 && nothing_else) want_talk();
   if (!is_ready()) return false;
   if (communicates(queue_.front().command.get())) return true;
   return hub_->running == 0 && hub_->next() == this;

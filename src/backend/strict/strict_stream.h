@@ -3,9 +3,10 @@
 // A command may start when it is wanted, the commands before it in its stream are over, and so is
 // the event that it awaits. A command is wanted when someone waits for an event behind it, asks
 // whether it is over, or needs it for something else that is wanted; with the order `eager` at
-// once, with `random` now and then at once. A bell is always wanted. While any command talks to
-// other devices, the next ones of all streams that do so are wanted too: they may be what it waits
-// for.
+// once. With `random` each stream is drawn to be eager, late, or to run now and then, and which of
+// several commands comes next is drawn, too. A bell is always wanted. While a command talks to
+// other devices and nothing else can run, the next ones of all streams that do so are wanted: they
+// may be what it waits for.
 #pragma once
 
 #include <condition_variable>
@@ -69,6 +70,8 @@ class StrictStream final : public Stream, private Timeline {
   void want(int64_t number);
   // Whether the first command of the queue is wanted and its event is over; wants what it lacks.
   bool is_ready();
+  // Wants the next command that talks to other devices.
+  void want_talk();
   bool may_start();
   void serve(int threads);
   void run_first(Lock& lock);
