@@ -162,9 +162,9 @@ def top_k(name, batch, classes, k):
 
 
 class SplitLogits:
-    """Logits whose classes are divided over members; one of them is looked at. Beside its own it
-    gets what it would be told of all: per sample and member the largest logit, the sum of
-    e^(logit - largest), the target's logit or 0, and the sum of logit - largest."""
+    """Logits whose classes are divided over members, as evenly as a job divides them; one member is
+    looked at. Beside its own it gets what it would be told of all: per sample and member the largest
+    logit, the sum of e^(logit - largest), the target's logit or 0, and the sum of logit - largest."""
 
     def __init__(self, batch, classes, cuts, member):
         self.batch, self.classes, self.cuts, self.member = batch, classes, cuts, member
@@ -336,9 +336,10 @@ def all_cases():
         cross_entropy("one_sample", 1, 32, 0.1),
         top_k("first", 16, 5, 1),
         top_k("fifth", 12, 20, 5),
-        softmax_statistics("first", 4, 10, (0, 4, 7, 10), 0),
-        softmax_statistics("last", 4, 10, (0, 4, 7, 10), 2),
-        split_softmax_loss("middle", 0.1, 5, 12, (0, 5, 9, 12), 1),
+        softmax_statistics("first", 4, 10, (0, 3, 6, 10), 0),
+        softmax_statistics("last", 4, 10, (0, 3, 6, 10), 2),
+        split_softmax_loss("middle", 0.1, 5, 13, (0, 4, 8, 13), 1),
+        split_softmax_loss("last", 0.2, 3, 14, (0, 4, 9, 14), 2),
         split_softmax_loss("plain", 0.0, 3, 7, (0, 3, 7), 0),
         batch_norm_statistics("odd", (3, 5, 2, 3)),
         batch_norm_synchronised("two_members", (3, 5, 2, 3), (1, 5, 2, 3)),

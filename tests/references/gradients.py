@@ -61,6 +61,8 @@ def compare(program, name, image, batch, devices, seed, options):
     model = networks.build(name, image, CLASSES, seed)
     images, labels = draw(name, image, batch, seed)
     data = program.save_images("images.safetensors", images, labels)
+    networks.keep_off_kinks(model.double().train(), normalised(name, images))
+    model = model.float()  # as the file has it
     weights = program.save_weights("weights.safetensors", model)
     figures, gradients = expected(model, normalised(name, images), torch.from_numpy(labels))
     if devices > 1 and "--placement" not in options:

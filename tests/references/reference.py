@@ -109,7 +109,7 @@ class Comparison:
 def parser(description):
     result = argparse.ArgumentParser(description=description.split("\n")[0])
     result.add_argument("--program", required=True, help="the program millrace")
-    result.add_argument("--seed", type=int, default=1)
+    result.add_argument("--seed", type=int, default=int(os.environ.get("MILLRACE_REFERENCE_SEED", 1)))
     return result
 
 
