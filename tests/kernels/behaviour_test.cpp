@@ -149,7 +149,9 @@ TEST(Updates, ChangeNothingWhenTheyAreToSkip) {
       if (skip != 0) values[tensors - 1] = {kInfinity, kNan, 1};
       for (const KernelRun& run : {run_best(single, values), run_reference(single, values)}) {
         EXPECT_EQ(run.inputs[0] == values[0], skip != 0) << type;
-        if (counts) EXPECT_EQ(run.inputs[4], Values{skip == 0 ? 7.0 : 6.0});
+        if (counts) {
+          EXPECT_EQ(run.inputs[4], Values{skip == 0 ? 7.0 : 6.0});
+        }
         if (skip == 0) continue;
         for (size_t i = 0; i + 1 < tensors; ++i) {
           EXPECT_EQ(run.inputs[i], values[i]) << type;
