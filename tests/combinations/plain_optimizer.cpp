@@ -15,10 +15,9 @@ double norm(const std::vector<double>& values) {
 
 void PlainOptimizer::prepare(TrainedTensor& tensor) const {
   std::vector<std::string> names;
-  if (settings_.kind == OptimizerSettings::Kind::adamw) {
+  if (settings_.name == "adamw") {
     names = {".first_moment", ".second_moment"};
-  } else if (settings_.momentum != 0 ||
-             (settings_.kind == OptimizerSettings::Kind::lars && tensor.shape.size() > 1)) {
+  } else if (settings_.momentum != 0 || (settings_.name == "lars" && tensor.shape.size() > 1)) {
     names = {".momentum"};
   }
   for (const std::string& name : names) tensor.state[name].assign(tensor.values.size(), 0);
@@ -28,9 +27,9 @@ void PlainOptimizer::update(TrainedTensor& tensor, const std::vector<double>& gr
                             double learning_rate, int64_t number) const {
   const bool is_vector = tensor.shape.size() <= 1;
   const double decay = is_vector && !settings_.decay_all ? 0 : settings_.weight_decay;
-  if (settings_.kind == OptimizerSettings::Kind::adamw) {
+  if (settings_.name == "adamw") {
     adamw(tensor, gradient, learning_rate, decay, number);
-  } else if (settings_.kind == OptimizerSettings::Kind::lars && !is_vector) {
+  } else if (settings_.name == "lars" && !is_vector) {
     lars(tensor, gradient, learning_rate, decay);
   } else {
     sgd(tensor, gradient, learning_rate, decay);

@@ -10,7 +10,6 @@ namespace {
 using ::testing::HasSubstr;
 
 using CombinedDevicesTest = DevicesTest;
-using Kind = OptimizerSettings::Kind;
 
 TrainJob with(TrainJob job, Parallelism parallelism) {
   job.plan.sharding.parallelism = parallelism;
@@ -120,7 +119,7 @@ TEST_F(CombinedDevicesTest, ClipsByTheNormOfTheWholeModel) {
 // The norms of a layer are those of the whole layer.
 TEST_F(CombinedDevicesTest, LarsTakesTheNormsOfWholeLayers) {
   const auto lars = [](TrainJob job, double clip) {
-    job.optimizer.kind = Kind::lars;
+    job.optimizer.name = "lars";
     job.optimizer.trust = 0.05;
     job.optimizer.clip_norm = clip;
     job.learning_rate.base = 0.5;
@@ -146,7 +145,7 @@ TEST_F(CombinedDevicesTest, LarsTakesTheNormsOfWholeLayers) {
 // Two replicas in turn make one update of two steps; each is corrected by the number of updates.
 TEST_F(CombinedDevicesTest, AdamwCountsTheUpdatesOfEachStage) {
   TrainJob turns = in_turn(with(job("0:0-1.0:2"), ScheduleKind::one_f_one_b));
-  turns.optimizer.kind = Kind::adamw;
+  turns.optimizer.name = "adamw";
   turns.optimizer.weight_decay = 0;
   turns.learning_rate.base = 0.01;
   turns.plan.cut_after = {"conv2"};

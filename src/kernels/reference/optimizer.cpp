@@ -33,10 +33,7 @@ double plain_sum_of_squares(const float* values, int64_t count) {
   return sum;
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request) {
   return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
     if (u.skips(a)) return;
     for (int64_t i = 0; i < u.count; ++i) {
@@ -51,8 +48,7 @@ std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request, std::string*
   });
 }
 
-std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request) {
   return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
     if (u.skips(a)) return;
     for (int64_t i = 0; i < u.count; ++i) {
@@ -63,8 +59,7 @@ std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request, std::s
   });
 }
 
-std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request) {
   const double beta1 = request.op.attributes.number("beta1");
   const double beta2 = request.op.attributes.number("beta2");
   const double epsilon = request.op.attributes.number("epsilon");
@@ -92,8 +87,7 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::strin
   });
 }
 
-std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_lars(const KernelRequest& request) {
   const Attributes& attributes = request.op.attributes;
   const double trust = attributes.number("trust");
   const double epsilon = attributes.number("epsilon");
@@ -120,6 +114,19 @@ std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string
       w = static_cast<float>(w - momentum);
     }
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reference_update(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const std::string& type = request.op.type;
+  if (type == "sgd_update") return reference_sgd(request);
+  if (type == "sgd_plain_update") return reference_sgd_plain(request);
+  if (type == "adamw_update") return reference_adamw(request);
+  if (type == "lars_update") return reference_lars(request);
+  *refusal = "there is no reference for it";
+  return nullptr;
 }
 
 std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest& request,

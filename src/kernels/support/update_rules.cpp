@@ -1,6 +1,7 @@
 #include "kernels/support/update_rules.h"
 
 #include <cmath>
+#include <stdexcept>
 
 #include "kernels/support/vectorize.h"
 
@@ -105,6 +106,10 @@ void RuleStep::apply(float* weights, float* const* states, const float* gradient
     case RuleKind::lars:
       return step_lars(*this, weights, states[0], gradient, count);
   }
+}
+
+double RuleStep::begin(const float*, float* const*, const float*, int64_t) const {
+  throw std::logic_error("a step that is not fitted to its norm has no beginning");
 }
 
 RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
