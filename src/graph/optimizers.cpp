@@ -33,6 +33,17 @@ std::vector<OptimizerDefinition> make_table() {
        .for_rows = "sgd",
        .settings = {"--momentum", "--lars-trust"},
        .operations = 10},
+      {.name = "lamb",
+       .kind = RuleKind::lamb,
+       .states = {".first_moment", ".second_moment"},
+       .counts_updates = true,
+       .trust = Trust::step,
+       .for_vectors = "adamw",
+       .for_rows = "adamw",
+       .learning_rate = 0.005,
+       .weight_decay = 0.01,
+       .settings = {"--adam-beta1", "--adam-beta2", "--adam-epsilon"},
+       .operations = 20},
       {.name = "sgd_plain", .kind = RuleKind::plain, .operations = 4, .listed = false},
   };
   for (OptimizerDefinition& row : table) {

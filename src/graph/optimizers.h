@@ -17,6 +17,7 @@ enum class RuleKind : uint8_t {
   nesterov,  // likewise; w -= rate * (g + momentum * m)
   adamw,     // first and second moments with bias correction, decoupled decay
   lars,      // m = momentum * m + rate * g; w -= m
+  lamb,      // AdamW's step with the decay in it; w -= rate * step, both moments brought up before
 };
 
 // The norm that the length of a tensor's step is fitted to, beside that of its weights.

@@ -117,16 +117,24 @@ TEST_F(CombinedDevicesTest, ClipsByTheNormOfTheWholeModel) {
 }
 
 // The norms of a layer are those of the whole layer.
-TEST_F(CombinedDevicesTest, LarsTakesTheNormsOfWholeLayers) {
-  const auto lars = [](TrainJob job, double clip) {
-    job.optimizer.name = "lars";
+TEST_F(CombinedDevicesTest, StepsAreFittedToTheNormsOfWholeLayers) {
+  struct Case {
+    const char* optimizer;
+    double rate;
+    double clip;
+  };
+  const auto fitted = [](TrainJob job, const Case& by) {
+    job.optimizer.name = by.optimizer;
     job.optimizer.trust = 0.05;
-    job.optimizer.clip_norm = clip;
-    job.learning_rate.base = 0.5;
+    job.optimizer.epsilon = 1e-4;
+    job.optimizer.clip_norm = by.clip;
+    job.learning_rate.base = by.rate;
     return job;
   };
-  for (const double clip : {0.0, 0.1}) {
-    const Outcome one = run(lars(job("0:0"), clip), "one");
+  for (const Case& by : std::vector<Case>{
+           {"lars", 0.5, 0}, {"lars", 0.5, 0.1}, {"lamb", 0.02, 0}, {"lamb", 0.02, 0.1}}) {
+    SCOPED_TRACE(by.optimizer);
+    const Outcome one = run(fitted(job("0:0"), by), "one");
     const std::vector<TrainJob> jobs = {
         with(job("0:0-1"), Parallelism::model),
         with(job("0:0-2", 2), Parallelism::model),
@@ -137,7 +145,7 @@ TEST_F(CombinedDevicesTest, LarsTakesTheNormsOfWholeLayers) {
     };
     for (size_t i = 0; i < jobs.size(); ++i) {
       SCOPED_TRACE(i);
-      expect_same(run(lars(jobs[i], clip), "many"), one);
+      expect_same(run(fitted(jobs[i], by), "many"), one);
     }
   }
 }
