@@ -14,17 +14,28 @@ constexpr int kMostRows = 4096;
 constexpr int64_t kMostTasks = 4'000'000;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-struct KindName {
+struct KindFacts {
   ScheduleKind kind;
   std::string_view name;
+  bool synchronous = false;
+  bool predictable = true;
 };
 
-constexpr KindName kKinds[] = {{ScheduleKind::gpipe, "gpipe"},
-                               {ScheduleKind::one_f_one_b_flush, "1f1b-flush"},
-                               {ScheduleKind::zero_bubble, "zero-bubble"},
-                               {ScheduleKind::one_f_one_b, "1f1b"},
-                               {ScheduleKind::ssp, "ssp"},
-                               {ScheduleKind::two_bw, "2bw"}};
+constexpr KindFacts kKinds[] = {
+    {.kind = ScheduleKind::gpipe, .name = "gpipe", .synchronous = true},
+    {.kind = ScheduleKind::one_f_one_b_flush, .name = "1f1b-flush", .synchronous = true},
+    {.kind = ScheduleKind::zero_bubble,
+     .name = "zero-bubble",
+     .synchronous = true,
+     .predictable = false},
+    {.kind = ScheduleKind::one_f_one_b, .name = "1f1b"},
+    {.kind = ScheduleKind::ssp, .name = "ssp"},
+    {.kind = ScheduleKind::two_bw, .name = "2bw"}};
+
+const KindFacts& facts_of(ScheduleKind kind) {
+  return *std::find_if(std::begin(kKinds), std::end(kKinds),
+                       [&](const KindFacts& entry) { return entry.kind == kind; });
+}
 
 int64_t divide_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
@@ -177,28 +188,37 @@ class RowBuilder {
 
 }  // namespace
 
-std::string_view name_of(ScheduleKind kind) {
-  return std::find_if(std::begin(kKinds), std::end(kKinds),
-                      [&](const KindName& entry) { return entry.kind == kind; })
-      ->name;
+std::string_view name_of(ScheduleKind kind) { return facts_of(kind).name; }
+
+std::string schedule_names() {
+  std::vector<std::string> names;
+  for (const KindFacts& entry : kKinds) names.emplace_back(entry.name);
+  return join_choices(names);
+}
+
+std::string schedule_names(bool synchronous) {
+  std::vector<std::string> names;
+  for (const KindFacts& entry : kKinds) {
+    if (entry.synchronous == synchronous) names.emplace_back(entry.name);
+  }
+  return join_choices(names);
 }
 
 ScheduleKind parse_schedule(std::string_view name) {
   std::vector<std::string> names;
-  for (const KindName& entry : kKinds) {
+  for (const KindFacts& entry : kKinds) {
     if (entry.name == name) return entry.kind;
     names.emplace_back(entry.name);
   }
   const std::string close = nearest(name, names);
   fail_input("The schedule '{}' is not known; {}.", name,
-             close.empty() ? "choose gpipe, 1f1b-flush, zero-bubble, 1f1b, ssp or 2bw"
+             close.empty() ? fmt::format("choose {}", schedule_names())
                            : fmt::format("did you mean '{}'?", close));
 }
 
-bool is_synchronous(ScheduleKind kind) {
-  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b_flush ||
-         kind == ScheduleKind::zero_bubble;
-}
+bool is_synchronous(ScheduleKind kind) { return facts_of(kind).synchronous; }
+
+bool is_predictable(ScheduleKind kind) { return facts_of(kind).predictable; }
 
 std::string_view name_of(Work work) {
   switch (work) {

@@ -22,8 +22,11 @@ enum class ScheduleKind : uint8_t {
   two_bw,             // never drained; one update per step, two versions of the weights
 };
 
-// "gpipe", "1f1b-flush", "zero-bubble", "1f1b", "ssp", "2bw".
+// "gpipe", "1f1b-flush" and so on.
 std::string_view name_of(ScheduleKind kind);
+// Of all schedules, or of those that are synchronous or not, for a person: "1f1b, ssp or 2bw".
+std::string schedule_names();
+std::string schedule_names(bool synchronous);
 
 // Throws InputError for another name, with the nearest one.
 ScheduleKind parse_schedule(std::string_view name);
@@ -31,6 +34,9 @@ ScheduleKind parse_schedule(std::string_view name);
 // Whether every step ends with an empty pipeline, so that the weights are those of one device that
 // accumulates gradients.
 bool is_synchronous(ScheduleKind kind);
+
+// Whether the planner's formulas know how long it takes on machines that are not there.
+bool is_predictable(ScheduleKind kind);
 
 enum class Work : uint8_t { forward, backward, backward_input, backward_weights, update };
 
@@ -59,6 +65,12 @@ struct Row {
   int64_t waiting_weights = 0;
 };
 
+// A task of one of the rows that share a device.
+struct RowTask {
+  int row = 0;
+  Task task;
+};
+
 struct ScheduleRequest {
   ScheduleKind kind = ScheduleKind::one_f_one_b_flush;
   int stages = 1;
@@ -72,6 +84,9 @@ struct ScheduleRequest {
   bool round_robin = false;
   // ssp only: false leaves the order to run time, within the bounds of the rows.
   bool static_scheduling = true;
+  // Devices that take the stages in turn: stage s runs where stage s mod turns does. 0: stages are
+  // placed in some other way, or each on its own.
+  int turns = 0;
 };
 
 // With split replicas there is one row per stage, which all its replicas follow, each with its part
@@ -93,6 +108,9 @@ struct Schedule {
   // `in_flight` are in flight, with the newest weights; updates follow their backwards at once.
   bool fixed_order = true;
   std::vector<Row> rows;
+  // What each device does, row r being of device r mod orders.size(), where the schedule says that;
+  // empty: rows that share a device are merged by `interleave`.
+  std::vector<std::vector<RowTask>> orders = {};
 
   int64_t total_micro_batches() const { return micro_batches * steps; }
   // Rows that a stage has in the table.
