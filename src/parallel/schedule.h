@@ -17,6 +17,7 @@ enum class ScheduleKind : uint8_t {
   gpipe,              // all forward, then all backward, one update
   one_f_one_b_flush,  // one forward, one backward in turn, one update per step
   zero_bubble,        // as above, with the weights' gradients apart, where there would be a bubble
+  interleaved,        // 1f1b-flush where devices take several stages in turn, a few micro-batches each
   one_f_one_b,        // never drained; each mini-batch updates, and keeps the weights it began with
   ssp,                // the same with a bound on staleness; the order may be left to run time
   two_bw,             // never drained; one update per step, two versions of the weights
@@ -128,7 +129,8 @@ struct Schedule {
 
 // Throws InputError, one sentence, where the request makes no sense: counts below 1, more than
 // 4096 stages and replicas together, more than four million tasks, replicas that are not one per
-// stage, or 2bw with fewer micro-batches than devices in a row.
+// stage, 2bw with fewer micro-batches than devices in a row, or interleaved where stages are not
+// taken in turn or micro-batches do not divide over the devices.
 Schedule make_schedule(const ScheduleRequest& request);
 
 // Forwards that a row of `stage` runs before its first backward, 1F1B: the devices behind it,
