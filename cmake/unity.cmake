@@ -64,13 +64,16 @@ function(millrace_combined_tests result name)
       list(APPEND others ${source})
     endif()
   endforeach()
-  if(tests)
+  list(LENGTH tests count)
+  if(count GREATER 1)
     set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_files.cpp)
     set(script ${PROJECT_SOURCE_DIR}/cmake/combine.cmake)
     add_custom_command(OUTPUT ${file}
-      COMMAND ${CMAKE_COMMAND} "-DSOURCES=${tests}" -DOUTPUT=${file} -P ${script}
+      COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} "-DSOURCES=${tests}" -DOUTPUT=${file} -P ${script}
       DEPENDS ${tests} ${script} VERBATIM)
     list(APPEND others ${file})
+  else()
+    list(APPEND others ${tests})
   endif()
   set(${result} ${others} PARENT_SCOPE)
 endfunction()
