@@ -90,7 +90,8 @@ TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
       }
       for (const char* tensor : {"head.centres", "fc.weight"}) {
         const auto expected = state_of(now.session, tensor);
-        EXPECT_LT(distance(state_of(later.session, tensor), expected), 1e-5 * norm(expected)) << tensor;
+        EXPECT_LT(distance(state_of(later.session, tensor), expected), 1e-5 * norm(expected))
+            << tensor;
       }
     }
   }
