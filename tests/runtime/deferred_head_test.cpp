@@ -88,9 +88,10 @@ TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
           run->session.run(run->program, {1, step, 0.01f});
         }
       }
-      for (const char* name : {"head.centres", "fc.weight"}) {
-        const auto expected = state_of(now.session, name);
-        EXPECT_LT(distance(state_of(later.session, name), expected), 1e-5 * norm(expected)) << name;
+      for (const char* tensor : {"head.centres", "fc.weight"}) {
+        const auto expected = state_of(now.session, tensor);
+        EXPECT_LT(distance(state_of(later.session, tensor), expected), 1e-5 * norm(expected))
+            << tensor;
       }
     }
   }
