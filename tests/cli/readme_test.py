@@ -13,15 +13,15 @@ import sys
 import tempfile
 
 SCREEN = 40  # lines
-SMALLER = {"--epochs": ["--epochs", "1"], "--steps": ["--steps", "2"], "--batch": ["--batch", "4"],
+SMALLER = {"--epochs": ["--epochs", "1"], "--steps": ["--steps", "2"], "--batch": ["--batch", "8"],
            "--hosts": ["--hosts", "localhost:2"]}
 IMAGE = ["--image", "32"]
 DATA = [
     "synth folder:photos/train --count 8 --classes 4 --width 48 --height 40 --channels 3",
     "synth folder:photos/test --count 4 --classes 4 --width 48 --height 40 --channels 3 --seed 2",
-    "synth recordio:faces.rec --faces --identities 4 --images 2 --size 32",
-    "synth idx:grey --count 64 --classes 10 --width 28 --height 28 --channels 1",
-    "synth idx:grey --split test --count 64 --classes 10 --width 28 --height 28 --channels 1",
+    "synth recordio:faces.rec --faces --identities 4 --images 4 --size 32",
+    "synth idx:grey --count 12800 --classes 10 --width 28 --height 28 --channels 1",
+    "synth idx:grey --split test --count 128 --classes 10 --width 28 --height 28 --channels 1",
 ]
 LONGEST = 120  # seconds
 
