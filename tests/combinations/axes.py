@@ -150,10 +150,12 @@ def micro_batches(draw):
 
 
 def with_room(draw):
-    """With a batch that micro-batches divide, each with two samples for every device of a stage."""
+    """With a batch that micro-batches divide, each with two samples for every device of a stage, or four
+    for networks that normalise rows of one value."""
     widest = 1 if draw["replicas"] == "roundrobin" else max(map(len, stages_of(draw)))
     batch, parts = int(draw["batch"]), micro_batches(draw)
-    while batch * devices_of(draw) % parts or batch * devices_of(draw) < 2 * widest * parts:
+    least = 4 if "face" in MODELS[draw["model"]] else 2
+    while batch * devices_of(draw) % parts or batch * devices_of(draw) < least * widest * parts:
         batch += 1
     return {**draw, "batch": str(batch)}
 

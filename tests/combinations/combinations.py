@@ -125,7 +125,10 @@ def main():
     too_few = kinds["ran"] < 0.7 * len(found)
     if too_few:
         print("Fewer than 70 % of the draws ran.")
-    return 1 if kinds["wrong"] or too_few else 0
+    too_many = kinds["unchecked"] > max(2, 0.05 * len(found))
+    if too_many:
+        print("More than 5 % of the draws were not checked.")
+    return 1 if kinds["wrong"] or too_few or too_many else 0
 
 
 if __name__ == "__main__":

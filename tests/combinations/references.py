@@ -1,6 +1,7 @@
 """Which plain job each draw must equal, and the runs of those, each made once."""
 
 import collections
+import functools
 import pathlib
 import shutil
 import threading
@@ -13,10 +14,12 @@ import results
 
 # The last bit of a number that is computed, or that travels, with so many.
 LAST_BIT = {"fp32": 2.0 ** -23, "fp16": 2.0 ** -11, "bf16": 2.0 ** -8}
-
+# How much the weights of runs beside the reference are moved: as much as the rounding of all passes of
+# a job may add up to, or as what travels is rounded.
+MOVES = {"fp32": 16 * LAST_BIT["fp32"], "fp16": LAST_BIT["fp16"], "bf16": LAST_BIT["bf16"]}
 
 # How many times as far as another run the draw may be from its reference; docs/testing.md says why.
-ROUNDING = 16  # one that begins from weights whose last bits differ
+ROUNDING = 2  # one that begins from weights that differ by what float32 rounds
 PRECISION = 4  # the same in float32
 WIRE = 2  # one that begins from weights that differ as what travels is rounded
 BETWEEN = 2  # the other end of what an order that is not fixed may do
@@ -121,28 +124,24 @@ def plain_model(draw, data):
             ",".join(map(str, segments(draw)))]
 
 
-def is_statistic(name):
-    return name.endswith(("running_mean", "running_var"))
-
-
 def moved_by(weights, bit):
     """The weights, each a bit larger or smaller, and statistics as they are."""
     source = numpy.random.default_rng(3)
-    return {name: values if is_statistic(name) else
+    return {name: values if results.is_statistic(name) else
             values * (1 + bit * source.choice([-1, 1], values.shape))
             for name, values in weights.items() if name != "head.centres"}
 
 
 def begun(weights):
     """The same with statistics as they are before the first step."""
-    return {name: numpy.full_like(values, 0 if name.endswith("mean") else 1) if is_statistic(name)
+    return {name: numpy.full_like(values, 0 if name.endswith("mean") else 1) if results.is_statistic(name)
             else values for name, values in weights.items()}
 
 
 def starts_from(weights, folder):
-    """By name: the weights as they are, and moved by the last bit of each kind of number."""
+    """By name: the weights as they are, and moved for each kind of number."""
     starts = {"exact": Start(None, weights)}
-    for kind, bit in LAST_BIT.items():
+    for kind, bit in MOVES.items():
         path = folder / f"moved-{kind}.safetensors"
         results.write_safetensors(path, moved_by(weights, bit))
         starts[kind] = Start(path, {**weights, **results.read_safetensors(path)})
@@ -244,12 +243,20 @@ class References:
     def around(self, draw, flags, starts, others=()):
         """The job, and what rounding may do to it; others: (flags, weights to begin with, factor)."""
         others = [(flags, "fp32", ROUNDING), *others]
-        if in_float32(flags) != flags:
-            others.append((in_float32(flags), "exact", PRECISION))
+
+        def make(other, name, factor):
+            load = [] if name == "exact" else ["--load-weights", str(starts[name].path)]
+            return results.Other(self.run([*other, *load]), starts[name].weights, factor)
+
+        wide = in_float32(flags)
+        if wide != flags:
+            others.append((wide, "exact", PRECISION))
         if wire(draw) != "fp32":
             others.append((flags, wire(draw), WIRE))
-        found = []
-        for other, name, factor in others:
-            load = [] if name == "exact" else ["--load-weights", str(starts[name].path)]
-            found.append(results.Other(self.run([*other, *load]), starts[name].weights, factor))
-        return results.Expected(self.run(flags), starts["exact"].weights, found, LAST_BIT[coarsest(draw)])
+        makers = [functools.partial(make, *other) for other in others]
+        expected = results.Expected(self.run(flags), starts["exact"].weights, makers, LAST_BIT[coarsest(draw)])
+        if wide != flags:
+            faults = expected.unmoved(self.run(wide))
+            if faults:
+                raise Unknown(faults[0])
+        return expected

@@ -32,7 +32,8 @@ def read_safetensors(path):
 def write_safetensors(path, tensors):
     header, blobs, offset = {}, [], 0
     for name, values in tensors.items():
-        dtype = "U8" if values.dtype == numpy.uint8 else "I64" if values.dtype == numpy.int64 else "F32"
+        known = {numpy.dtype(kind): name for name, kind in TYPES.items()}
+        dtype = known.get(values.dtype, "F32")
         blob = numpy.ascontiguousarray(values, TYPES[dtype]).tobytes()
         header[name] = {"dtype": dtype, "shape": list(values.shape),
                         "data_offsets": [offset, offset + len(blob)]}
@@ -86,8 +87,19 @@ def distance(a, b):
     return length(a.astype(numpy.float64) - b)
 
 
+def is_statistic(name):
+    return name.endswith(("running_mean", "running_var"))
+
+
 def kind_of(group, name):
     return group if group == "weights" else name.rsplit(".", 1)[-1]
+
+
+FAR = 1e9  # what no rounding explains
+
+
+def ratio(off, bound):
+    return min(off / bound, FAR / 2) if bound > 0 else FAR / 2
 
 
 class Other:
@@ -101,14 +113,28 @@ class Other:
 class Expected:
     """A reference, and how far rounding carries it; docs/testing.md derives the factors.
 
-    `others` are the same job with other rounding. Weights are looked at by how far training moved
-    them: the difference between the starts of two runs is no difference between the runs.
+    `others` make runs of the same job with other rounding; each is made when what is known so far does
+    not allow for a difference. Weights are looked at by how far training moved them: the difference
+    between the starts of two runs is no difference between the runs.
     """
 
     def __init__(self, result, start, others, bit):
-        self.result, self.start, self.others = result, start, others
+        self.result, self.start, self.to_make, self.others = result, start, list(others), []
         self.bit = bit  # the last one of the coarsest numbers in use
         self.partial = any("samples" not in entry for entry in result.steps.values())
+
+    def unmoved(self, wide):
+        """Sentences about weights that training in 16 bits leaves where they were and float32, `wide`,
+        does not."""
+        faults = []
+        moves = {name: [length(self.change(result, self.start, "weights", name)) / values.size ** 0.5
+                        for result in (self.result, wide)]
+                 for name, values in self.result.weights.items() if not is_statistic(name)}
+        largest = max(move for _, move in moves.values())
+        for name, (own, move) in moves.items():
+            if move > 0.05 * largest and own < 0.5 * move:
+                faults.append(f"{name}: the reference moves by {own:.2g} in 16 bits, by {move:.2g} in float32")
+        return faults
 
     def loss_bound(self, kind, step, key="loss"):
         mine = getattr(self.result, kind)
@@ -139,30 +165,37 @@ class Expected:
 
     def differences(self, actual):
         """Sentences, the worst first; none if the run is what it should be."""
+        faults = self.differences_so_far(actual)
+        while faults and faults[0][0] < FAR and self.to_make:
+            self.others.append(self.to_make.pop(0)())
+            faults = self.differences_so_far(actual)
+        return [sentence for _, sentence in faults]
+
+    def differences_so_far(self, actual):
         faults = []
         for kind in ("steps", "evaluations"):
             faults += self.differences_of_scores(kind, getattr(self.result, kind), getattr(actual, kind))
         for group in ("weights", "states"):
             faults += self.differences_of_tensors(group, getattr(self.result, group), getattr(actual, group))
-        return [sentence for _, sentence in sorted(faults, key=lambda fault: -fault[0])]
+        return sorted(faults, key=lambda fault: -fault[0])
 
     def differences_of_scores(self, kind, mine, theirs):
         if kind == "evaluations" and self.partial:
             return []
         if set(mine) != set(theirs):
-            return [(1e9, f"{kind} {sorted(theirs)} instead of {sorted(mine)}")]
+            return [(FAR, f"{kind} {sorted(theirs)} instead of {sorted(mine)}")]
         faults = []
         for step, entry in mine.items():
             for key in ("loss", "top1", "top5", "samples", "learning_rate", "loss_scale", "skipped"):
                 if self.partial and key not in entry:
                     continue
                 if (key in entry) != (key in theirs[step]):
-                    faults.append((1e6, f"{kind} {step}: {key} is there in one of the two only"))
+                    faults.append((FAR, f"{kind} {step}: {key} is there in one of the two only"))
                 if key not in entry or key not in theirs[step]:
                     continue
                 off, bound = abs(theirs[step][key] - entry[key]), self.score_bound(kind, step, key)
                 if not off <= bound:
-                    faults.append((off / (bound or 1e-9), f"{kind} {step}: {key} {theirs[step][key]:.7g} "
+                    faults.append((ratio(off, bound), f"{kind} {step}: {key} {theirs[step][key]:.7g} "
                                    f"instead of {entry[key]:.7g} (allowed {bound:.2g})"))
         return faults
 
@@ -178,21 +211,21 @@ class Expected:
     def differences_of_tensors(self, group, mine, theirs):
         if set(mine) != set(theirs):
             odd = sorted(set(mine) ^ set(theirs))
-            return [(1e9, f"{group}: {', '.join(odd[:4])} in one of the two only")]
+            return [(FAR, f"{group}: {', '.join(odd[:4])} in one of the two only")]
         faults = []
         largest = {}  # change of a number, for weights and each kind of state
         for name, values in mine.items():
-            if not name.endswith(("running_mean", "running_var")):
+            if not is_statistic(name):
                 change = self.change(self.result, self.start, group, name)
                 move = length(change) / values.size ** 0.5
                 largest[kind_of(group, name)] = max(largest.get(kind_of(group, name), 0.0), move)
         for name, values in mine.items():
             if theirs[name].shape != values.shape:
-                faults.append((1e9, f"{name}: shape {theirs[name].shape} instead of {values.shape}"))
+                faults.append((FAR, f"{name}: shape {theirs[name].shape} instead of {values.shape}"))
                 continue
             off = distance(theirs[name], values)
             bound = self.tensor_bound(group, name, largest.get(kind_of(group, name), 0.0))
             if not off <= bound:
-                faults.append((off / (bound or 1e-30), f"{name}: off by {off:.3g} of "
+                faults.append((ratio(off, bound), f"{name}: off by {off:.3g} of "
                                f"{length(values):.3g} (allowed {bound:.2g})"))
         return faults
