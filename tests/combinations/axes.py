@@ -115,7 +115,7 @@ def mended(draw):
         draw["replicas"] = ""
     if draw["replicas"] == "roundrobin":
         draw["parallel"] = draw["parallel"] if draw["parallel"] == "data" else ""
-        draw["sync"] = draw["share"] = ""
+        draw["sync"] = ""
     if draw["parallel"] in ("model", "hybrid"):
         draw["sync"] = "" if draw["parallel"] == "model" else draw["sync"]
     if not draw["head"]:
@@ -126,6 +126,8 @@ def mended(draw):
             draw["head-gradient"] = ""
     if draw["schedule"] in STALE and len(stages) > 1:
         draw["clip"] = ""  # stages that update by themselves know of no common norm
+        if draw["scale"] == "overflow":
+            draw["scale"] = "dynamic"  # each stage skips by itself: tests/train/overflow_test.cpp
         if draw["head"] and draw["schedule"] == "2bw":
             draw["schedule"] = "1f1b"
     if "fp16" in (draw["precision"], draw["wire"]) and devices_of(draw) > 1:
