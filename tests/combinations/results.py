@@ -148,13 +148,22 @@ class Expected:
         values = getattr(result, group)[name]
         return values.astype(numpy.float64) - start[name] if group == "weights" and name in start else values
 
+    def largest_moment(self):
+        return max(length(values) / values.size ** 0.5 for name, values in self.result.states.items()
+                   if name.endswith(".first_moment"))
+
     def tensor_bound(self, group, name, largest):
         values = getattr(self.result, group)[name]
         change = self.change(self.result, self.start, group, name)
         bound = 1e-4 * length(change) + 2.0 ** -22 * length(values)
         # Sums that cancel, as the gradient of a bias in front of a batch norm: only the rounding
         # of their terms is left, which are as large as those that do not cancel.
-        bound += max(1e-5, self.bit) * largest * values.size ** 0.5
+        share = max(1e-5, self.bit)
+        # AdamW moves a weight as far for a gradient of mere rounding as for any other.
+        moment = self.result.states.get(name + ".first_moment") if group == "weights" else None
+        if moment is not None and length(moment) <= share * self.largest_moment() * moment.size ** 0.5:
+            share = 2
+        bound += share * largest * values.size ** 0.5
         if name.endswith("running_mean"):
             variance = getattr(self.result, group)[name.removesuffix("mean") + "var"]
             bound += max(1e-6, self.bit) * float(variance.sum()) ** 0.5
