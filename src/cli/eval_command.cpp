@@ -57,6 +57,8 @@ std::vector<std::string> take_model_from(const std::filesystem::path& directory,
   take("classes", flags.classes);
   take("image", flags.image);
   take("channels", flags.channels);
+  // Images are scaled and cut as those of the run were.
+  if (flags.augment == "auto") flags.augment = manifest.job.value("augment", flags.augment);
   return fixed.value("class_names", std::vector<std::string>());
 }
 

@@ -121,12 +121,19 @@ void Graph::validate() const {
       throw std::logic_error(
           fmt::format("operator '{}' ({}): {}", current.name, current.type, what));
     };
+    const OperatorDefinition& definition = definition_of(current.type);
+    for (const int mutated : definition.mutated_inputs) {
+      if (static_cast<size_t>(mutated) >= current.inputs.size()) continue;
+      const Tensor& changed = tensor(current.inputs[static_cast<size_t>(mutated)]);
+      if (is_persistent(changed.role)) continue;
+      fault(fmt::format("changes '{}', which does not last", changed.name));
+    }
     for (TensorId input : current.inputs) {
       if (!available.at(static_cast<size_t>(input))) {
         fault(fmt::format("reads '{}' before it is made", tensor(input).name));
       }
     }
-    const auto types = definition_of(current.type).infer(inference_of(*this, current));
+    const auto types = definition.infer(inference_of(*this, current));
     if (types.size() != current.outputs.size()) fault("has another number of outputs");
     for (size_t i = 0; i < types.size(); ++i) {
       const Tensor& output = tensor(current.outputs[i]);

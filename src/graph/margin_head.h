@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "graph/attributes.h"
@@ -61,9 +62,8 @@ int64_t sample_elements(int64_t batch);
 
 // What a part says of each sample, in this order: the largest logit of the classes that are not its
 // own, the sum of e^(logit - largest) over them (0 and 0 if the part has none), the logit of its
-// own class with the margin and without (minus infinity if the class is in another part). The own
-// class stands apart so that neither its loss nor its gradient is a difference of nearly equal
-// numbers.
+// own class with the margin and without (kElsewhere if the class is in another part). The own class
+// stands apart so that neither its loss nor its gradient is a difference of nearly equal numbers.
 struct HeadStatistics {
   float maximum;
   float sum;
@@ -71,6 +71,8 @@ struct HeadStatistics {
   float plain;
 };
 inline constexpr int64_t kHeadStatistics = 4;
+// Smaller than any logit, and finite: values that are not are a sign of a broken job.
+inline constexpr float kElsewhere = std::numeric_limits<float>::lowest();
 
 // The attribute "lazy" says that centres which a step does not use are brought up to date when one
 // next does. Behind the centres the operators then read their states, for each centre the update up

@@ -54,8 +54,8 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
       for (int64_t s = 0; s < shards; ++s) {
         const HeadStatistics& row = rows[s * batch + i];
         if (row.sum != 0) maximum = std::max<double>(maximum, row.maximum);
-        if (row.target != kNone) target = row.target;
-        if (row.plain != kNone) plain = row.plain;
+        if (row.target != kElsewhere) target = row.target;
+        if (row.plain != kElsewhere) plain = row.plain;
       }
       const double shift = std::max(maximum, target);
       double others = 0;
@@ -88,7 +88,7 @@ std::unique_ptr<Kernel> make_loss_backward(const KernelRequest& request, std::st
     for (int64_t r = 0; r < rows; ++r) {
       const HeadStatistics& row = statistics[r];
       const double weight = std::exp(double{row.maximum} - softmax[r % batch].logarithm);
-      const bool is_here = row.target != -std::numeric_limits<float>::infinity();
+      const bool is_here = row.target != kElsewhere;
       gradients[r] = {0, row.sum == 0 ? 0.0f : static_cast<float>(weight * share),
                       is_here ? static_cast<float>(-share * softmax[r % batch].others) : 0.0f, 0};
     }

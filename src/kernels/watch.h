@@ -31,6 +31,7 @@ struct WrittenTensor {
   int64_t elements = 0;  // with the padding of its layout
   bool is_output = true;
   size_t index = 0;  // among the outputs or inputs
+  Role role = Role::activation;
 };
 
 // Runs behind the kernel with the same operands. Throws Suspicious, whose clause begins with

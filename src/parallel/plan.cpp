@@ -167,6 +167,11 @@ void check(const Plan& plan, int64_t global_batch) {
     fail_input("--parallel {} works within one stage; use data with several.",
                name_of(plan.sharding.parallelism));
   }
+  if (plan.round_robin && plan.sharding.synchronise_batch_norm) {
+    fail_input(
+        "--sync-batch-norm has no effect with --replicas roundrobin, whose devices take whole "
+        "micro-batches; leave one of them out.");
+  }
 }
 
 }  // namespace millrace

@@ -70,6 +70,9 @@ class Lowering {
 
   bool is_low(TensorId id) const { return graph_.tensor(id).type.dtype == type_; }
 
+  // One in 16 bits is that of an operator that reads and updates it as it is: the centres of a head.
+  bool is_parameter(TensorId id) const { return graph_.tensor(id).role == Role::parameter; }
+
   // The inputs that are images or rows, not parameters or statistics.
   static std::vector<size_t> data_inputs(const Operator& op) {
     std::vector<size_t> inputs = {0};
@@ -88,7 +91,9 @@ class Lowering {
     const bool low = computes(graph_.op(id)) || (fed_low && follows(graph_.op(id)));
     if (!low) {
       for (size_t i = 0; i < graph_.op(id).inputs.size(); ++i) {
-        if (is_low(graph_.op(id).inputs[i])) use(id, i, DataType::f32);
+        if (is_low(graph_.op(id).inputs[i]) && !is_parameter(graph_.op(id).inputs[i])) {
+          use(id, i, DataType::f32);
+        }
       }
       return;
     }

@@ -5,10 +5,14 @@
 namespace millrace {
 namespace {
 
-// An update of weights: it has no outputs, only inputs that it changes.
+// An update of weights; what the gradients add up to may well be infinite in a step that is skipped.
 bool changes_state(const Instruction& instruction) {
-  return instruction.phase == Phase::update && instruction.outputs.empty() &&
-         instruction.type != "overflow_check";
+  return instruction.phase == Phase::update &&
+         std::any_of(instruction.written.begin(), instruction.written.end(),
+                     [](const WrittenTensor& tensor) {
+                       return tensor.role == Role::parameter ||
+                              tensor.role == Role::optimizer_state;
+                     });
 }
 
 bool is_watched(const Instruction& instruction, Watch what) {

@@ -43,14 +43,15 @@ std::string_view name_of(HeadMomentum momentum) {
   return "?";
 }
 
+// What the head computes, wherever its centres are: dp, mp and pfc of all classes are the same.
 Json describe_head(const MarginHeadOptions& head) {
-  return {{"margin", {head.multiplier, head.addend, head.subtrahend}},
-          {"scale", head.scale},
-          {"exact_gradient", head.exact_gradient},
-          {"parallel", name_of(head.parallel)},
-          {"sample_rate", head.sample_rate},
-          {"momentum", name_of(head.momentum)},
-          {"dtype", millrace::name_of(head.storage)}};
+  Json json = {{"margin", {head.multiplier, head.addend, head.subtrahend}},
+               {"scale", head.scale},
+               {"exact_gradient", head.exact_gradient},
+               {"sample_rate", head.sample_rate},
+               {"dtype", millrace::name_of(head.storage)}};
+  if (head.sample_rate < 1) json["momentum"] = name_of(head.momentum);
+  return json;
 }
 
 Json value_of(const Json& json, const std::string& name) {
@@ -113,6 +114,7 @@ Json describe_job(const TrainJob& job) {
     json["loss-scale-min"] = job.loss_scale.least;
     json["loss-scale-max"] = job.loss_scale.most;
   }
+  if (job.options.head) json["head-parallel"] = name_of(job.options.head->parallel);
   json["plan"] = to_json(job.plan);
   json["on-bad-record"] = job.data.skip_bad_records ? "skip" : "fail";
   return json;

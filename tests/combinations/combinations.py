@@ -14,6 +14,7 @@ import pathlib
 import tempfile
 import threading
 import time
+import traceback
 
 import axes
 import judge
@@ -78,6 +79,8 @@ def main():
                 place = root / f"draw-{next(counter)}"
             try:
                 return judging.judge(draw, place)
+            except Exception:  # a fault of this program must not pass for a draw that ran
+                return judge.Verdict("wrong", "the harness failed", traceback.format_exc())
             finally:
                 runner.clear(place)
 
@@ -111,8 +114,8 @@ def main():
     kinds = collections.Counter(verdict.kind for _, _, verdict in found)
     print(f"\nSeed {options.seed}: {len(found)} draws, {seen} of {total} pairs of words seen, "
           f"{time.monotonic() - began:.0f} s")
-    for kind in ("ran", "refused", "wrong"):
-        print(f"  {kind:8} {kinds[kind]:4}  {100 * kinds[kind] / max(1, len(found)):.0f} %")
+    for kind in ("ran", "unchecked", "refused", "wrong"):
+        print(f"  {kind:9} {kinds[kind]:4}  {100 * kinds[kind] / max(1, len(found)):.0f} %")
     reasons = collections.Counter((v.kind, v.why) for _, _, v in found if v.kind != "ran" or v.why)
     for (kind, why), count in reasons.most_common():
         print(f"  {count:4}  {kind}: {why}")
@@ -122,7 +125,10 @@ def main():
     too_few = kinds["ran"] < 0.7 * len(found)
     if too_few:
         print("Fewer than 70 % of the draws ran.")
-    return 1 if kinds["wrong"] or too_few else 0
+    too_many = kinds["unchecked"] > max(2, 0.05 * len(found))
+    if too_many:
+        print("More than 5 % of the draws were not checked.")
+    return 1 if kinds["wrong"] or too_few or too_many else 0
 
 
 if __name__ == "__main__":

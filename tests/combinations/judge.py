@@ -13,7 +13,7 @@ import results
 
 
 class Verdict:
-    """`kind` is ran, refused or wrong; `why` the class of refusal or of fault."""
+    """`kind` is ran, unchecked, refused or wrong; `why` the class of refusal or of fault."""
 
     def __init__(self, kind, why="", detail="", command=()):
         self.kind, self.why, self.detail, self.command = kind, why, detail, list(command)
@@ -59,18 +59,20 @@ class Judge:
                        text, command)
 
     def judge(self, draw, folder):
-        folder = pathlib.Path(folder)
-        command = self.commands(draw, folder)
+        command = self.commands(draw, pathlib.Path(folder))
+        try:
+            return self.judge_run(draw, pathlib.Path(folder), command)
+        except references.Unknown as fault:
+            return Verdict("wrong", "its reference is at fault", str(fault), command)
+
+    def judge_run(self, draw, folder, command):
         outcome = self.runner.run(command, folder)
         if outcome.status != 0:
             return self.refusal(outcome, folder, command)
         result = results.Result(folder / "metrics", folder / "run" / f"step-{job.STEPS:08d}")
-        try:
-            expected = self.references.expected(draw)
-        except references.Unknown as fault:
-            return Verdict("wrong", "one device cannot do it", str(fault), command)
+        expected = self.references.expected(draw)
         if expected is None:
-            return Verdict("ran", "unchecked", "", command)
+            return Verdict("unchecked", "", "", command)
         faults = expected.differences(result)
         if draw["eval"] and not faults:
             faults = self.evaluation_faults(draw, result, folder)
@@ -119,10 +121,15 @@ class Judge:
         if outcome.status != 0:
             return Verdict("wrong", f"cannot be resumed: status {outcome.status}", outcome.output[-1500:], both)
         plain = all(axes.micro_batches(one) == 1 and references.whole_groups(one) for one in (draw, other))
+        result = results.Result(begin / "metrics", begin / "run" / f"step-{job.STEPS:08d}")
         if draw["resume"] != "same" and (references.is_stale(draw)
                                          or references.has_batch_norm(draw) and not plain):
-            return Verdict("ran", "resumed, unchecked", "", both)
-        result = results.Result(begin / "metrics", begin / "run" / f"step-{job.STEPS:08d}")
+            # From here on it is another job than the draw was.
+            expected = self.references.resumed(other, folder / "run" / f"step-{job.MIDDLE:08d}",
+                                               folder / "reference")
+            if expected is None:
+                return Verdict("unchecked", "resumed elsewhere", "", both)
+            result.forget(job.MIDDLE)
         faults = expected.differences(result)
         if faults:
             return Verdict("wrong", "differs when resumed: " + class_of(faults[0]), "\n".join(faults[:6]), both)

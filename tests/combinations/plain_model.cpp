@@ -113,7 +113,7 @@ std::vector<float> PlainModel::read(const std::string& name) const {
 void PlainModel::load(const std::filesystem::path& path) {
   const SafetensorsFile file(path);
   for (const SafetensorsEntry& entry : file.entries()) {
-    if (entry.dtype != "F32") continue;
+    if (entry.dtype != "F32" && entry.dtype != "I32") continue;  // counts go in as they are
     std::vector<float> values(entry.data.size() / sizeof(float));
     std::memcpy(values.data(), entry.data.data(), entry.data.size());
     if (slots_.contains(entry.name)) session_->write_state(slot(entry.name), values);
@@ -288,7 +288,8 @@ void PlainModel::save(const std::filesystem::path& directory) const {
   const auto write = [&](std::string_view name, const auto& tensors) {
     std::vector<SafetensorsTensor> list;
     for (const auto& [tensor, values] : tensors) {
-      list.push_back({tensor, "F32", values.first, values.second.data(),
+      const bool counts = slots_.contains(tensor) && slot(tensor).type.dtype == DataType::s32;
+      list.push_back({tensor, counts ? "I32" : "F32", values.first, values.second.data(),
                       values.second.size() * sizeof(float)});
     }
     write_safetensors(directory / name, list, {});

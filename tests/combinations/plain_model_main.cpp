@@ -25,11 +25,8 @@ struct Flags {
 void run(const Flags& flags) {
   TrainJob job = to_job(flags.job, flags.ranks);
   PlainModel model(job);
+  if (!flags.start.empty()) model.load(flags.start);
   if (!flags.load_weights.empty()) model.load(flags.load_weights);
-  if (!flags.start.empty()) {
-    model.load(flags.start + "/weights.safetensors");
-    model.load(flags.start + "/optimizer.safetensors");
-  }
   const int64_t begun = flags.segments.front() * job.options.batch;
   const std::unique_ptr<Feed> feed = data_of(job).training({.epoch = 0, .index = begun}, {});
   std::string lines;
@@ -58,7 +55,7 @@ int main(int count, char** arguments) {
   add_training_flags(program, flags.job);
   add_device_flags(program, flags.job);
   program.add_option("--load-weights", flags.load_weights);
-  program.add_option("--start", flags.start, "A checkpoint to go on from");
+  program.add_option("--start", flags.start, "Weights and states to go on from");
   program.add_option("--output", flags.output)->required();
   program.add_option("--metrics", flags.metrics)->required();
   program.add_option("--segments", flags.segments, "Steps at which the pipeline is empty")

@@ -1,5 +1,7 @@
 """Which plain job each draw must equal, and the runs of those, each made once."""
 
+import collections
+import functools
 import pathlib
 import shutil
 import threading
@@ -12,6 +14,17 @@ import results
 
 # The last bit of a number that is computed, or that travels, with so many.
 LAST_BIT = {"fp32": 2.0 ** -23, "fp16": 2.0 ** -11, "bf16": 2.0 ** -8}
+# How much the weights of runs beside the reference are moved: as much as the rounding of all passes of
+# a job may add up to, or as what travels is rounded.
+MOVES = {"fp32": 16 * LAST_BIT["fp32"], "fp16": LAST_BIT["fp16"], "bf16": LAST_BIT["bf16"]}
+
+# How many times as far as another run the draw may be from its reference; docs/testing.md says why.
+ROUNDING = 2  # one that begins from weights that differ by what float32 rounds
+PRECISION = 4  # the same in float32
+WIRE = 2  # one that begins from weights that differ as what travels is rounded
+BETWEEN = 2  # the other end of what an order that is not fixed may do
+
+Start = collections.namedtuple("Start", "path weights")
 
 
 class Unknown(Exception):
@@ -112,17 +125,27 @@ def plain_model(draw, data):
 
 
 def moved_by(weights, bit):
-    """The weights, each a bit larger or smaller, and statistics as they begin."""
+    """The weights, each a bit larger or smaller, and statistics as they are."""
     source = numpy.random.default_rng(3)
-    moved = {}
-    for name, values in weights.items():
-        if name.endswith("running_mean"):
-            moved[name] = numpy.zeros_like(values)
-        elif name.endswith("running_var"):
-            moved[name] = numpy.ones_like(values)
-        elif name != "head.centres":
-            moved[name] = values * (1 + bit * source.choice([-1, 1], values.shape))
-    return moved
+    return {name: values if results.is_statistic(name) else
+            values * (1 + bit * source.choice([-1, 1], values.shape))
+            for name, values in weights.items() if name != "head.centres"}
+
+
+def begun(weights):
+    """The same with statistics as they are before the first step."""
+    return {name: numpy.full_like(values, 0 if name.endswith("mean") else 1) if results.is_statistic(name)
+            else values for name, values in weights.items()}
+
+
+def starts_from(weights, folder):
+    """By name: the weights as they are, and moved for each kind of number."""
+    starts = {"exact": Start(None, weights)}
+    for kind, bit in MOVES.items():
+        path = folder / f"moved-{kind}.safetensors"
+        results.write_safetensors(path, moved_by(weights, bit))
+        starts[kind] = Start(path, {**weights, **results.read_safetensors(path)})
+    return starts
 
 
 class References:
@@ -170,7 +193,7 @@ class References:
         return self.once(tuple(flags), make)
 
     def start(self, draw):
-        """The weights that a job begins with, by name, and files of them as they are and moved."""
+        """What a job begins with, see starts_from."""
         model = axes.MODELS[draw["model"]]
         head = draw["head"] != ""
 
@@ -187,12 +210,8 @@ class References:
             if outcome.status != 0:
                 raise Unknown(f"no starting weights: {outcome.output.strip()[:400]}")
             weights = results.Result(folder / "metrics", folder / "run" / "step-00000001").weights
-            paths = {}
-            for kind, bit in LAST_BIT.items():
-                paths[kind] = folder / f"moved-{kind}.safetensors"
-                results.write_safetensors(paths[kind], moved_by(weights, bit))
             shutil.rmtree(folder / "run")
-            return weights, paths
+            return starts_from(begun(weights), folder)
         return self.once(("start", draw["model"], head), make)
 
     def expected(self, draw):
@@ -201,24 +220,43 @@ class References:
         if flags is None:
             return None
         if is_stale(draw) and draw["static"] == "off":
-            return self.expected_within(draw)
-        start, moved = self.start(draw)
-        coarse = [self.run(in_float32(flags))] if in_float32(flags) != flags else []
-        if wire(draw) != "fp32":
-            coarse.append(self.run([*flags, "--load-weights", str(moved[wire(draw)])]))
-        return results.Expected(self.run(flags), self.run([*flags, "--load-weights", str(moved["fp32"])]),
-                                start, coarse, LAST_BIT[coarsest(draw)])
+            # Whatever is ready runs: no weights are older than with the fixed order, none newer
+            # than without a pipeline.
+            flags = plain_model({**draw, "static": "on"}, self.data)
+            newest = plain_model({**draw, "static": "", "schedule": "gpipe",
+                                  "microbatches": str(axes.micro_batches(draw))}, self.data)
+            return self.around(draw, flags, self.start(draw), [(newest, "exact", BETWEEN)])
+        return self.around(draw, flags, self.start(draw))
 
-    def expected_within(self, draw):
-        """ssp that runs whatever is ready: no weights are older than with the fixed order, none newer
-        than without a pipeline. How far apart those two are bounds how far the job may be off."""
-        oldest = self.run(plain_model({**draw, "static": "on"}, self.data))
-        newest = self.run(plain_model({**draw, "static": "", "schedule": "gpipe",
-                                       "microbatches": str(axes.micro_batches(draw))}, self.data))
-        start, moved = self.start(draw)
-        flags = plain_model({**draw, "static": "on"}, self.data)
-        coarse = [newest]
+    def resumed(self, draw, checkpoint, folder):
+        """What the draw, which is not stale, must leave behind if it goes on from the checkpoint."""
+        flags = plain_model(draw, self.data)
+        if flags is None:
+            return None
+        found = results.Result(None, checkpoint)
+        folder.mkdir(parents=True)
+        results.write_safetensors(folder / "start", {**found.weights, **found.states})
+        flags = [*flags[:flags.index("--segments")], "--segments", f"{job.MIDDLE},{job.STEPS}",
+                 "--start", str(folder / "start")]
+        return self.around(draw, flags, starts_from(found.weights, folder))
+
+    def around(self, draw, flags, starts, others=()):
+        """The job, and what rounding may do to it; others: (flags, weights to begin with, factor)."""
+        others = [(flags, "fp32", ROUNDING), *others]
+
+        def make(other, name, factor):
+            load = [] if name == "exact" else ["--load-weights", str(starts[name].path)]
+            return results.Other(self.run([*other, *load]), starts[name].weights, factor)
+
+        wide = in_float32(flags)
+        if wide != flags:
+            others.append((wide, "exact", PRECISION))
         if wire(draw) != "fp32":
-            coarse.append(self.run([*flags, "--load-weights", str(moved[wire(draw)])]))
-        return results.Expected(oldest, self.run([*flags, "--load-weights", str(moved["fp32"])]), start,
-                                coarse, LAST_BIT[coarsest(draw)])
+            others.append((flags, wire(draw), WIRE))
+        makers = [functools.partial(make, *other) for other in others]
+        expected = results.Expected(self.run(flags), starts["exact"].weights, makers, LAST_BIT[coarsest(draw)])
+        if wide != flags:
+            faults = expected.unmoved(self.run(wide))
+            if faults:
+                raise Unknown(faults[0])
+        return expected

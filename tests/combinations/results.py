@@ -1,36 +1,39 @@
 """What a run leaves behind, and whether two runs left the same."""
 
 import json
+import mmap
 import pathlib
 import struct
 
 import numpy
 
-TYPES = {"F32": numpy.float32, "F16": numpy.float16, "I64": numpy.int64, "U8": numpy.uint8}
+TYPES = {"F32": numpy.float32, "F16": numpy.float16, "I64": numpy.int64, "I32": numpy.int32, "U8": numpy.uint8}
 
 
 def read_safetensors(path):
-    data = pathlib.Path(path).read_bytes()
-    (length,) = struct.unpack("<Q", data[:8])
-    header = json.loads(data[8:8 + length])
+    """Tensors by name, in memory of the file; it may be deleted while they are in use."""
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
     tensors = {}
     for name, entry in header.items():
         if name == "__metadata__":
             continue
         begin, end = entry["data_offsets"]
-        raw = data[8 + length + begin:8 + length + end]
+        kind = numpy.dtype(numpy.uint16 if entry["dtype"] == "BF16" else TYPES[entry["dtype"]])
+        values = numpy.frombuffer(data, kind, (end - begin) // kind.itemsize, 8 + size + begin)
         if entry["dtype"] == "BF16":
-            values = (numpy.frombuffer(raw, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
-        else:
-            values = numpy.frombuffer(raw, TYPES[entry["dtype"]])
-        tensors[name] = values.reshape(entry["shape"]).astype(numpy.float64)
+            values = (values.astype(numpy.uint32) << 16).view(numpy.float32)
+        tensors[name] = values.reshape(entry["shape"])
     return tensors
 
 
 def write_safetensors(path, tensors):
     header, blobs, offset = {}, [], 0
     for name, values in tensors.items():
-        dtype = "U8" if values.dtype == numpy.uint8 else "I64" if values.dtype == numpy.int64 else "F32"
+        known = {numpy.dtype(kind): name for name, kind in TYPES.items()}
+        dtype = known.get(values.dtype, "F32")
         blob = numpy.ascontiguousarray(values, TYPES[dtype]).tobytes()
         header[name] = {"dtype": dtype, "shape": list(values.shape),
                         "data_offsets": [offset, offset + len(blob)]}
@@ -49,7 +52,7 @@ class Result:
 
     def __init__(self, metrics, checkpoint):
         self.steps, self.evaluations = {}, {}
-        for line in pathlib.Path(metrics).read_text().splitlines():
+        for line in pathlib.Path(metrics).read_text().splitlines() if metrics else []:
             entry = json.loads(line)
             if entry["kind"] == "step":
                 self.steps[entry["step"]] = entry
@@ -70,106 +73,168 @@ class Result:
             into = self.weights if name == "head.centres" else self.states
             into[name] = numpy.concatenate(parts)
 
+    def forget(self, last):
+        """The steps up to this one."""
+        self.steps = {step: entry for step, entry in self.steps.items() if step > last}
+        self.evaluations = {step: entry for step, entry in self.evaluations.items() if step > last}
+
+
+def length(values):
+    return float(numpy.linalg.norm(values.astype(numpy.float64).ravel()))
+
 
 def distance(a, b):
-    return float(numpy.linalg.norm((a - b).ravel()))
+    return length(a.astype(numpy.float64) - b)
+
+
+def is_statistic(name):
+    return name.endswith(("running_mean", "running_var"))
+
+
+def kind_of(group, name):
+    return group if group == "weights" else name.rsplit(".", 1)[-1]
+
+
+FAR = 1e9  # what no rounding explains
+
+
+def ratio(off, bound):
+    return min(off / bound, FAR / 2) if bound > 0 else FAR / 2
+
+
+class Other:
+    """A run beside the reference, from weights of its own, and how many times as far as it is from
+    the reference a draw may be."""
+
+    def __init__(self, result, start, factor):
+        self.result, self.start, self.factor = result, start, factor
 
 
 class Expected:
-    """A reference, and how far rounding carries it.
+    """A reference, and how far rounding carries it; docs/testing.md derives the factors.
 
-    `moved` is the same job from weights that differ in their last bit. What rounding does to a job
-    that adds up in another order is of that size, times the number of places where it can: each of
-    tens of layers, forward and backward. `coarse` is the same job in float32 where the draw is in 16
-    bits: what those bits do at all. Tensors are looked at relative to how far training moved them.
+    `others` make runs of the same job with other rounding; each is made when what is known so far does
+    not allow for a difference. Weights are looked at by how far training moved them: the difference
+    between the starts of two runs is no difference between the runs.
     """
 
-    ROUNDING = 50
-    PRECISION = 8
-
-    def __init__(self, result, moved, start, coarse=(), bit=0):
-        self.result, self.moved, self.start, self.coarse = result, moved, start, coarse
+    def __init__(self, result, start, others, bit):
+        self.result, self.start, self.to_make, self.others = result, start, list(others), []
         self.bit = bit  # the last one of the coarsest numbers in use
         self.partial = any("samples" not in entry for entry in result.steps.values())
 
-    def measured(self):
-        return [(self.moved, self.ROUNDING), *((other, self.PRECISION) for other in self.coarse)]
+    def unmoved(self, wide):
+        """Sentences about weights that training in 16 bits leaves where they were and float32, `wide`,
+        does not."""
+        faults = []
+        moves = {name: [length(self.change(result, self.start, "weights", name)) / values.size ** 0.5
+                        for result in (self.result, wide)]
+                 for name, values in self.result.weights.items() if not is_statistic(name)}
+        largest = max(move for _, move in moves.values())
+        for name, (own, move) in moves.items():
+            if move > 0.05 * largest and own < 0.5 * move:
+                faults.append(f"{name}: the reference moves by {own:.2g} in 16 bits, by {move:.2g} in float32")
+        return faults
 
     def loss_bound(self, kind, step, key="loss"):
-        bound = max(2e-5, self.bit / 4) * max(1.0, abs(getattr(self.result, kind)[step][key]))
-        for other, factor in self.measured():
-            known = [abs(getattr(other, kind)[s][key] - getattr(self.result, kind)[s][key])
-                     for s in getattr(self.result, kind) if s <= step]
-            bound += factor * max(known)
+        mine = getattr(self.result, kind)
+        bound = max(2e-5, self.bit / 4) * max(1.0, abs(mine[step][key]))
+        for other in self.others:
+            theirs = getattr(other.result, kind)
+            bound += other.factor * max(abs(theirs[s][key] - mine[s][key]) for s in mine if s <= step)
         return bound
 
-    def tensor_bound(self, group, name, spread):
-        mine = getattr(self.result, group)
-        values = mine[name]
-        start = self.start.get(name) if group == "weights" else None
-        change = distance(values, start) if start is not None else float(numpy.linalg.norm(values))
-        bound = 1e-4 * change + 2.0 ** -22 * float(numpy.linalg.norm(values))
-        # Where the true value is zero, as with biases in front of a batch norm, only noise is left.
-        bound += max(1e-5, 16 * self.bit) * spread * values.size ** 0.5
+    def change(self, result, start, group, name):
+        values = getattr(result, group)[name]
+        return values.astype(numpy.float64) - start[name] if group == "weights" and name in start else values
+
+    def largest_moment(self):
+        return max(length(values) / values.size ** 0.5 for name, values in self.result.states.items()
+                   if name.endswith(".first_moment"))
+
+    def tensor_bound(self, group, name, largest):
+        values = getattr(self.result, group)[name]
+        change = self.change(self.result, self.start, group, name)
+        bound = 1e-4 * length(change) + 2.0 ** -22 * length(values)
+        # Sums that cancel, as the gradient of a bias in front of a batch norm: only the rounding
+        # of their terms is left, which are as large as those that do not cancel.
+        share = max(1e-5, self.bit)
+        # AdamW moves a weight as far for a gradient of mere rounding as for any other.
+        moment = self.result.states.get(name + ".first_moment") if group == "weights" else None
+        if moment is not None and length(moment) <= share * self.largest_moment() * moment.size ** 0.5:
+            share = 2
+        bound += share * largest * values.size ** 0.5
         if name.endswith("running_mean"):
-            variance = mine[name.removesuffix("mean") + "var"]
+            variance = getattr(self.result, group)[name.removesuffix("mean") + "var"]
             bound += max(1e-6, self.bit) * float(variance.sum()) ** 0.5
-        for other, factor in self.measured():
-            bound += factor * distance(getattr(other, group)[name], values)
+        for other in self.others:
+            theirs = self.change(other.result, other.start, group, name)
+            bound += other.factor * distance(theirs, change)
         return bound
 
     def differences(self, actual):
         """Sentences, the worst first; none if the run is what it should be."""
+        faults = self.differences_so_far(actual)
+        while faults and faults[0][0] < FAR and self.to_make:
+            self.others.append(self.to_make.pop(0)())
+            faults = self.differences_so_far(actual)
+        return [sentence for _, sentence in faults]
+
+    def differences_so_far(self, actual):
         faults = []
-
-        def note(ratio, sentence):
-            faults.append((ratio, sentence))
-
         for kind in ("steps", "evaluations"):
-            mine, theirs = getattr(self.result, kind), getattr(actual, kind)
-            if kind == "evaluations" and self.partial:
-                continue
-            if set(mine) != set(theirs):
-                note(1e9, f"{kind} {sorted(theirs)} instead of {sorted(mine)}")
-                continue
-            for step, entry in mine.items():
-                for key in ("loss", "top1", "top5", "samples", "learning_rate", "loss_scale", "skipped"):
-                    if self.partial and key not in entry:
-                        continue
-                    if (key in entry) != (key in theirs[step]):
-                        note(1e6, f"{kind} {step}: {key} is there in one of the two only")
-                        continue
-                    if key not in entry:
-                        continue
-                    off = abs(theirs[step][key] - entry[key])
-                    if key == "loss":
-                        bound = self.loss_bound(kind, step)
-                    elif key in ("top1", "top5"):
-                        # A sample more or less on either side of a tie that rounding decides.
-                        samples = entry["samples"]
-                        bound = self.loss_bound(kind, step, key) + (1.5 / samples if step > 1 else 0)
-                    elif key == "learning_rate":
-                        bound = 1e-9
-                    else:
-                        bound = 0
-                    if not off <= bound:
-                        note(off / (bound or 1e-9), f"{kind} {step}: {key} {theirs[step][key]:.7g} "
-                             f"instead of {entry[key]:.7g} (allowed {bound:.2g})")
+            faults += self.differences_of_scores(kind, getattr(self.result, kind), getattr(actual, kind))
         for group in ("weights", "states"):
-            mine, theirs = getattr(self.result, group), getattr(actual, group)
-            if set(mine) != set(theirs):
-                odd = sorted(set(mine) ^ set(theirs))
-                note(1e9, f"{group}: {', '.join(odd[:4])} in one of the two only")
-                continue
-            moves = [distance(values, self.start.get(name, 0 * values)) / values.size ** 0.5
-                     for name, values in mine.items() if not name.endswith(("running_mean", "running_var"))]
-            spread = float(numpy.median(moves)) if moves else 0.0
-            for name, values in mine.items():
-                if theirs[name].shape != values.shape:
-                    note(1e9, f"{name}: shape {theirs[name].shape} instead of {values.shape}")
+            faults += self.differences_of_tensors(group, getattr(self.result, group), getattr(actual, group))
+        return sorted(faults, key=lambda fault: -fault[0])
+
+    def differences_of_scores(self, kind, mine, theirs):
+        if kind == "evaluations" and self.partial:
+            return []
+        if set(mine) != set(theirs):
+            return [(FAR, f"{kind} {sorted(theirs)} instead of {sorted(mine)}")]
+        faults = []
+        for step, entry in mine.items():
+            for key in ("loss", "top1", "top5", "samples", "learning_rate", "loss_scale", "skipped"):
+                if self.partial and key not in entry:
                     continue
-                off, bound = distance(theirs[name], values), self.tensor_bound(group, name, spread)
+                if (key in entry) != (key in theirs[step]):
+                    faults.append((FAR, f"{kind} {step}: {key} is there in one of the two only"))
+                if key not in entry or key not in theirs[step]:
+                    continue
+                off, bound = abs(theirs[step][key] - entry[key]), self.score_bound(kind, step, key)
                 if not off <= bound:
-                    note(off / (bound or 1e-30), f"{name}: off by {off:.3g} of "
-                         f"{numpy.linalg.norm(values):.3g} (allowed {bound:.2g})")
-        return [sentence for _, sentence in sorted(faults, key=lambda fault: -fault[0])]
+                    faults.append((ratio(off, bound), f"{kind} {step}: {key} {theirs[step][key]:.7g} "
+                                   f"instead of {entry[key]:.7g} (allowed {bound:.2g})"))
+        return faults
+
+    def score_bound(self, kind, step, key):
+        if key == "loss":
+            return self.loss_bound(kind, step)
+        if key in ("top1", "top5"):
+            # A sample more or less on either side of a tie that rounding decides.
+            samples = getattr(self.result, kind)[step]["samples"]
+            return self.loss_bound(kind, step, key) + (1.5 / samples if step > 1 else 0)
+        return 1e-9 if key == "learning_rate" else 0
+
+    def differences_of_tensors(self, group, mine, theirs):
+        if set(mine) != set(theirs):
+            odd = sorted(set(mine) ^ set(theirs))
+            return [(FAR, f"{group}: {', '.join(odd[:4])} in one of the two only")]
+        faults = []
+        largest = {}  # change of a number, for weights and each kind of state
+        for name, values in mine.items():
+            if not is_statistic(name):
+                change = self.change(self.result, self.start, group, name)
+                move = length(change) / values.size ** 0.5
+                largest[kind_of(group, name)] = max(largest.get(kind_of(group, name), 0.0), move)
+        for name, values in mine.items():
+            if theirs[name].shape != values.shape:
+                faults.append((FAR, f"{name}: shape {theirs[name].shape} instead of {values.shape}"))
+                continue
+            off = distance(theirs[name], values)
+            bound = self.tensor_bound(group, name, largest.get(kind_of(group, name), 0.0))
+            if not off <= bound:
+                faults.append((ratio(off, bound), f"{name}: off by {off:.3g} of "
+                               f"{length(values):.3g} (allowed {bound:.2g})"))
+        return faults

@@ -13,7 +13,12 @@ import axes
 import job
 import results
 
-SECONDS = 120  # a run takes a few; one that takes this long hangs
+SECONDS = 120  # a run takes a few; one that takes this long on a machine of its own hangs
+
+
+def patience():
+    """Seconds to wait for a run beside everything else that the machine does."""
+    return SECONDS * max(1.0, os.getloadavg()[0] / os.cpu_count())
 
 
 class Data:
@@ -74,7 +79,7 @@ class Runner:
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
                                        env=environment, start_new_session=True, cwd=folder)
             try:
-                status = process.wait(SECONDS)
+                status = process.wait(patience())
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -114,6 +114,15 @@ TEST(Validate, MissingResult) {
   expect_fault(graph, "result 'top5' is never made");
 }
 
+TEST(Validate, ChangingWhatDoesNotLast) {
+  Graph graph = small_graph();
+  Tensor copy;
+  copy.name = "copy of a running mean";
+  copy.type = {{4}, DataType::f32};
+  graph.op(1).inputs[3] = graph.add_tensor(copy);
+  expect_fault(graph, "changes 'copy of a running mean', which does not last");
+}
+
 TEST(Validate, UnknownType) {
   Graph graph = small_graph();
   graph.op(2).type = "rely";

@@ -118,5 +118,24 @@ TEST(Precision, RowsAreNormalisedInFloat32) {
   EXPECT_EQ(type_of(graph, "embedding_norm"), DataType::f32);
 }
 
+TEST(Precision, AHeadReadsAndUpdatesCentresOfSixteenBitsThemselves) {
+  Builder net;
+  const Value x = net.convolution(net.image(4, 3, 8, 8), "features", {.channels = 4});
+  net.margin_head(net.linear(net.flatten(x), "embed", {.features = 8}),
+                  {.classes = 6, .storage = DataType::bf16});
+  Graph graph = net.take();
+  lower_precision(graph, DataType::bf16, {});
+  differentiate(graph, loss_of(graph));
+  graph.validate();
+  const TensorId centres = graph.find_tensor("head.centres");
+  ASSERT_NE(centres, kNone);
+  for (const char* type : {"margin_head_statistics", "margin_head_update"}) {
+    const std::vector<OperatorId> found = all_of_type(graph, type);
+    ASSERT_EQ(found.size(), 1u) << type;
+    const std::vector<TensorId>& inputs = graph.op(found[0]).inputs;
+    EXPECT_NE(std::find(inputs.begin(), inputs.end(), centres), inputs.end()) << type;
+  }
+}
+
 }  // namespace
 }  // namespace millrace

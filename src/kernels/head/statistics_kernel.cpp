@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "kernels/head/head_kernels.h"
 #include "kernels/head/product_maker.h"
@@ -8,7 +7,6 @@
 namespace millrace {
 namespace {
 
-constexpr float kNowhere = -std::numeric_limits<float>::infinity();
 // The logit of a class that does not count. Infinities would have differences that are no numbers.
 constexpr float kExcluded = -1e30f;
 
@@ -44,7 +42,7 @@ class StatisticsKernel final : public Kernel {
     each_part(problem_, job.blocks, [&](int part, int64_t first, int64_t last) {
       std::byte* own = part_of(a, part);
       start(sums_in(own), problem_.batch);
-      std::fill_n(booked<float>(own, target_), problem_.batch, kNowhere);
+      std::fill_n(booked<float>(own, target_), problem_.batch, kElsewhere);
       for (int64_t number = first; number < last; ++number) {
         const HeadBlock block = maker_.make(job, number, part, own);
         measure(block, job, a.input<float>(0), own);
@@ -89,11 +87,11 @@ class StatisticsKernel final : public Kernel {
   }
 
   HeadStatistics gather(const KernelArguments& a, int64_t i) const {
-    HeadStatistics row = {kNowhere, 0, kNowhere, kNowhere};
+    HeadStatistics row = {kElsewhere, 0, kElsewhere, kElsewhere};
     for (int part = 0; part < problem_.parts; ++part) {
       std::byte* own = part_of(a, part);
       row.maximum = std::max(row.maximum, booked<float>(own, maximum_)[i]);
-      if (booked<float>(own, target_)[i] == kNowhere) continue;
+      if (booked<float>(own, target_)[i] == kElsewhere) continue;
       row.target = booked<float>(own, target_)[i];
       row.plain = booked<float>(own, plain_)[i];
     }
