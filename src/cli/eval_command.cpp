@@ -189,7 +189,9 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       "The newest intact checkpoint in this directory");
   add("Weights", "run", flags->run, "The same without the flag");
   add("Weights", "--load-weights,--weights", flags->load_weights,
-      "Or a safetensors file with torchvision's or InsightFace's names");
+      "Or weights with torchvision's or InsightFace's names: safetensors, an index of several, or "
+      "a "
+      "PyTorch file");
   add("Faces", "--verification", flags->verification,
       "Instead of --data: pairs of faces in InsightFace's .bin format; gives the accuracy over ten "
       "folds and the true accepts at false-accept rates of 1e-2 to 1e-5");

@@ -108,6 +108,8 @@ constexpr FlagRule kTrain[] = {
     {"--keep --checkpoint-every --resume", [](Flags flags) { return flags.given("--checkpoint"); },
      "without --checkpoint"},
     {"--eval-every", [](Flags flags) { return flags.given("--eval-data"); }, "without --eval-data"},
+    {"--new-layers", [](Flags flags) { return flags.given("--load-weights"); },
+     "without --load-weights"},
 };
 
 constexpr FlagRule kPlan[] = {

@@ -36,7 +36,7 @@ Exit status: 0 success, 1 the job failed, 2 bad usage or input, 130 interrupted 
 
 struct TrainFlags {
   JobFlags job;
-  std::string load_weights, save_weights;
+  std::string load_weights, new_layers, save_weights;
   std::string checkpoint, checkpoint_every;
   int keep = 2;
   bool resume = false;
@@ -59,7 +59,12 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       "program, "
       "its files and its data must be in the same places on all of them");
   add("Weights", "--load-weights", flags.load_weights,
-      "Start from these weights: a safetensors file with torchvision's names");
+      "Start from these weights, under torchvision's or InsightFace's names: safetensors, an index "
+      "of "
+      "several, or a PyTorch file (.pth, .pt), in which nothing is executed");
+  add("Weights", "--new-layers", flags.new_layers,
+      "Layers that do not take the loaded weights but start anew: auto (those of another shape or "
+      "not in the file) or patterns such as fc,layer4.*");
   add("Weights", "--save-weights", flags.save_weights, "Write the weights there at the end");
   add("Checkpoints", "--checkpoint", flags.checkpoint,
       "Directory for checkpoints, from which --resume continues bit for bit; takes memory for a "
@@ -87,6 +92,7 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   TrainJob job = to_job(flags.job, session == nullptr ? 1 : session->size());
   job.processes = session;
   job.load_weights = flags.load_weights;
+  if (!flags.new_layers.empty()) job.new_layers = parse_new_layers(flags.new_layers);
   job.save_weights = flags.save_weights;
   job.trace = flags.trace;
   job.checkpoint = flags.checkpoint;

@@ -14,6 +14,7 @@
 #include "passes/settings.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
+#include "train/new_layers.h"
 
 namespace millrace {
 
@@ -69,6 +70,7 @@ struct TrainJob {
 
   std::filesystem::path trace;  // of all devices, as Chrome trace JSON; empty: none
   std::filesystem::path load_weights;
+  NewLayers new_layers;  // that load_weights leaves alone
   std::filesystem::path save_weights;
 
   std::filesystem::path checkpoint;  // directory; empty: none

@@ -92,6 +92,7 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   json["eval-data"] = !job.evaluation_data.empty();
   json["eval-every"] = {job.evaluation_every.steps, job.evaluation_every.epochs};
   json["load-weights"] = !job.load_weights.empty();
+  json["new-layers"] = {job.new_layers.automatic, job.new_layers.patterns};
   return json;
 }
 

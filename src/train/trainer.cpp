@@ -136,7 +136,8 @@ void Trainer::prepare() {
     scaler_.resume(start_, engine_);
     restore(start_, *state_, engine_, observer_);
   } else if (!job_.load_weights.empty()) {
-    load_weights(*state_, job_.load_weights);
+    const WeightMatch match = load_weights(*state_, job_.load_weights, job_.new_layers);
+    if (job_.new_layers.any()) observer_.on_message(Severity::note, describe(match));
   }
   checkpoints_.emplace(job_, engine_, *state_, observer_, resumes ? result_.step : -1);
   observer_.on_start({.model = job_.model,

@@ -106,6 +106,7 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"train --checkpoint-every 3", "without --checkpoint"},
       {"train --resume", "without --checkpoint"},
       {"train --eval-every 3", "without --eval-data"},
+      {"train --new-layers auto", "--new-layers has no effect without --load-weights."},
       {"plan --auto --placement 0:0", "beside --auto, which searches"},
       {"plan --auto --plan p.json", "beside --auto"},
       {"plan --auto --microbatches 2", "beside --auto"},
