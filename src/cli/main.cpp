@@ -5,13 +5,13 @@
 #include <exception>
 #include <optional>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/command_line.h"
 #include "cli/interruption.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {

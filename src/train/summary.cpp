@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <fstream>
 
+#include "backend/cpu/cores.h"
 #include "base/version.h"
 #include "compile/arithmetic.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {
