@@ -224,7 +224,7 @@ class ClusterPlanner {
     job.precision = precision_of(command_);
     job.wire = job_.precision.communication;
     job.real_data = job_.data.source != "synthetic";
-    job.optimizer_states = job_.optimizer.kind == OptimizerSettings::Kind::adamw ? 2 : 1;
+    job.optimizer_states = static_cast<int>(optimizer_named(job_.optimizer.name).states.size());
     job.head = head_;
     return job;
   }

@@ -53,7 +53,7 @@ AXES = {
     "replicas": ["", "split", "roundrobin"],
     "microbatches": ["", "1", "2", "3", "4"],
     "cut": ["", "weights", "after"],
-    "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars"],
+    "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars", "lamb"],
     "decay": ["", "0", "0.01", "0.01-all"],
     "clip": ["", "0.5", "1000"],
     "share": ["", "on"],

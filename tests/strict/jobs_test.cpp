@@ -102,7 +102,7 @@ TEST_P(StrictJobs, DataParallel) {
 TEST_P(StrictJobs, SharedOptimizer) {
   TrainJob many = job("0:0-1");
   many.plan.share_optimizer = true;
-  many.optimizer.kind = OptimizerSettings::Kind::adamw;
+  many.optimizer.name = "adamw";
   many.optimizer.clip_norm = 1;
   expect_same(many);
 }
