@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
+#include "train/model_card.h"
 #include "train/settled_centres.h"
 
 namespace millrace {
@@ -137,7 +138,7 @@ int run_export(const CkptFlags& flags) {
   }
   const size_t plain = tensors.size();
   if (!shards.empty()) tensors.push_back(shards.tensors().front());
-  SafetensorsWriter writer(flags.target, tensors, {{"format", "pt"}, {"model", manifest.model}});
+  SafetensorsWriter writer(flags.target, tensors, to_metadata(card_of(manifest)));
   for (size_t i = 0; i < plain; ++i) {
     writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
   }

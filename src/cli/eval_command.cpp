@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/card_flags.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
@@ -26,8 +27,8 @@ constexpr const char* kEvalExamples = R"(Examples:
     millrace eval --verification lfw.bin --model iresnet50 --weights backbone.safetensors
     millrace eval --identification recordio:people.rec runs/faces
 
-Every sample counts exactly once, whatever the batch size. With a checkpoint, the model and its
-sizes are those that it was trained with unless flags say otherwise.)";
+Every sample counts exactly once, whatever the batch size. The model, its sizes and what is done to
+images are those that a checkpoint or exported file was trained with unless flags say otherwise.)";
 
 struct EvalFlags {
   JobFlags job;
@@ -35,30 +36,6 @@ struct EvalFlags {
   std::string verification, identification, logits;
   bool json = false;
 };
-
-// What the newest checkpoint says of its model, where flags do not. Returns the names of its
-// classes, if it has any.
-std::vector<std::string> take_model_from(const std::filesystem::path& directory, JobFlags& flags) {
-  std::filesystem::path newest = directory;
-  if (!std::filesystem::exists(directory / kManifestFile)) {
-    const std::vector<CheckpointPlace> places = list_checkpoints(directory);
-    if (places.empty()) fail_input("There is no checkpoint in '{}'.", directory.string());
-    newest = places.back().path;
-  }
-  const Manifest manifest = read_manifest(newest);
-  if (!flags.model.empty() && flags.model != manifest.model) return {};
-  flags.model = manifest.model;
-  const Json fixed = manifest.job.value("fixed", Json::object());
-  const auto take = [&](const char* name, std::optional<int64_t>& value) {
-    if (!value && fixed.contains(name) && fixed[name].is_number_integer()) {
-      value = fixed[name].get<int64_t>();
-    }
-  };
-  take("classes", flags.classes);
-  take("image", flags.image);
-  take("channels", flags.channels);
-  return fixed.value("class_names", std::vector<std::string>());
-}
 
 TrainJob to_evaluation_job(EvalFlags flags) {
   if (!flags.run.empty()) {
@@ -71,14 +48,15 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
-  std::vector<std::string> names;
-  if (!flags.checkpoint.empty()) names = take_model_from(flags.checkpoint, flags.job);
+  const ModelCard card = find_card(flags.checkpoint, flags.load_weights);
+  const bool same_model = follow_card(card, flags.job);
   const std::string data = std::exchange(flags.job.data, "synthetic");
   TrainJob job = to_job(flags.job);
   job.load_weights = flags.load_weights;
   job.checkpoint = flags.checkpoint;
   job.evaluation_data = data;
-  job.class_names = std::move(names);
+  if (same_model) job.class_names = card.class_names;
+  if (same_model && flags.job.augment == "auto") job.data.recipe = card.recipe;
   follow_evaluation_data(job, flags.job.classes.has_value());
   job.steps = 1;
   check(job);

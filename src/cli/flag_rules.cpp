@@ -107,7 +107,7 @@ constexpr FlagRule kJob[] = {
      [](Flags flags) { return is_half(flags) || flags.is("--precision-arithmetic", {"auto"}); },
      "without --precision fp16 or bf16"},
     {"--precision-keep", is_half, "without --precision fp16 or bf16"},
-    {"--augment --label-offset --on-bad-record", reads_data,
+    {"--augment --mean --std --label-offset --on-bad-record", reads_data,
      "without a data set, as synthetic images are made ready"},
     {"--strict-order", [](Flags flags) { return flags.is("--backend", {"strict"}); },
      "without --backend strict"},
@@ -181,7 +181,7 @@ constexpr FlagRule kTune[] = {
 constexpr FlagRule kEval[] = {
     {"--data --classes", [](Flags flags) { return !measures_faces(flags); },
      "beside --verification or --identification, which name their own images"},
-    {"--augment --label-offset --on-bad-record",
+    {"--augment --mean --std --label-offset --on-bad-record",
      [](Flags flags) {
        return measures_faces(flags) ? flags.given("--identification") : reads_data(flags);
      },

@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -57,6 +59,15 @@ void add_data_flags(CLI::App& command, JobFlags& flags) {
       "Recipe for the images: photo (random crop, flip), face (flip), small (shift, flip), none, "
       "or auto: face for face models, else small up to 64 pixels, else photo")
       ->capture_default_str();
+  add("--mean", flags.mean,
+      "Taken from each colour of an image, whose values are 0 to 1: one number, or three with "
+      "commas "
+      "[the recipe's]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  add("--std", flags.deviation, "What is left is divided by this, written likewise [the recipe's]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add("--label-offset", flags.label_offset,
       "Subtracted from each label: 1 for sets that count from 1")
       ->capture_default_str();
@@ -208,6 +219,29 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
       ->group("Device and memory");
 }
 
+namespace {
+
+// One number for all colours, or one for each; nothing if none was given.
+std::optional<std::array<float, 3>> to_colours(const std::vector<float>& numbers,
+                                               std::string_view flag) {
+  if (numbers.empty()) return {};
+  if (numbers.size() != 1 && numbers.size() != 3) {
+    fail_input("{} has {} numbers; give one, or one for each of three colours.", flag,
+               numbers.size());
+  }
+  std::array<float, 3> colours = {};
+  for (size_t i = 0; i < colours.size(); ++i) {
+    colours[i] = numbers[numbers.size() == 1 ? 0 : i];
+    if (!std::isfinite(colours[i]) || (flag == "--std" && colours[i] <= 0)) {
+      fail_input("{} has {}; images have values from 0 to 1, and their deviation is above 0.", flag,
+                 colours[i]);
+    }
+  }
+  return colours;
+}
+
+}  // namespace
+
 TrainJob to_job(const JobFlags& flags, int processes) {
   if (flags.model.empty()) {
     fail_input("--model is missing; choose one of {}.", fmt::join(model_names(), ", "));
@@ -232,6 +266,8 @@ TrainJob to_job(const JobFlags& flags, int processes) {
       .label_offset = flags.label_offset,
       .workers = flags.workers,
       .skip_bad_records = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
+  job.data.mean = to_colours(flags.mean, "--mean");
+  job.data.deviation = to_colours(flags.deviation, "--std");
   follow_training_data(job, flags.classes.has_value());
   job.options.head = to_head(flags.head, job.options.classes);
   if (job.options.head && job.options.head->momentum == HeadMomentum::none &&

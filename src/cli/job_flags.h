@@ -27,6 +27,7 @@ struct JobFlags {
   std::string data = "synthetic";
   std::string augment = "auto";
   std::string on_bad_record = "fail";
+  std::vector<float> mean, deviation;
   int64_t label_offset = 0;
   int workers = 2;
 

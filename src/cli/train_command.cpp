@@ -127,7 +127,8 @@ void print_interruption(const TrainJob& job, const TrainResult& result) {
 
 void print_end(const TrainResult& result, const TrainFlags& flags) {
   if (result.skipped_records > 0) {
-    fmt::print("{} bad records were skipped.\n", result.skipped_records);
+    fmt::print("{} bad records were skipped:\n", result.skipped_records);
+    for (const std::string& sentence : result.skipped) fmt::print("  {}\n", sentence);
   }
   if (!flags.summary.empty()) fmt::print("Summary: {}\n", flags.summary);
   if (!flags.metrics.empty()) fmt::print("Metrics: {}\n", flags.metrics);

@@ -33,6 +33,8 @@ class RecordSource {
   virtual std::vector<std::string> class_names() const { return {}; }
   // One above the largest label where the format tells without reading every record; else 0.
   virtual int64_t classes() const { return 0; }
+  // Files among the records that are none by their names, and are left out.
+  virtual std::vector<std::string> passed_over() const { return {}; }
 };
 
 enum class Split { train, test };

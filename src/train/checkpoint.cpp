@@ -90,6 +90,7 @@ Json to_json(const Manifest& manifest) {
   json["job"] = manifest.job;
   if (!manifest.loss_scale.is_null()) json["loss_scale"] = manifest.loss_scale;
   if (!manifest.convolutions.empty()) json["convolutions"] = manifest.convolutions;
+  if (!manifest.preprocessing.is_null()) json["preprocessing"] = manifest.preprocessing;
   if (manifest.accuracy) json["accuracy"] = *manifest.accuracy;
   json["files"] = Json::object();
   for (const CheckpointFile& file : manifest.files) {
@@ -116,6 +117,7 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   manifest.learning_rate = field<Json>(json, "learning_rate", path);
   manifest.job = field<Json>(json, "job", path);
   manifest.loss_scale = json.value("loss_scale", Json());
+  manifest.preprocessing = json.value("preprocessing", Json());
   if (json.contains("convolutions")) {
     manifest.convolutions = field<std::map<std::string, std::string>>(json, "convolutions", path);
   }

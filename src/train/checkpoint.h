@@ -45,6 +45,7 @@ struct Manifest {
   Json job;            // settings that a resumed run is compared with
   Json loss_scale;     // LossScaleState and Engine::skipped_updates, or null
   std::map<std::string, std::string> convolutions;  // Engine::convolutions
+  Json preprocessing;                               // to_json(ImageRecipe), or null
   std::optional<double> accuracy;                   // top-1 of an evaluation at this very step
   std::vector<CheckpointFile> files;
 };

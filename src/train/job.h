@@ -1,14 +1,17 @@
 // A training job as plain data: everything that the flags of the command line say.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/settings.h"
+#include "data/image/recipe.h"
 #include "kernels/convolution_algorithm.h"
 #include "models/models.h"
 #include "parallel/plan.h"
@@ -38,6 +41,11 @@ struct DataSettings {
   std::string source = "synthetic";  // or FORMAT:PATH
   std::string augment = "auto";      // photo, face, small, none, or auto: by model and image size
   int64_t label_offset = 0;          // subtracted from every label
+  // Of each colour, of values from 0 to 1; where not given, those of the recipe.
+  std::optional<std::array<float, 3>> mean = {};
+  std::optional<std::array<float, 3>> deviation = {};
+  // How images are evaluated, where the weights tell; `augment` is then auto.
+  std::optional<ImageRecipe> recipe = {};
   int workers = 2;
   bool skip_bad_records = false;
 };

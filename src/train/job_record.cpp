@@ -91,6 +91,8 @@ Json describe_job(const TrainJob& job) {
   json["data"] = job.data.source;
   json["label-offset"] = job.data.label_offset;
   json["augment"] = job.data.augment;
+  if (job.data.mean) json["mean"] = *job.data.mean;
+  if (job.data.deviation) json["std"] = *job.data.deviation;
   json["dropout"] = job.options.dropout;
   json["label-smoothing"] = job.options.label_smoothing;
   json["momentum"] = job.optimizer.momentum;

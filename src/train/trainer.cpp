@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -15,6 +17,7 @@
 #include "train/loop/loss_scaler.h"
 #include "train/loop/starting_point.h"
 #include "train/loop/step_clock.h"
+#include "train/model_card.h"
 #include "train/workload.h"
 
 namespace millrace {
@@ -53,6 +56,7 @@ class Trainer {
 
  private:
   void open();
+  void tell_passed_over();
   void prepare();
   void set_activity(const std::string& what);
   int64_t steps_at_once() const;
@@ -108,11 +112,27 @@ void Trainer::open() {
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
   job_.learning_rate.total_steps = result_.total_steps;
   tell_changes(start_, job_, observer_);
+  tell_passed_over();
   if (job_.classes_assumed) {
     observer_.on_message(Severity::note,
                          fmt::format("--classes is {}, as the data does not tell how many it has.",
                                      job_.options.classes));
   }
+}
+
+void Trainer::tell_passed_over() {
+  const std::vector<std::string> files = feed_->passed_over();
+  if (files.empty()) return;
+  observer_.on_message(
+      Severity::note,
+      fmt::format(
+          "{} of the data {} no image by {} and left out: '{}'{}.",
+          files.size() == 1 ? "1 file" : fmt::format("{} files", files.size()),
+          files.size() == 1 ? "is" : "are", files.size() == 1 ? "its name" : "their names",
+          fmt::join(files.begin(),
+                    files.begin() + static_cast<ptrdiff_t>(std::min<size_t>(5, files.size())),
+                    "', '"),
+          files.size() > 5 ? " …" : ""));
 }
 
 void Trainer::set_activity(const std::string& what) {
@@ -279,7 +299,7 @@ void Trainer::finish() {
   checkpoints_->finish();
   if (!job_.save_weights.empty()) {
     try {
-      save_weights(*state_, job_.save_weights, job_.model);
+      save_weights(*state_, job_.save_weights, to_metadata(card_of(job_)));
     } catch (const InputError& error) {
       fail_job("{}", error.what());
     }
@@ -296,6 +316,7 @@ void Trainer::finish() {
   result_.recomputed = engine_.training()->recomputed;
   result_.in_place = engine_.training()->in_place;
   result_.skipped_records = feed_->skipped();
+  result_.skipped = feed_->skipped_records();
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct TrainResult {
   int64_t skipped_steps = 0;       // of this run, which changed nothing
   double wait_seconds = 0;         // for data, in all
   int64_t skipped_records = 0;
+  std::vector<std::string> skipped = {};       // a sentence for each of the first of them
   std::optional<EvaluationReport> evaluation;  // the last
   std::optional<EvaluationReport> best;
   std::string checkpoint_failure;  // why the last checkpoint could not be written, if so

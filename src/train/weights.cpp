@@ -149,7 +149,7 @@ WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
 }
 
 void save_weights(const JobState& state, const std::filesystem::path& path,
-                  const std::string& model) {
+                  const std::map<std::string, std::string>& metadata) {
   state.settle();
   std::vector<SafetensorsTensor> tensors;
   std::vector<size_t> places;
@@ -162,9 +162,7 @@ void save_weights(const JobState& state, const std::filesystem::path& path,
     }
   }
   std::optional<SafetensorsWriter> writer;
-  if (state.holds_values())
-    writer.emplace(path, tensors,
-                   std::map<std::string, std::string>{{"format", "pt"}, {"model", model}});
+  if (state.holds_values()) writer.emplace(path, tensors, metadata);
   std::vector<float> values;
   std::vector<std::byte> bytes;
   for (const size_t place : places) {

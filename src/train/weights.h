@@ -55,6 +55,6 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
 WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
                          const NewLayers& new_layers = {});
 void save_weights(const JobState& state, const std::filesystem::path& path,
-                  const std::string& model);
+                  const std::map<std::string, std::string>& metadata);
 
 }  // namespace millrace

@@ -30,8 +30,9 @@ def draw(name, image, batch, seed):
 
 
 def normalised(name, images):
-    mean, deviation = reference.FACE if name in face_models.NAMES else reference.SMALL
-    return (torch.from_numpy(images).double() / 255 - mean) / deviation
+    mean, deviation = (reference.FACE if name in face_models.NAMES
+                       else reference.small(images.shape[1]))
+    return torch.from_numpy((images / 255 - mean) / deviation)
 
 
 def expected(model, images, labels):

@@ -141,8 +141,8 @@ def main():
     generator = numpy.random.default_rng(arguments.seed)
     images = generator.integers(0, 256, (4, 3, SIZE, SIZE), dtype=numpy.uint8)
     data = program.save_images("images.safetensors", images, numpy.zeros(4))
-    mean, deviation = reference.SMALL
-    batch = (torch.tensor(images).double() / 255 - mean) / deviation
+    mean, deviation = reference.COLOUR
+    batch = torch.tensor((images / 255 - mean) / deviation)
     comparison = reference.Comparison("logits with PyTorch's files", TOLERANCE)
     jobs = [("resnet18", way) for way in WAYS]
     jobs += [("alexnet", "zip"), ("alexnet", "whole module, older"), ("resnet50", "half")]

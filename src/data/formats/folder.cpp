@@ -17,7 +17,7 @@ bool is_image_name(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".webp";
 }
 
 class FolderSource : public RecordSource {
@@ -32,7 +32,7 @@ class FolderSource : public RecordSource {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
     if (files_.empty()) {
-      fail_input("'{}' has no class directories with .jpg, .jpeg or .png files in them.",
+      fail_input("'{}' has no class directories with .jpg, .jpeg, .png or .webp files in them.",
                  directory.string());
     }
   }
@@ -58,6 +58,7 @@ class FolderSource : public RecordSource {
   RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0}; }
   std::vector<std::string> class_names() const override { return classes_; }
   int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
+  std::vector<std::string> passed_over() const override { return passed_over_; }
 
  private:
   struct File {
@@ -69,10 +70,15 @@ class FolderSource : public RecordSource {
     const size_t first = files_.size();
     const auto place = std::find(classes_.begin(), classes_.end(), name);
     for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
-      if (!entry.is_regular_file() || !is_image_name(entry.path())) continue;
+      if (!entry.is_regular_file()) continue;
+      if (!is_image_name(entry.path())) {
+        passed_over_.push_back(entry.path().string());
+        continue;
+      }
       if (place == classes_.end()) fail_unknown(below, name);
       files_.push_back({entry.path().string(), place - classes_.begin()});
     }
+    std::sort(passed_over_.begin(), passed_over_.end());
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
               [](const File& a, const File& b) { return a.path < b.path; });
   }
@@ -86,6 +92,7 @@ class FolderSource : public RecordSource {
 
   std::vector<std::string> classes_;
   std::vector<File> files_;
+  std::vector<std::string> passed_over_;
 };
 
 class FolderWriter : public RecordWriter {

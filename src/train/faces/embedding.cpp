@@ -87,9 +87,7 @@ class Embedder {
 
 VerificationReport measure_pairs(Embedder& embedder, const std::filesystem::path& path,
                                  const FacePairs& pairs) {
-  TransformOptions options = face_evaluation(static_cast<int>(embedder.job().options.image));
-  options.channels = static_cast<int>(embedder.job().options.channels);
-  Transformer transformer(options);
+  Transformer transformer(evaluation_transform(embedder.job()));
   const auto values = static_cast<size_t>(embedder.image_values());
   const auto batch = static_cast<size_t>(embedder.batch());
   std::vector<float> images(batch * values, 0.0f);

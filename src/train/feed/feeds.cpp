@@ -15,7 +15,7 @@ constexpr int kPrefetch = 3;
 
 enum class Use : uint8_t { training, evaluation };
 
-TransformOptions recipe_of(const TrainJob& job, Use use) {
+TransformOptions transform_for(const TrainJob& job, Use use) {
   const auto size = static_cast<int>(job.options.image);
   const auto channels = static_cast<int>(job.options.channels);
   const std::vector<std::string> names = {"auto", "photo", "face", "small", "none"};
@@ -39,13 +39,19 @@ TransformOptions recipe_of(const TrainJob& job, Use use) {
     options = plain ? photograph_evaluation(size) : photograph_training(size);
   }
   options.channels = channels;
+  if (use == Use::evaluation && job.data.recipe) {
+    options = transform_of(resized(*job.data.recipe, size));
+    options.channels = channels;
+  }
+  options.mean = job.data.mean.value_or(options.mean);
+  options.deviation = job.data.deviation.value_or(options.deviation);
   return options;
 }
 
 LoaderOptions loader_options(const TrainJob& job, Use use, const std::vector<RowRange>& rows) {
   LoaderOptions options;
   options.rows = rows;
-  options.transform = recipe_of(job, use);
+  options.transform = transform_for(job, use);
   options.batch = job.options.batch;
   options.seed = job.seed;
   options.workers = job.data.workers;
@@ -87,6 +93,10 @@ class LoadedEvaluationData : public EvaluationData {
 };
 
 }  // namespace
+
+TransformOptions evaluation_transform(const TrainJob& job) {
+  return transform_for(job, Use::evaluation);
+}
 
 BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows) {
   return {.batch = job.options.batch,

@@ -3,10 +3,14 @@
 
 #include <memory>
 
+#include "data/image/transform.h"
 #include "train/feed/feed.h"
 #include "train/job.h"
 
 namespace millrace {
+
+// What an evaluation of the job does to images. Throws InputError naming --augment.
+TransformOptions evaluation_transform(const TrainJob& job);
 
 BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows = {});
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "train/job_record.h"
+#include "train/model_card.h"
 
 namespace millrace {
 
@@ -44,6 +45,7 @@ void Checkpoints::save(const Progress& progress) {
   manifest.convolutions = engine_.convolutions();
   manifest.loss_scale = progress.loss_scale;
   manifest.accuracy = progress.accuracy;
+  manifest.preprocessing = to_json(*card_of(job_).recipe);
   writer_->save(state_, std::move(manifest));
 }
 
