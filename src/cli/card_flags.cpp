@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "data/weights/weights_file.h"
+#include "train/job_classes.h"
 
 namespace millrace {
 
@@ -26,6 +27,23 @@ bool follow_card(const ModelCard& card, JobFlags& flags) {
   take(card.image, flags.image);
   take(card.channels, flags.channels);
   return true;
+}
+
+TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint, const std::string& weights,
+                        const std::string& data) {
+  const ModelCard card = find_card(checkpoint, weights);
+  const bool same_model = follow_card(card, flags);
+  flags.data = "synthetic";
+  TrainJob job = to_job(flags);
+  job.load_weights = weights;
+  job.checkpoint = checkpoint;
+  job.evaluation_data = data;
+  if (same_model) job.class_names = card.class_names;
+  if (same_model && flags.augment == "auto") job.data.recipe = card.recipe;
+  follow_evaluation_data(job, flags.classes.has_value());
+  job.steps = 1;
+  check(job);
+  return job;
 }
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "cli/job_flags.h"
 #include "train/model_card.h"
@@ -15,5 +16,10 @@ ModelCard find_card(const std::filesystem::path& checkpoint, const std::filesyst
 // Model, classes, image size and channels where the user gave none. False if the user named
 // another model, of which the card tells nothing.
 bool follow_card(const ModelCard& card, JobFlags& flags);
+
+// The job of looking at `data` (FORMAT:PATH, or synthetic) with weights from one of the two, as
+// flags and card say. Throws InputError.
+TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint, const std::string& weights,
+                        const std::string& data);
 
 }  // namespace millrace

@@ -98,6 +98,9 @@ int run_command_line(std::vector<std::string> arguments, MpiSession* session,
   add_profile_command(program, chosen, session);
   add_tune_command(program, chosen, interruption);
   add_eval_command(program, chosen);
+  add_predict_command(program, chosen);
+  add_embed_command(program, chosen);
+  add_verify_command(program, chosen);
   add_data_command(program, chosen, interruption);
   add_ckpt_command(program, chosen);
   add_bench_command(program, chosen, interruption);

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <memory>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -10,10 +9,8 @@
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
-#include "train/checkpoint.h"
 #include "train/evaluation.h"
 #include "train/faces/embedding.h"
-#include "train/job_classes.h"
 #include "train/summary.h"
 #include "train/trainer.h"
 
@@ -48,19 +45,7 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
-  const ModelCard card = find_card(flags.checkpoint, flags.load_weights);
-  const bool same_model = follow_card(card, flags.job);
-  const std::string data = std::exchange(flags.job.data, "synthetic");
-  TrainJob job = to_job(flags.job);
-  job.load_weights = flags.load_weights;
-  job.checkpoint = flags.checkpoint;
-  job.evaluation_data = data;
-  if (same_model) job.class_names = card.class_names;
-  if (same_model && flags.job.augment == "auto") job.data.recipe = card.recipe;
-  follow_evaluation_data(job, flags.job.classes.has_value());
-  job.steps = 1;
-  check(job);
-  return job;
+  return evaluation_job(flags.job, flags.checkpoint, flags.load_weights, flags.job.data);
 }
 
 Json run_classes(const TrainJob& job, const std::string& logits, ProgressPrinter& messages,

@@ -25,6 +25,9 @@ class FlagEffectsTest : public ::testing::Test {
     add_profile_command(program_, chosen_, nullptr);
     add_tune_command(program_, chosen_, interruption_);
     add_eval_command(program_, chosen_);
+    add_predict_command(program_, chosen_);
+    add_embed_command(program_, chosen_);
+    add_verify_command(program_, chosen_);
     add_data_command(program_, chosen_, interruption_);
     add_ckpt_command(program_, chosen_);
     add_bench_command(program_, chosen_, interruption_);

@@ -5,20 +5,13 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/formats/files.h"
 #include "data/image/codec.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::streamoff kMaxFileBytes = 1 << 30;
 constexpr int64_t kMaxClasses = 1'000'000;
-
-bool is_image_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".webp";
-}
 
 class FolderSource : public RecordSource {
  public:
@@ -41,16 +34,7 @@ class FolderSource : public RecordSource {
 
   Sample read(uint64_t index) const override {
     const File& file = files_[index];
-    std::ifstream stream(file.path, std::ios::binary | std::ios::ate);
-    const std::streamoff size = stream ? std::streamoff(stream.tellg()) : -1;
-    if (size < 0 || size > kMaxFileBytes) fail_data("the file cannot be read");
-    Sample sample;
-    sample.storage.resize(static_cast<size_t>(size));
-    stream.seekg(0);
-    if (!stream.read(reinterpret_cast<char*>(sample.storage.data()), size)) {
-      fail_data("the file cannot be read");
-    }
-    sample.bytes = sample.storage;
+    Sample sample = read_image_file(file.path);
     sample.label = file.label;
     return sample;
   }

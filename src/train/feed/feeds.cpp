@@ -62,6 +62,15 @@ LoaderOptions loader_options(const TrainJob& job, Use use, const std::vector<Row
   return options;
 }
 
+// Every record once, in order.
+LoaderOptions evaluation_options(const TrainJob& job, const std::vector<RowRange>& rows) {
+  LoaderOptions options = loader_options(job, Use::evaluation, rows);
+  options.shuffle = false;
+  options.last_batch = LastBatch::pad;
+  options.epochs = 1;
+  return options;
+}
+
 class SyntheticEvaluationData : public EvaluationData {
  public:
   SyntheticEvaluationData(const BatchShape& shape, uint64_t seed) : shape_(shape), seed_(seed) {}
@@ -79,11 +88,7 @@ class LoadedEvaluationData : public EvaluationData {
  public:
   LoadedEvaluationData(const TrainJob& job, const std::vector<RowRange>& rows)
       : source_(open_source(job.evaluation_data, Split::test, job.class_names)),
-        options_(loader_options(job, Use::evaluation, rows)) {
-    options_.shuffle = false;
-    options_.last_batch = LastBatch::pad;
-    options_.epochs = 1;
-  }
+        options_(evaluation_options(job, rows)) {}
 
   std::unique_ptr<Feed> start() const override { return make_loader_feed(source_, options_); }
 
@@ -116,6 +121,11 @@ std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start
   options.start_epoch = static_cast<uint64_t>(start.epoch);
   options.start_position = static_cast<uint64_t>(start.index);
   return make_loader_feed(open_source(job.data.source, Split::train, job.class_names), options);
+}
+
+std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
+                                           std::shared_ptr<const RecordSource> source) {
+  return make_loader_feed(std::move(source), evaluation_options(job, {}));
 }
 
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
