@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "data/safetensors.h"
 #include "train/engine.h"
 #include "train/evaluation_model.h"
 #include "train/feed/feeds.h"
