@@ -32,7 +32,7 @@ set(public_headers
   models/models.h
   parallel/placement.h parallel/plan.h parallel/policy.h parallel/schedule.h
   passes/settings.h
-  train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/loss_scale.h
+  train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/loss_scale.h train/metric.h
   train/new_layers.h train/observer.h train/trainer.h)
 install(CODE "
   foreach(header ${public_headers})

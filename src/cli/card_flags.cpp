@@ -29,18 +29,33 @@ bool follow_card(const ModelCard& card, JobFlags& flags) {
   return true;
 }
 
+void add_best_flag(CLI::App& command, JobFlags& flags) {
+  command
+      .add_flag("--best", flags.best,
+                "The checkpoint of the run that was measured best, instead of the newest")
+      ->group("Weights");
+}
+
 TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint, const std::string& weights,
                         const std::string& data) {
   const ModelCard card = find_card(checkpoint, weights);
   const bool same_model = follow_card(card, flags);
   flags.data = "synthetic";
   TrainJob job = to_job(flags);
+  std::string looked_at = data;
+  if (data.empty()) {
+    looked_at = card.evaluation_data.empty() ? "synthetic" : card.evaluation_data;
+    job.data.valid_share = card.valid_share;
+    job.seed = card.seed;
+  }
   job.load_weights = weights;
   job.checkpoint = checkpoint;
-  job.evaluation_data = data;
+  job.best = flags.best;
+  if (flags.best && checkpoint.empty()) fail_input("--best chooses among checkpoints of a run.");
+  job.evaluation_data = looked_at;
   if (same_model) job.class_names = card.class_names;
   if (same_model && flags.augment == "auto") job.data.recipe = card.recipe;
-  follow_evaluation_data(job, flags.classes.has_value());
+  if (job.data.valid_share == 0) follow_evaluation_data(job, flags.classes.has_value());
   job.steps = 1;
   check(job);
   return job;

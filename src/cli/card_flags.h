@@ -17,8 +17,11 @@ ModelCard find_card(const std::filesystem::path& checkpoint, const std::filesyst
 // another model, of which the card tells nothing.
 bool follow_card(const ModelCard& card, JobFlags& flags);
 
-// The job of looking at `data` (FORMAT:PATH, or synthetic) with weights from one of the two, as
-// flags and card say. Throws InputError.
+// --best, for weights of a run.
+void add_best_flag(CLI::App& command, JobFlags& flags);
+
+// The job of looking at `data` (FORMAT:PATH, or synthetic; empty: what the run was measured on) with
+// weights from one of the two, as flags and card say. Throws InputError.
 TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint, const std::string& weights,
                         const std::string& data);
 

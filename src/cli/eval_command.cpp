@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -9,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "train/confusion.h"
 #include "train/evaluation.h"
 #include "train/faces/embedding.h"
 #include "train/summary.h"
@@ -31,7 +33,7 @@ struct EvalFlags {
   JobFlags job;
   std::string load_weights, checkpoint, run, summary;
   std::string verification, identification, logits;
-  bool json = false;
+  bool json = false, confusion = false;
 };
 
 TrainJob to_evaluation_job(EvalFlags flags) {
@@ -45,14 +47,16 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
-  return evaluation_job(flags.job, flags.checkpoint, flags.load_weights, flags.job.data);
+  const std::string data = std::exchange(flags.job.data, "synthetic");
+  return evaluation_job(flags.job, flags.checkpoint, flags.load_weights, data);
 }
 
-Json run_classes(const TrainJob& job, const std::string& logits, ProgressPrinter& messages,
+Json run_classes(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& messages,
                  std::string& text) {
   KeptLogits kept;
-  const EvaluationResult result = run_evaluation(job, messages, logits.empty() ? nullptr : &kept);
-  if (!logits.empty()) save_logits(logits, kept, job.model);
+  const bool keeps = !flags.logits.empty() || flags.confusion;
+  const EvaluationResult result = run_evaluation(job, messages, keeps ? &kept : nullptr);
+  if (!flags.logits.empty()) save_logits(flags.logits, kept, job.model);
   Json json = to_json(result.report);
   json.erase("step");
   json["data"] = job.evaluation_data;
@@ -62,6 +66,11 @@ Json run_classes(const TrainJob& job, const std::string& logits, ProgressPrinter
   text = fmt::format("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % ({:.1f} samples/s)\n",
                      result.report.samples, result.report.loss, result.report.top1 * 100,
                      result.report.top5 * 100, json["samples_per_second"].get<double>());
+  if (flags.confusion) {
+    const Confusion confusion(kept, job.options.classes);
+    json["confusion"] = confusion.to_json(job.class_names);
+    text += confusion.to_text(job.class_names);
+  }
   if (result.cosine_scale > 0) {
     json["classifier"] = {{"kind", "cosines"}, {"scale", result.cosine_scale}};
     text += fmt::format(
@@ -117,15 +126,16 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
 int run_eval(const EvalFlags& flags) {
   TrainJob job = to_evaluation_job(flags);
   const bool faces = !flags.verification.empty() || !flags.identification.empty();
-  if (faces && !flags.logits.empty()) {
-    fail_input("--logits needs --data: verification and identification compare embeddings.");
+  if (faces && (!flags.logits.empty() || flags.confusion)) {
+    fail_input("{} needs --data: verification and identification compare embeddings.",
+               flags.confusion ? "--confusion" : "--logits");
   }
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   if (!flags.logits.empty()) require_writable(flags.logits, "--logits");
   ProgressPrinter messages(false);
   std::string text;
   Json json = faces ? run_faces(job, flags, messages, text)
-                    : run_classes(job, flags.logits, messages, text);
+                    : run_classes(job, flags, messages, text);
   json["model"] = job.model;
   json["process_peak_rss_bytes"] = peak_resident_bytes();
   if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");
@@ -137,6 +147,7 @@ int run_eval(const EvalFlags& flags) {
 
 void add_eval_command(CLI::App& program, Action& chosen) {
   auto flags = std::make_shared<EvalFlags>();
+  flags->job.data.clear();  // what the run was measured on
   CLI::App* command =
       program.add_subcommand("eval", "Measure the accuracy of a checkpoint or weights");
   add_model_flags(*command, flags->job);
@@ -156,6 +167,11 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       "Or weights with torchvision's or InsightFace's names: safetensors, an index of several, or "
       "a "
       "PyTorch file");
+  add_best_flag(*command, flags->job);
+  command
+      ->add_flag("--confusion", flags->confusion,
+                 "Tell for each class how many were right, and which were taken for which")
+      ->group("Output");
   add("Faces", "--verification", flags->verification,
       "Instead of --data: pairs of faces in InsightFace's .bin format; gives the accuracy over ten "
       "folds and the true accepts at false-accept rates of 1e-2 to 1e-5");

@@ -116,7 +116,9 @@ constexpr FlagRule kJob[] = {
 constexpr FlagRule kTrain[] = {
     {"--keep --checkpoint-every --resume", [](Flags flags) { return flags.given("--checkpoint"); },
      "without --checkpoint"},
-    {"--eval-every", [](Flags flags) { return flags.given("--eval-data"); }, "without --eval-data"},
+    {"--eval-every --metric --patience",
+     [](Flags flags) { return flags.given("--eval-data") || flags.given("--valid-share"); },
+     "without --eval-data or --valid-share"},
     {"--new-layers", [](Flags flags) { return flags.given("--load-weights"); },
      "without --load-weights"},
 };

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "base/error.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "train/job_classes.h"
 
@@ -171,6 +173,21 @@ void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
       ->capture_default_str();
 }
 
+void add_trained_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("What is trained");
+  };
+  add("--freeze", flags.freeze,
+      "Layers that keep their weights, by patterns such as conv1,layer1.*: they cost no gradient, "
+      "no state and no backward pass");
+  add("--train-only", flags.train_only, "The only layers that are trained, written likewise");
+  add("--lr-scale", flags.rate_scales,
+      "Factors of the learning rate for layers, such as layer4=0.1,fc=10");
+  add("--layer-decay", flags.layer_decay,
+      "Factor of the learning rate for each block before the last")
+      ->capture_default_str();
+}
+
 void add_schedule_flags(CLI::App& command, JobFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group("Learning-rate schedule");
@@ -198,6 +215,7 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_precision_flags(command, flags.precision);
   add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
+  add_trained_flags(command, flags);
   add_schedule_flags(command, flags);
   add_scale_flags(command, flags.scale);
   command
@@ -220,6 +238,40 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
 }
 
 namespace {
+
+// "layer4=0.1,fc=10" → patterns and factors.
+std::vector<RateScale> to_rates(const std::string& text) {
+  std::vector<RateScale> rates;
+  if (text.empty()) return rates;
+  for (const std::string& part : parse_patterns(text, "--lr-scale")) {
+    const size_t sign = part.find('=');
+    double factor = -1;
+    if (sign != std::string::npos) {
+      const char* end = part.data() + part.size();
+      const auto [stop, status] = std::from_chars(part.data() + sign + 1, end, factor);
+      if (status != std::errc() || stop != end) factor = -1;
+    }
+    if (sign == 0 || !std::isfinite(factor) || factor < 0) {
+      fail_input("--lr-scale has '{}'; write PATTERN=FACTOR, such as fc=10.", part);
+    }
+    rates.push_back({part.substr(0, sign), factor});
+  }
+  return rates;
+}
+
+TrainedSettings to_trained(const JobFlags& flags) {
+  TrainedSettings trained;
+  if (!flags.freeze.empty()) trained.freeze = parse_patterns(flags.freeze, "--freeze");
+  if (!flags.train_only.empty()) {
+    trained.train_only = parse_patterns(flags.train_only, "--train-only");
+  }
+  trained.rates = to_rates(flags.rate_scales);
+  if (!(flags.layer_decay > 0) || flags.layer_decay > 1) {
+    fail_input("--layer-decay is {}; give a factor above 0, at most 1.", flags.layer_decay);
+  }
+  trained.layer_decay = flags.layer_decay;
+  return trained;
+}
 
 // One number for all colours, or one for each; nothing if none was given.
 std::optional<std::array<float, 3>> to_colours(const std::vector<float>& numbers,
@@ -266,6 +318,11 @@ TrainJob to_job(const JobFlags& flags, int processes) {
       .label_offset = flags.label_offset,
       .workers = flags.workers,
       .skip_bad_records = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
+  if (!(flags.valid_share >= 0) || flags.valid_share >= 1) {
+    fail_input("--valid-share is {}; give a share from 0 to below 1.", flags.valid_share);
+  }
+  job.data.valid_share = flags.valid_share;
+  job.trained = to_trained(flags);
   job.data.mean = to_colours(flags.mean, "--mean");
   job.data.deviation = to_colours(flags.deviation, "--std");
   follow_training_data(job, flags.classes.has_value());

@@ -16,6 +16,7 @@ void add_look_flags(CLI::App& command, LookFlags& flags) {
                   "A run's directory, one of its checkpoints, or a file of weights: safetensors or "
                   "PyTorch's")
       ->group("Weights");
+  add_best_flag(command, flags.job);
   add_model_flags(command, flags.job);
   add_device_flags(command, flags.job);
   const auto add = [&](const char* name, auto& value, const char* help) {

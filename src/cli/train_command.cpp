@@ -40,7 +40,8 @@ struct TrainFlags {
   std::string checkpoint, checkpoint_every;
   int keep = 2;
   bool resume = false;
-  std::string evaluation_data, evaluation_every;
+  std::string evaluation_data, evaluation_every, metric = "top1";
+  int64_t patience = 0;
   std::string summary, metrics, trace;
   std::string hosts;
   bool quiet = false;
@@ -80,8 +81,17 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       ->group("Checkpoints");
   add("Evaluation", "--eval-data", flags.evaluation_data,
       "Data set to measure accuracy on, written as --data");
+  add("Evaluation", "--valid-share", flags.job.valid_share,
+      "Or hold back this share of --data, the same for the same seed: 0.2")
+      ->capture_default_str();
   add("Evaluation", "--eval-every", flags.evaluation_every,
-      "Measure every N steps (500) or N epochs (1e); always at the end");
+      "Measure every N steps (500) or N epochs (1e); always at the end [1e]");
+  add("Evaluation", "--metric", flags.metric,
+      "What the best checkpoint, which is kept, is best in: top1, top5 or loss")
+      ->capture_default_str();
+  add("Evaluation", "--patience", flags.patience,
+      "End after so many evaluations without a better figure; 0 never does")
+      ->capture_default_str();
   add("Output", "--summary", flags.summary, "Write the results there as one JSON object");
   add("Output", "--metrics", flags.metrics, "Write one JSON object per step there");
   add("Output", "--trace", flags.trace,
@@ -103,10 +113,25 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   job.keep = flags.keep;
   job.resume = flags.resume;
   job.evaluation_data = flags.evaluation_data;
-  follow_evaluation_data(job, true);
+  if (job.data.valid_share > 0) {
+    if (!job.evaluation_data.empty()) {
+      fail_input("--eval-data and --valid-share both say what to evaluate on; choose one.");
+    }
+    if (job.data.source == "synthetic") {
+      fail_input("--valid-share needs --data with images to hold back.");
+    }
+    job.evaluation_data = job.data.source;
+  } else {
+    follow_evaluation_data(job, true);
+  }
   if (!flags.evaluation_every.empty()) {
     job.evaluation_every = parse_interval(flags.evaluation_every, "--eval-every");
+  } else if (!job.evaluation_data.empty() && job.data.source != "synthetic") {
+    job.evaluation_every = {.steps = 0, .epochs = 1};
   }
+  job.metric = parse_metric(flags.metric);
+  if (flags.patience < 0) fail_input("--patience is {}; give 0 or more.", flags.patience);
+  job.patience = flags.patience;
   check(job);
   return job;
 }

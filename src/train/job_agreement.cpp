@@ -83,6 +83,7 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   Json settings = describe_job(job);
   settings.erase("fixed");
   settings.erase("data");
+  settings.erase("eval-data");
   json.update(settings);
   json["learning-rate"] = to_json(job.learning_rate);
   json["plan"] = to_json(job.plan);

@@ -53,6 +53,11 @@ ModelCard card_of(const Manifest& manifest) {
                     .image = card_number(fixed, "image"),
                     .channels = card_number(fixed, "channels"),
                     .class_names = names_of(fixed.value("class_names", Json()))};
+  const Json data = manifest.job.value("eval-data", Json());
+  const Json share = manifest.job.value("valid-share", Json());
+  if (data.is_string()) card.evaluation_data = data.get<std::string>();
+  if (share.is_number()) card.valid_share = share.get<double>();
+  card.seed = manifest.seed;
   if (!manifest.preprocessing.is_null()) {
     card.recipe = parse_recipe_of(manifest.preprocessing, "manifest.json");
   }

@@ -22,6 +22,11 @@ struct ModelCard {
   int64_t channels = 0;
   std::vector<std::string> class_names = {};
   std::optional<ImageRecipe> recipe = {};
+  // What the run was measured on: its evaluation data, of which this share was held back by the
+  // seed if it is above 0.
+  std::string evaluation_data = {};
+  double valid_share = 0;
+  uint64_t seed = 0;
 };
 
 ModelCard card_of(const TrainJob& job);

@@ -138,6 +138,15 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
   const auto warn = [&](std::string_view sentence) {
     observer.on_message(Severity::warning, sentence);
   };
+  if (job.best) {
+    const auto best = find_best(job.checkpoint);
+    if (!best) {
+      fail_input("--best: no checkpoint in '{}' was measured; train with --eval-data or --valid-share.",
+                 job.checkpoint.string());
+    }
+    verify_checkpoint(*best);
+    return *best / kWeightsFile;
+  }
   return newest_checkpoint(job.checkpoint, warn) / kWeightsFile;
 }
 

@@ -42,6 +42,7 @@ class FolderSource : public RecordSource {
   RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0}; }
   std::vector<std::string> class_names() const override { return classes_; }
   int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
+  std::optional<int64_t> label(uint64_t index) const override { return files_[index].label; }
   std::vector<std::string> passed_over() const override { return passed_over_; }
 
  private:

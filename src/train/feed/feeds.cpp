@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/share_source.h"
 #include "train/feed/loader_feed.h"
 
 namespace millrace {
@@ -71,6 +72,15 @@ LoaderOptions evaluation_options(const TrainJob& job, const std::vector<RowRange
   return options;
 }
 
+// The evaluation data, or what is held back of the training data.
+std::unique_ptr<RecordSource> open_evaluation_source(const TrainJob& job) {
+  if (job.data.valid_share == 0) {
+    return open_source(job.evaluation_data, Split::test, job.class_names);
+  }
+  return take_share(open_source(job.evaluation_data, Split::train, job.class_names),
+                    job.data.valid_share, job.seed, Split::test);
+}
+
 class SyntheticEvaluationData : public EvaluationData {
  public:
   SyntheticEvaluationData(const BatchShape& shape, uint64_t seed) : shape_(shape), seed_(seed) {}
@@ -87,7 +97,7 @@ class SyntheticEvaluationData : public EvaluationData {
 class LoadedEvaluationData : public EvaluationData {
  public:
   LoadedEvaluationData(const TrainJob& job, const std::vector<RowRange>& rows)
-      : source_(open_source(job.evaluation_data, Split::test, job.class_names)),
+      : source_(open_evaluation_source(job)),
         options_(evaluation_options(job, rows)) {}
 
   std::unique_ptr<Feed> start() const override { return make_loader_feed(source_, options_); }
@@ -120,7 +130,12 @@ std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start
   LoaderOptions options = loader_options(job, Use::training, rows);
   options.start_epoch = static_cast<uint64_t>(start.epoch);
   options.start_position = static_cast<uint64_t>(start.index);
-  return make_loader_feed(open_source(job.data.source, Split::train, job.class_names), options);
+  std::unique_ptr<RecordSource> source =
+      open_source(job.data.source, Split::train, job.class_names);
+  if (job.data.valid_share > 0) {
+    source = take_share(std::move(source), job.data.valid_share, job.seed, Split::train);
+  }
+  return make_loader_feed(std::move(source), options);
 }
 
 std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
