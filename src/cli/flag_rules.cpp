@@ -184,9 +184,7 @@ constexpr FlagRule kEval[] = {
     {"--data --classes", [](Flags flags) { return !measures_faces(flags); },
      "beside --verification or --identification, which name their own images"},
     {"--augment --mean --std --label-offset --on-bad-record",
-     [](Flags flags) {
-       return measures_faces(flags) ? flags.given("--identification") : reads_data(flags);
-     },
+     [](Flags flags) { return !measures_faces(flags) || flags.given("--identification"); },
      "without a data set: --data or --identification"},
     {"--strict-order", [](Flags flags) { return flags.is("--backend", {"strict"}); },
      "without --backend strict"},

@@ -137,7 +137,6 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"eval --verification p.bin --data idx:d run", "which name their own images"},
       {"eval --identification folder:d --classes 3 run", "which name their own images"},
       {"eval --verification p.bin --augment photo run", "without a data set"},
-      {"eval --augment photo run", "without a data set"},
       {"data synth folder:d --identities 3", "without --faces"},
       {"data synth folder:d --new-people", "without --faces"},
       {"data synth recordio:d.rec --faces --count 3", "beside --faces"},
