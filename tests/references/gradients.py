@@ -62,10 +62,11 @@ def compare(program, name, image, batch, devices, seed, frozen, options):
     model = networks.build(name, image, CLASSES, seed)
     images, labels = draw(name, image, batch, seed)
     data = program.save_images("images.safetensors", images, labels)
-    for key, weight in model.named_parameters():
-        weight.requires_grad_(not any(key.startswith(part + ".") for part in frozen))
     networks.keep_off_kinks(model.double().train(), normalised(name, images))
     model = model.float()  # as the file has it
+    for key, weight in model.named_parameters():
+        if any(key.startswith(part + ".") for part in frozen):
+            weight.requires_grad_(False)
     weights = program.save_weights("weights.safetensors", model)
     figures, gradients = expected(model, normalised(name, images), torch.from_numpy(labels))
     if frozen:
