@@ -154,10 +154,11 @@ class ClusterPlanner {
   }
 
   static void require_predictable(ScheduleKind schedule) {
-    if (schedule != ScheduleKind::zero_bubble) return;
+    if (is_predictable(schedule)) return;
     fail_input(
-        "--schedule zero-bubble cannot be predicted on a described cluster; use another, or 'plan "
-        "--predict' for this machine.");
+        "--schedule {} cannot be predicted on a described cluster; use another, or 'plan "
+        "--predict' for this machine.",
+        name_of(schedule));
   }
 
   void check_combination(PlannedJob& job) const {

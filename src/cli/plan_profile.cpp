@@ -157,8 +157,9 @@ class ProfilePlanner {
     request.asynchronous = !flags_.cluster.synchronous;
     if (given("--schedule")) {
       const ScheduleKind schedule = parse_schedule(flags_.job.plan.schedule);
-      if (schedule == ScheduleKind::zero_bubble) {
-        fail_input("--schedule zero-bubble cannot be predicted from a profile; use another.");
+      if (!is_predictable(schedule)) {
+        fail_input("--schedule {} cannot be predicted from a profile; use another.",
+                   name_of(schedule));
       }
       request.order = order_of(schedule);
     }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/text.h"
+
 namespace millrace {
 
 namespace {
@@ -78,18 +80,13 @@ const OptimizerDefinition& row_for(const OptimizerDefinition& chosen, double mom
 }
 
 std::string optimizer_names(std::string_view setting) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const OptimizerDefinition& one : optimizers()) {
     const bool has = setting.empty() || std::find(one.settings.begin(), one.settings.end(),
                                                   setting) != one.settings.end();
-    if (one.listed && has) names.push_back(one.name);
+    if (one.listed && has) names.emplace_back(one.name);
   }
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) text += i + 1 == names.size() ? " or " : ", ";
-    text += names[i];
-  }
-  return text;
+  return join_choices(names);
 }
 
 }  // namespace millrace

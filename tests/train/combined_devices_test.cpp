@@ -99,6 +99,7 @@ TEST_F(CombinedDevicesTest, ClipsByTheNormOfTheWholeModel) {
       job("0:0.0:1", 3),
       job("0:0.0:0", 2),
       with(job("0:0-1.0:2", 2), ScheduleKind::zero_bubble),
+      with(job("0:0.0:1.0:0.0:1", 4), ScheduleKind::interleaved),
       with(in_turn(job("0:0-1.0:2", 3)), ScheduleKind::gpipe),
       sharing_state(job("0:0-1.0:2-3", 2)),
       with(job("0:0-1", 2), Parallelism::model),
