@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/flag_effects.h"
 #include "cli/help_formatter.h"
 
@@ -109,6 +110,7 @@ int run_command_line(std::vector<std::string> arguments, MpiSession* session,
   allow_extras_everywhere(&program);
   const bool named = !arguments.empty();
   try {
+    arguments = with_config(program, std::move(arguments));
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
     program.parse(std::move(arguments));
   } catch (const CLI::Success& request) {

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/hosts.h"
 #include "cli/interruptible_job.h"
 #include "cli/job_flags.h"
@@ -44,6 +45,9 @@ struct TrainFlags {
   int64_t patience = 0;
   std::string summary, metrics, trace;
   std::string hosts;
+  std::vector<std::string> configs;
+  std::string fine_tune, given;  // all that was given, as YAML
+  bool print_config = false;
   bool quiet = false;
 };
 
@@ -96,6 +100,18 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   add("Output", "--metrics", flags.metrics, "Write one JSON object per step there");
   add("Output", "--trace", flags.trace,
       "Write what every device did when there, for `millrace report` and ui.perfetto.dev");
+  add("Configuration", "--config", flags.configs,
+      "A YAML file of flags, 'lr: 0.1'; may be repeated, later files win, flags win over all")
+      ->allow_extra_args(false);
+  add("Configuration", "--fine-tune", flags.fine_tune,
+      "Start from this file of weights, with settings for fine-tuning where no flag says "
+      "otherwise: "
+      "--new-layers auto, --lr 0.005 (0.0001 with adamw), --lr-schedule cosine, --label-smoothing "
+      "0.1");
+  command
+      .add_flag("--print-config", flags.print_config,
+                "Print all settings as such a file, and do nothing else")
+      ->group("Configuration");
   command.add_flag("--quiet", flags.quiet, "Print nothing but warnings")->group("Output");
 }
 
@@ -136,6 +152,21 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   return job;
 }
 
+// Keeps what was asked for beside the checkpoints, as soon as the job begins.
+class JobFile : public TrainingObserver {
+ public:
+  JobFile(std::filesystem::path directory, std::string text)
+      : directory_(std::move(directory)), text_(std::move(text)) {}
+
+  void on_start(const JobStart&) override {
+    if (!directory_.empty()) write_text(directory_ / "job.yaml", text_);
+  }
+
+ private:
+  std::filesystem::path directory_;
+  std::string text_;
+};
+
 // The last line of an interrupted job.
 void print_interruption(const TrainJob& job, const TrainResult& result) {
   std::string kept = "nothing was saved, as there is no --checkpoint.";
@@ -161,6 +192,10 @@ void print_end(const TrainResult& result, const TrainFlags& flags) {
 }
 
 int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interruption) {
+  if (flags.print_config) {
+    fmt::print("{}", flags.given);
+    return kExitSuccess;
+  }
   if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
   TrainJob job = to_train_job(flags, session);
   const bool speaks = session == nullptr || session->rank() == 0;
@@ -180,6 +215,8 @@ int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interr
   ProgressPrinter progress(flags.quiet);
   observers.add(progress);
   observers.add(interruptible);
+  JobFile job_file(job.checkpoint, flags.given);
+  observers.add(job_file);
   std::unique_ptr<MetricsWriter> metrics;
   if (!flags.metrics.empty()) {
     metrics = std::make_unique<MetricsWriter>(flags.metrics);
@@ -212,7 +249,8 @@ void add_train_command(CLI::App& program, Action& chosen, MpiSession* session,
   CLI::App* command = program.add_subcommand("train", "Train a model");
   add_flags(*command, *flags);
   command->footer(kTrainExamples);
-  command->callback([flags, &chosen, session, &interruption] {
+  command->callback([flags, &chosen, session, &interruption, command] {
+    flags->given = flags->print_config ? settings_as_yaml(*command) : given_as_yaml(*command);
     chosen = [flags, session, &interruption] { return run_train(*flags, session, interruption); };
   });
 }
