@@ -141,8 +141,10 @@ std::string as_yaml(const CLI::App& command, bool with_defaults) {
 }  // namespace
 
 std::vector<std::string> with_config(const CLI::App& program, std::vector<std::string> arguments) {
-  const CLI::App* command =
-      arguments.empty() ? nullptr : program.get_subcommand_no_throw(arguments[0]);
+  const CLI::App* command = nullptr;
+  for (const CLI::App* each : program.get_subcommands({})) {
+    if (!arguments.empty() && each->get_name() == arguments[0]) command = each;
+  }
   if (command == nullptr || command->get_option_no_throw(kConfig) == nullptr) return arguments;
   OptionSet known;
   for (const std::string& word : arguments) {

@@ -20,9 +20,9 @@ class ZipArchive {
   // The folder that holds all of it, with a slash at its end; may be empty.
   const std::string& folder() const { return folder_; }
 
-  // A member of the folder, if there is one. Checks it against its checksum; throws BadData if it
-  // is damaged or compressed.
-  std::optional<std::span<const std::byte>> find(std::string_view name) const;
+  // A member of the folder, if there is one. Throws BadData if it is compressed or, with `checked`,
+  // which reads all of it, does not match its checksum.
+  std::optional<std::span<const std::byte>> find(std::string_view name, bool checked) const;
 
  private:
   struct Member {
