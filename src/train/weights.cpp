@@ -111,7 +111,7 @@ WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
   WeightMatch match;
   std::string loaded;
   if (state.holds_values()) {
-    file.emplace(path);
+    file.emplace(path, true);
     match = match_weights(*file, tensors, head, new_layers);
     for (const bool is_loaded : match.loaded) loaded += is_loaded ? 'y' : 'n';
   }

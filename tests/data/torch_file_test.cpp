@@ -54,7 +54,7 @@ class TorchFileTest : public DirectoryTest {
   void write(const std::string& script) const { python(kWriter + script); }
   std::string error_for(const std::string& script) const {
     write(script);
-    return input_error_of([&] { WeightsFile(directory_ / "x.pth"); });
+    return input_error_of([&] { WeightsFile(directory_ / "x.pth", true); });
   }
   static std::vector<float> values_of(const WeightsFile& file, std::string_view name) {
     const WeightTensor* tensor = file.find(name);

@@ -28,16 +28,16 @@ void require_little_endian(std::string_view order) {
   if (order != "little") fail_data("it was written by a big-endian machine");
 }
 
-std::vector<WeightTensor> parse_archive(std::span<const std::byte> bytes) {
+std::vector<WeightTensor> parse_archive(std::span<const std::byte> bytes, bool checked) {
   const ZipArchive archive(bytes);
-  const auto objects = archive.find("data.pkl");
+  const auto objects = archive.find("data.pkl", true);
   if (!objects) fail_data("it is a zip archive without data.pkl, so not one of torch.save's");
-  if (const auto order = archive.find("byteorder")) require_little_endian(as_text(*order));
+  if (const auto order = archive.find("byteorder", true)) require_little_endian(as_text(*order));
   const Pickle pickle = read_pickle(*objects);
   TorchMemory memory;
   for (const TorchStorage& storage : storages_in(pickle)) {
     if (memory.contains(storage.key)) continue;
-    const auto content = archive.find("data/" + std::string(storage.key));
+    const auto content = archive.find("data/" + std::string(storage.key), checked);
     if (content) memory[std::string(storage.key)] = *content;
   }
   return state_of(pickle, memory);
@@ -96,10 +96,11 @@ bool is_torch_file(std::span<const std::byte> bytes) {
   return text.starts_with('\x80') && !is_safetensors;
 }
 
-std::vector<WeightTensor> parse_torch_file(std::span<const std::byte> bytes,
-                                           std::string_view file) {
+std::vector<WeightTensor> parse_torch_file(std::span<const std::byte> bytes, std::string_view file,
+                                           bool checked) {
   try {
-    return as_text(bytes).starts_with(kZipStart) ? parse_archive(bytes) : parse_older(bytes);
+    return as_text(bytes).starts_with(kZipStart) ? parse_archive(bytes, checked)
+                                                 : parse_older(bytes);
   } catch (const PickleFault& fault) {
     fail_input("'{}' cannot be read as a PyTorch file: {} (at byte {} of its pickle).", file,
                fault.what(), fault.offset());

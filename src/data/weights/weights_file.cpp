@@ -60,7 +60,8 @@ std::map<std::string, std::set<std::string>> parse_index(const std::filesystem::
 
 }  // namespace
 
-WeightsFile::WeightsFile(const std::filesystem::path& path) : path_(path) {
+WeightsFile::WeightsFile(const std::filesystem::path& path, bool checked)
+    : path_(path), checked_(checked) {
   open(std::filesystem::is_directory(path) ? index_in(path) : path);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     if (!by_name_.emplace(tensors_[i].name, i).second) {
@@ -75,7 +76,7 @@ void WeightsFile::open(const std::filesystem::path& path) {
   refuse_others(text, path);
   if (text.starts_with("{")) return open_index(path, text);
   if (is_torch_file(bytes)) {
-    for (WeightTensor& tensor : parse_torch_file(bytes, path.string())) {
+    for (WeightTensor& tensor : parse_torch_file(bytes, path.string(), checked_)) {
       tensors_.push_back(std::move(tensor));
     }
     return;

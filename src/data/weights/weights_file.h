@@ -13,11 +13,12 @@
 namespace millrace {
 
 // The tensors of a file, of all files that an index (`model.safetensors.index.json`) names, or of
-// the one index in a directory. Files are mapped, not read. Everything is checked when it is
-// opened; throws InputError naming the file at fault. Movable; reading is thread-safe.
+// the one index in a directory. Files are mapped; only with `checked` they are read as a whole, to
+// hold them against their checksums. What they say of their tensors is checked in any case; throws
+// InputError naming the file at fault. Movable; reading is thread-safe.
 class WeightsFile {
  public:
-  explicit WeightsFile(const std::filesystem::path& path);
+  explicit WeightsFile(const std::filesystem::path& path, bool checked = false);
 
   const std::filesystem::path& path() const { return path_; }
   const std::vector<WeightTensor>& tensors() const { return tensors_; }
@@ -32,6 +33,7 @@ class WeightsFile {
   void open_index(const std::filesystem::path& path, std::string_view text);
 
   std::filesystem::path path_;
+  bool checked_;
   std::vector<MappedFile> files_;
   std::vector<WeightTensor> tensors_;
   std::map<std::string, std::string> metadata_;
