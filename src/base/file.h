@@ -28,6 +28,9 @@ class MappedFile {
   uint64_t size_ = 0;
 };
 
+// Lets the memory of a part of a mapped file go; it can be read again.
+void forget_pages(std::span<const std::byte> part);
+
 // Writes to `path` under a temporary name in the same directory; `commit` flushes to the disk
 // and renames. Destroyed without commit, it removes the temporary and leaves `path` as it was.
 // A large file goes to the disk while it is written, so that little is left to flush at the end.

@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
+#include "train/model_card.h"
 #include "train/settled_centres.h"
 
 namespace millrace {
@@ -29,7 +30,7 @@ struct CkptFlags {
   std::string source, target, output;
   std::string shards;
   bool json = false;
-  bool centres = false;
+  bool centres = false, best = false;
 };
 
 bool is_checkpoint(const std::filesystem::path& path) {
@@ -87,8 +88,8 @@ void print_inspection(const Json& json) {
              manifest["model"].get<std::string>(), manifest["step"].get<int64_t>(),
              manifest["epoch"].get<int64_t>(), manifest["position"].get<int64_t>(),
              manifest["seed"].get<uint64_t>(), manifest["version"].get<std::string>());
-  if (manifest.contains("accuracy")) {
-    fmt::print("  top-1 {:.2f} %\n", manifest["accuracy"].get<double>() * 100);
+  if (const auto measured = parse_measured(manifest.value("measured", Json()))) {
+    fmt::print("  {}\n", describe(*measured));
   }
   for (const char* part : {"weights", "optimizer"}) {
     const std::string file = std::string(part) + ".safetensors";
@@ -114,6 +115,12 @@ int run_inspect(const CkptFlags& flags) {
 }
 
 std::filesystem::path newest_of(const CkptFlags& flags) {
+  if (flags.best) {
+    const auto best = find_best(flags.source);
+    if (!best) fail_input("--best: no checkpoint in '{}' was measured.", flags.source);
+    verify_checkpoint(*best);
+    return *best;
+  }
   return newest_checkpoint(flags.source, [](std::string_view sentence) {
     fmt::print(stderr, "millrace: warning: {}\n", sentence);
   });
@@ -137,7 +144,7 @@ int run_export(const CkptFlags& flags) {
   }
   const size_t plain = tensors.size();
   if (!shards.empty()) tensors.push_back(shards.tensors().front());
-  SafetensorsWriter writer(flags.target, tensors, {{"format", "pt"}, {"model", manifest.model}});
+  SafetensorsWriter writer(flags.target, tensors, to_metadata(card_of(manifest)));
   for (size_t i = 0; i < plain; ++i) {
     writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
   }
@@ -209,6 +216,7 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
   exporting->add_option("directory", flags->source,
                         "One checkpoint, or a run's directory: its newest intact one");
   exporting->add_option("file", flags->target, "The safetensors file to write");
+  exporting->add_flag("--best", flags->best, "The one that was measured best, not the newest");
   exporting->add_flag("--centres", flags->centres, "Only the class centres of a margin head");
   exporting->callback([flags, &chosen] {
     chosen = [flags] {

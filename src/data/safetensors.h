@@ -44,9 +44,6 @@ class SafetensorsFile {
   const std::vector<SafetensorsEntry>& entries() const { return contents_.entries; }
   const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
 
-  // Lets the memory of a part of an entry's data go; it can be read again.
-  void forget(std::span<const std::byte> part) const;
-
   // nullptr if there is no such tensor.
   const SafetensorsEntry* find(std::string_view name) const;
   // Throws InputError naming the file and the nearest tensor name.

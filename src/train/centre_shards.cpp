@@ -123,7 +123,7 @@ void ShardReader::read(size_t tensor, int64_t first, std::span<std::byte> bytes)
     const auto part = files_[i].entries()[tensor].data.subspan(
         static_cast<size_t>((from - bounds_[i]) * row), static_cast<size_t>((to - from) * row));
     std::memcpy(bytes.data() + (from - first) * row, part.data(), part.size());
-    files_[i].forget(part);
+    forget_pages(part);
   }
 }
 

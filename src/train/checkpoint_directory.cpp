@@ -58,13 +58,13 @@ void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t
   std::vector<CheckpointPlace> places = list_checkpoints(directory);
   std::erase_if(places, [&](const CheckpointPlace& place) { return place.step > newest; });
   if (places.size() <= static_cast<size_t>(keep)) return;
-  std::optional<double> best;
+  std::optional<Measured> best;
   std::filesystem::path best_path;
   for (const CheckpointPlace& place : places) {
     try {
       const Manifest manifest = read_manifest(place.path);
-      if (manifest.accuracy && (!best || *manifest.accuracy > *best)) {
-        best = manifest.accuracy;
+      if (manifest.measured && (!best || manifest.measured->better_than(*best))) {
+        best = manifest.measured;
         best_path = place.path;
       }
     } catch (const InputError&) {

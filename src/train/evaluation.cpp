@@ -5,12 +5,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "data/safetensors.h"
 #include "train/engine.h"
-#include "train/faces/centre_classifier.h"
+#include "train/evaluation_model.h"
 #include "train/feed/feeds.h"
 #include "train/job_state.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 namespace millrace {
 
@@ -97,29 +97,14 @@ void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
 
 EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observer,
                                 KeptLogits* kept) {
-  const std::filesystem::path weights = weights_file(given, observer);
-  const std::optional<TrainedCentres> centres = find_centres(weights);
-  TrainJob job = given;
-  if (centres) {
-    if (centres->classes != job.options.classes) {
-      fail_input("--classes is {}, but '{}' has {} class centres.", job.options.classes,
-                 weights.string(), centres->classes);
-    }
-    job.options.cosines = true;
-  } else {
-    require_classifier(job.model, weights);
-  }
-  const auto data = open_evaluation_data(job);
-  Engine engine(job, Purpose::evaluation, observer);
-  engine.start(job.seed);
-  JobState state(engine);
-  load_weights(state, weights);
-  if (centres) load_centres_as_classifier(*centres, state);
+  const auto data = open_evaluation_data(given);
+  EvaluationModel model(given, observer);
+  Engine& engine = model.engine();
   const auto feed = data->start();
-  const auto report = evaluate(engine, *feed, job.stop, kept);
+  const auto report = evaluate(engine, *feed, given.stop, kept);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
-          engine.evaluation()->breakdown, centres ? centres->scale : 0};
+          engine.evaluation()->breakdown, model.cosine_scale()};
 }
 
 }  // namespace millrace

@@ -1,5 +1,7 @@
 #include "train/plan.h"
 
+#include "train/network.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -237,7 +239,7 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_pr
 
 Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
                    bool with_programs) {
-  const Graph network = build_model(job.model, job.options);
+  const Graph network = network_of(job);
   KeptLayers(job.precision.keep).require_in(network);
   const JobGraphs graphs(network, job.plan);
   const auto devices = static_cast<int>(job.plan.devices().size());

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -9,12 +11,15 @@
 #include "train/engine.h"
 #include "train/evaluation.h"
 #include "train/job_agreement.h"
+#include "train/loop/best_model.h"
 #include "train/loop/checkpoints.h"
 #include "train/loop/divergence.h"
 #include "train/loop/job_trace.h"
 #include "train/loop/loss_scaler.h"
 #include "train/loop/starting_point.h"
 #include "train/loop/step_clock.h"
+#include "train/model_card.h"
+#include "train/network.h"
 #include "train/workload.h"
 
 namespace millrace {
@@ -29,14 +34,15 @@ class Trainer {
         data_(data),
         observer_(observer),
         engine_(job, network, observer),
-        scaler_(job.loss_scale) {}
+        scaler_(job.loss_scale),
+        best_(job.metric, job.patience) {}
 
   TrainResult run() {
     try {
       open();
       prepare();
       bool goes_on = owes_evaluation() ? evaluate_now() : true;
-      while (goes_on && result_.step < result_.total_steps) {
+      while (goes_on && result_.step < result_.total_steps && !best_.exhausted()) {
         steps();
         checkpoints_->report();
         if (engine_.any(job_.stop != nullptr && job_.stop->load())) break;
@@ -53,6 +59,7 @@ class Trainer {
 
  private:
   void open();
+  void tell_passed_over();
   void prepare();
   void set_activity(const std::string& what);
   int64_t steps_at_once() const;
@@ -79,6 +86,7 @@ class Trainer {
   std::optional<JobState> state_;
   std::optional<Checkpoints> checkpoints_;
   LossScaler scaler_;
+  BestModel best_;
   CollapseWatch collapse_;
   StepClock clock_;
   TrainResult result_;
@@ -108,11 +116,27 @@ void Trainer::open() {
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
   job_.learning_rate.total_steps = result_.total_steps;
   tell_changes(start_, job_, observer_);
+  tell_passed_over();
   if (job_.classes_assumed) {
     observer_.on_message(Severity::note,
                          fmt::format("--classes is {}, as the data does not tell how many it has.",
                                      job_.options.classes));
   }
+}
+
+void Trainer::tell_passed_over() {
+  const std::vector<std::string> files = feed_->passed_over();
+  if (files.empty()) return;
+  observer_.on_message(
+      Severity::note,
+      fmt::format(
+          "{} of the data {} no image by {} and left out: '{}'{}.",
+          files.size() == 1 ? "1 file" : fmt::format("{} files", files.size()),
+          files.size() == 1 ? "is" : "are", files.size() == 1 ? "its name" : "their names",
+          fmt::join(files.begin(),
+                    files.begin() + static_cast<ptrdiff_t>(std::min<size_t>(5, files.size())),
+                    "', '"),
+          files.size() > 5 ? " …" : ""));
 }
 
 void Trainer::set_activity(const std::string& what) {
@@ -134,9 +158,11 @@ void Trainer::prepare() {
   if (resumes) {
     set_activity("reading the checkpoint");
     scaler_.resume(start_, engine_);
+    best_.resume(start_.manifest.best);
     restore(start_, *state_, engine_, observer_);
   } else if (!job_.load_weights.empty()) {
-    load_weights(*state_, job_.load_weights);
+    const WeightMatch match = load_weights(*state_, job_.load_weights, job_.new_layers);
+    if (job_.new_layers.any()) observer_.on_message(Severity::note, describe(match));
   }
   checkpoints_.emplace(job_, engine_, *state_, observer_, resumes ? result_.step : -1);
   observer_.on_start({.model = job_.model,
@@ -236,7 +262,7 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
 
 // Whether an earlier run was interrupted in an evaluation that was due.
 bool Trainer::owes_evaluation() const {
-  return !start_.checkpoint.empty() && start_evaluation_ && !start_.manifest.accuracy &&
+  return !start_.checkpoint.empty() && start_evaluation_ && !start_.manifest.measured &&
          result_.step < result_.total_steps &&
          job_.evaluation_every.due(result_.step, feed_->batches_per_epoch());
 }
@@ -258,7 +284,7 @@ bool Trainer::evaluate_now() {
   if (!report) return false;
   report->step = evaluated_step_ = result_.step;
   result_.evaluation = report;
-  const bool is_best = !result_.best || report->top1 > result_.best->top1;
+  const bool is_best = best_.look(*report);
   if (is_best) result_.best = report;
   observer_.on_evaluation(*report);
   if (is_best) save_checkpoint();
@@ -267,18 +293,26 @@ bool Trainer::evaluate_now() {
 
 void Trainer::save_checkpoint() {
   Progress progress = {result_.step, feed_->position(), scaler_.record(engine_)};
-  if (evaluated_step_ == result_.step) progress.accuracy = result_.evaluation->top1;
+  if (evaluated_step_ == result_.step) {
+    progress.measured = measure(*result_.evaluation, job_.metric);
+  }
+  progress.best = best_.record();
   checkpoints_->save(progress);
 }
 
 void Trainer::finish() {
-  result_.interrupted = result_.step < result_.total_steps;
-  if (!result_.interrupted && start_evaluation_) result_.interrupted = !evaluate_now();
+  result_.ended_early = result_.step < result_.total_steps && best_.exhausted();
+  if (result_.ended_early) observer_.on_message(Severity::note, best_.describe());
+  result_.interrupted = result_.step < result_.total_steps && !result_.ended_early;
+  const bool is_evaluated = evaluated_step_ == result_.step;
+  if (!result_.interrupted && start_evaluation_ && !is_evaluated) {
+    result_.interrupted = !evaluate_now();
+  }
   save_checkpoint();
   checkpoints_->finish();
   if (!job_.save_weights.empty()) {
     try {
-      save_weights(*state_, job_.save_weights, job_.model);
+      save_weights(*state_, job_.save_weights, to_metadata(card_of(job_)));
     } catch (const InputError& error) {
       fail_job("{}", error.what());
     }
@@ -295,13 +329,14 @@ void Trainer::finish() {
   result_.recomputed = engine_.training()->recomputed;
   result_.in_place = engine_.training()->in_place;
   result_.skipped_records = feed_->skipped();
+  result_.skipped = feed_->skipped_records();
 }
 
 }  // namespace
 
 TrainResult run_training(const TrainJob& job, TrainingObserver& observer) {
   check(job);
-  const Graph network = build_model(job.model, job.options);
+  const Graph network = network_of(job);
   return Trainer(job, network, data_of(job), observer).run();
 }
 

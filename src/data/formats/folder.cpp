@@ -5,20 +5,13 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/formats/files.h"
 #include "data/image/codec.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::streamoff kMaxFileBytes = 1 << 30;
 constexpr int64_t kMaxClasses = 1'000'000;
-
-bool is_image_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
 
 class FolderSource : public RecordSource {
  public:
@@ -32,7 +25,7 @@ class FolderSource : public RecordSource {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
     if (files_.empty()) {
-      fail_input("'{}' has no class directories with .jpg, .jpeg or .png files in them.",
+      fail_input("'{}' has no class directories with .jpg, .jpeg, .png or .webp files in them.",
                  directory.string());
     }
   }
@@ -41,16 +34,7 @@ class FolderSource : public RecordSource {
 
   Sample read(uint64_t index) const override {
     const File& file = files_[index];
-    std::ifstream stream(file.path, std::ios::binary | std::ios::ate);
-    const std::streamoff size = stream ? std::streamoff(stream.tellg()) : -1;
-    if (size < 0 || size > kMaxFileBytes) fail_data("the file cannot be read");
-    Sample sample;
-    sample.storage.resize(static_cast<size_t>(size));
-    stream.seekg(0);
-    if (!stream.read(reinterpret_cast<char*>(sample.storage.data()), size)) {
-      fail_data("the file cannot be read");
-    }
-    sample.bytes = sample.storage;
+    Sample sample = read_image_file(file.path);
     sample.label = file.label;
     return sample;
   }
@@ -58,6 +42,8 @@ class FolderSource : public RecordSource {
   RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0}; }
   std::vector<std::string> class_names() const override { return classes_; }
   int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
+  std::optional<int64_t> label(uint64_t index) const override { return files_[index].label; }
+  std::vector<std::string> passed_over() const override { return passed_over_; }
 
  private:
   struct File {
@@ -69,10 +55,15 @@ class FolderSource : public RecordSource {
     const size_t first = files_.size();
     const auto place = std::find(classes_.begin(), classes_.end(), name);
     for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
-      if (!entry.is_regular_file() || !is_image_name(entry.path())) continue;
+      if (!entry.is_regular_file()) continue;
+      if (!is_image_name(entry.path())) {
+        passed_over_.push_back(entry.path().string());
+        continue;
+      }
       if (place == classes_.end()) fail_unknown(below, name);
       files_.push_back({entry.path().string(), place - classes_.begin()});
     }
+    std::sort(passed_over_.begin(), passed_over_.end());
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
               [](const File& a, const File& b) { return a.path < b.path; });
   }
@@ -86,6 +77,7 @@ class FolderSource : public RecordSource {
 
   std::vector<std::string> classes_;
   std::vector<File> files_;
+  std::vector<std::string> passed_over_;
 };
 
 class FolderWriter : public RecordWriter {

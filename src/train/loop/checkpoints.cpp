@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "train/job_record.h"
+#include "train/model_card.h"
 
 namespace millrace {
 
@@ -43,7 +44,9 @@ void Checkpoints::save(const Progress& progress) {
   manifest.job["kernels"] = fingerprint_;
   manifest.convolutions = engine_.convolutions();
   manifest.loss_scale = progress.loss_scale;
-  manifest.accuracy = progress.accuracy;
+  manifest.measured = progress.measured;
+  manifest.best = progress.best;
+  manifest.preprocessing = to_json(*card_of(job_).recipe);
   writer_->save(state_, std::move(manifest));
 }
 
