@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "base/random.h"
+#include "base/output_file.h"
 #include "data/image/jpeg.h"
 
 namespace millrace {
@@ -216,7 +217,7 @@ void write_face_pairs(const FaceSynthOptions& options, const std::filesystem::pa
     pairs.same.push_back(same);
   }
   for (const std::vector<std::byte>& image : images) pairs.images.emplace_back(image);
-  AtomicFile file(path);
+  OutputFile file(path);
   file.write(encode_face_pairs(pairs));
   file.commit();
 }

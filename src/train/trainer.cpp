@@ -108,6 +108,7 @@ void Trainer::open() {
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
   job_.learning_rate.total_steps = result_.total_steps;
   tell_changes(start_, job_, observer_);
+  tell_passed_over(*feed_, observer_);
   if (job_.classes_assumed) {
     observer_.on_message(Severity::note,
                          fmt::format("--classes is {}, as the data does not tell how many it has.",
@@ -253,6 +254,7 @@ bool Trainer::do_periodic_work() {
 
 bool Trainer::evaluate_now() {
   const auto feed = start_evaluation_();
+  if (evaluated_step_ < 0) tell_passed_over(*feed, observer_);
   std::optional<EvaluationReport> report = evaluate(engine_, *feed, job_.stop);
   inputs_written_ = false;
   if (!report) return false;
