@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(library_objects)
-foreach(layer base graph models passes parallel kernels compile comm runtime data train)
+foreach(layer base graph models passes parallel kernels comm backend compile runtime data train)
   list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
 endforeach()
 add_library(millrace_library STATIC ${library_objects})
@@ -21,6 +21,7 @@ target_link_libraries(millrace_library
 # layers do not meet those of the project that uses them.
 set(public_headers
   millrace.h
+  backend/settings.h
   base/error.h base/json.h base/parts.h base/rows.h
   comm/group.h comm/transport.h
   compile/memory_breakdown.h

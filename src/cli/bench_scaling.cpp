@@ -4,11 +4,11 @@
 
 #include <memory>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "bench/scaling.h"
 #include "cli/job_flags.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {

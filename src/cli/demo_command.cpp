@@ -6,12 +6,12 @@
 #include <filesystem>
 #include <memory>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/command_line.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {

@@ -179,6 +179,7 @@ void add_eval_command(CLI::App& program, Action& chosen) {
   add_model_flags(*command, flags->job);
   add_data_flags(*command, flags->job);
   add_device_flags(*command, flags->job);
+  add_backend_flags(*command, flags->job);
   command->add_option("--batch", flags->job.batch, "Samples computed at once")
       ->group("Device and memory")
       ->capture_default_str();

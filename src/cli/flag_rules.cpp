@@ -102,6 +102,8 @@ constexpr FlagRule kJob[] = {
     {"--precision-keep", is_half, "without --precision fp16 or bf16"},
     {"--augment --label-offset --on-bad-record", reads_data,
      "without a data set, as synthetic images are made ready"},
+    {"--strict-order", [](Flags flags) { return flags.is("--backend", {"strict"}); },
+     "without --backend strict"},
 };
 
 constexpr FlagRule kTrain[] = {
@@ -144,6 +146,13 @@ constexpr FlagRule kPlan[] = {
     {"--finalists --rounds", [](Flags flags) { return !flags.given("--no-measure"); },
      "beside --no-measure"},
     {"--run", is_measured, "without --check or --predict"},
+    {"--print-program",
+     [](Flags flags) {
+       return !is_measured(flags) && !flags.given("--auto") && !flags.given("--cluster") &&
+              !flags.given("--profile") && !flags.given("--strategy");
+     },
+     "beside --auto, --cluster, --profile, --strategy, --check and --predict: it shows what the "
+     "job's own flags are compiled to"},
 };
 
 constexpr FlagRule kProfile[] = {
@@ -168,6 +177,8 @@ constexpr FlagRule kEval[] = {
        return measures_faces(flags) ? flags.given("--identification") : reads_data(flags);
      },
      "without a data set: --data or --identification"},
+    {"--strict-order", [](Flags flags) { return flags.is("--backend", {"strict"}); },
+     "without --backend strict"},
 };
 
 constexpr FlagRule kSynth[] = {

@@ -59,6 +59,19 @@ void add_data_flags(CLI::App& command, JobFlags& flags) {
       ->capture_default_str();
 }
 
+void add_backend_flags(CLI::App& command, JobFlags& flags) {
+  command
+      .add_option("--backend", flags.backend,
+                  "What the devices are: cpu, or strict, for trials: slow, with queues and memory "
+                  "that nobody else can reach")
+      ->group("Device and memory")
+      ->capture_default_str();
+  command
+      .add_option("--strict-order", flags.strict_order,
+                  "When the queues of --backend strict run: lazy, eager or random:SEED [lazy]")
+      ->group("Device and memory");
+}
+
 void add_device_flags(CLI::App& command, JobFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group("Device and memory");
@@ -201,6 +214,7 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   job.seed = flags.seed;
   job.threads = flags.threads;
   job.oversubscribe = flags.oversubscribe;
+  job.backend = parse_backend(flags.backend, flags.strict_order);
   if (!flags.device_memory.empty()) {
     job.device_memory = static_cast<int64_t>(parse_bytes(flags.device_memory, "--device-memory"));
     if (job.device_memory == 0) fail_input("--device-memory must be above 0.");

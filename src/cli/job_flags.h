@@ -38,6 +38,7 @@ struct JobFlags {
   PrecisionFlags precision;
   int threads = 0;
   bool oversubscribe = false;
+  std::string backend = "cpu", strict_order;
   std::string device_memory;
   std::string recompute = "auto";
   std::string convolution = "auto";
@@ -61,6 +62,8 @@ struct JobFlags {
 void add_model_flags(CLI::App& command, JobFlags& flags);
 void add_data_flags(CLI::App& command, JobFlags& flags);
 void add_device_flags(CLI::App& command, JobFlags& flags);
+// Of commands that run programs as training does.
+void add_backend_flags(CLI::App& command, JobFlags& flags);
 // Everything else that a training step depends on.
 void add_training_flags(CLI::App& command, JobFlags& flags);
 

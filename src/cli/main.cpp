@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/command_line.h"
@@ -15,7 +16,6 @@
 #include "comm/launcher.h"
 #include "comm/launchers.h"
 #include "comm/mpi_group.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {

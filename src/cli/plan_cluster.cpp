@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -10,7 +11,6 @@
 #include "cli/progress.h"
 #include "planner/search/cuts.h"
 #include "profile/machine.h"
-#include "runtime/device.h"
 #include "train/head_advice.h"
 #include "train/plan.h"
 

@@ -56,6 +56,7 @@ struct PlanCommandFlags {
   CheckFlags check;
   std::string workers = "2";
   bool json = false;
+  bool print_program = false;
 };
 
 void print_plan(const Json& plan) {
@@ -98,6 +99,20 @@ void print_plan(const Json& plan) {
   if (plan.contains("advice")) fmt::print("{}\n", plan["advice"].get<std::string>());
 }
 
+// Devices that run the same program stand above one.
+void print_programs(const Json& plan) {
+  const Json& devices = plan["devices"];
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!devices[i].contains("program")) return;
+    const auto text = devices[i]["program"].get<std::string>();
+    fmt::print("\nProgram of stage {}, device {}\n", devices[i]["stage"].get<int>(),
+               devices[i]["id"].get<std::string>());
+    const bool repeated =
+        i + 1 < devices.size() && devices[i + 1]["program"] == devices[i]["program"];
+    if (!repeated) fmt::print("{}", text);
+  }
+}
+
 // Predictions from programs measured here, and checks of them, take the devices of this job alone.
 int run_check_of(const PlanCommandFlags& flags, MpiSession* session) {
   if (flags.cluster.automatic || !flags.cluster.cluster.empty()) {
@@ -130,11 +145,12 @@ int run_plan(const PlanCommandFlags& flags) {
   if (job.steps == 0 && job.epochs == 0) job.steps = 1;
   check(job);
   ProgressPrinter messages(true);
-  const Json plan = describe_plan(job, messages);
+  const Json plan = describe_plan(job, messages, flags.print_program);
   if (flags.json) {
     fmt::print("{}\n", plan.dump(2));
   } else {
     print_plan(plan);
+    print_programs(plan);
   }
   return kExitSuccess;
 }
@@ -160,6 +176,10 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   add_cluster_flags(*command, flags->cluster);
   add_check_flags(*command, flags->check);
   command->add_flag("--json", flags->json, "Print JSON")->group("Output");
+  command
+      ->add_flag("--print-program", flags->print_program,
+                 "Also print the instructions of each device; with the job's own flags alone")
+      ->group("Output");
   command->footer(kPlanExamples);
   command->callback([flags, command, session, &chosen] {
     chosen = [flags, command, session] {

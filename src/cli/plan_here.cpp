@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -16,7 +17,6 @@
 #include "cli/subprocess.h"
 #include "planner/cluster/processor_machine.h"
 #include "profile/calibration.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {

@@ -54,6 +54,7 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   add_data_flags(command, flags.job);
   add_training_flags(command, flags.job);
   add_device_flags(command, flags.job);
+  add_backend_flags(command, flags.job);
   const auto add = [&](const char* group, const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group(group);
   };

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "base/text.h"
+#include "compile/exchange.h"
 #include "compile/memory_plan.h"
 #include "graph/operator_definition.h"
 #include "passes/autodiff.h"
@@ -20,6 +21,15 @@ TensorSpec spec_of(const Tensor& tensor) { return {tensor.type, tensor.layout}; 
 Slot slot_of(const Tensor& tensor) {
   return {tensor.name, tensor.type,      tensor.layout, tensor.role, tensor.initializer,
           {},          bytes_of(tensor), tensor.slice,  tensor.part};
+}
+
+// Operators of the backward pass and updates are named behind what they belong to.
+std::string layer_of(const Operator& op) {
+  std::string layer = op.name.substr(0, op.name.find('/'));
+  const size_t parameter = layer.rfind('.');
+  const bool names_parameter =
+      op.phase == Phase::update && parameter != std::string::npos && op.name.size() > layer.size();
+  return names_parameter ? layer.substr(0, parameter) : layer;
 }
 
 std::vector<bool> used_tensors(const Graph& graph) {
@@ -170,55 +180,35 @@ class Assembler {
       const OperatorDefinition& definition = definition_of(op.type);
       if (definition.is_view) continue;
       const KernelRequest request = request_for(graph_, op, options_);
-      Instruction instruction;
-      instruction.name = op.name;
-      instruction.type = op.type;
-      instruction.phase = op.phase;
-      instruction.kernel = make_kernel(request, &instruction.implementation);
+      Instruction compute;
+      compute.name = op.name;
+      compute.type = op.type;
+      compute.layer = layer_of(op);
+      compute.phase = op.phase;
       Inference inference = {op, {}};
       for (const TensorSpec& input : request.inputs) {
         inference.inputs.push_back(input.type);
-        instruction.bytes_touched += input.bytes();
+        compute.bytes_touched += input.bytes();
       }
       for (const TensorSpec& output : request.outputs) {
-        instruction.arithmetic += static_cast<double>(output.elements());
-        instruction.bytes_touched += output.bytes();
+        compute.arithmetic += static_cast<double>(output.elements());
+        compute.bytes_touched += output.bytes();
       }
-      if (definition.arithmetic != nullptr) {
-        instruction.arithmetic = definition.arithmetic(inference);
+      if (definition.arithmetic != nullptr) compute.arithmetic = definition.arithmetic(inference);
+      compute.written = written_by(op, definition, request);
+      for (Instruction& made : instructions_of(op, definition, request, std::move(compute))) {
+        program_.instructions.push_back(std::move(made));
+        positions_.push_back(position);
       }
-      instruction.written = written_by(op, definition, request);
-      describe_exchange(op, request, instruction);
       program_.reorders += op.type == "reorder" ? 1 : 0;
       if (op.type == "overflow_check") {
         program_.checked = split(op.attributes.text("parameters"), ' ');
       }
       if (op.type == "overflow_check" || op.type == "keep_squares") {
-        program_.agreement = program_.instructions.size();
+        program_.agreement = program_.instructions.size() - 1;
       }
-      program_.instructions.push_back(std::move(instruction));
-      positions_.push_back(position);
     }
     list_phases();
-  }
-
-  static void describe_exchange(const Operator& op, const KernelRequest& request,
-                                Instruction& instruction) {
-    if (op.attributes.has("ticket")) instruction.ticket = op.attributes.integer("ticket");
-    size_t tensors = 0;
-    if (op.type == "gradient_reduce_start") {
-      tensors = static_cast<size_t>(op.attributes.integer("tensors"));
-    } else if (op.type == "parameter_gather_start" || op.type == "all_reduce" ||
-               op.type == "reduce_scatter") {
-      tensors = 1;
-    } else if (op.type == "all_gather") {
-      instruction.exchanged_bytes = request.outputs[0].bytes();
-    }
-    for (size_t i = 0; i < tensors; ++i) instruction.exchanged_bytes += request.inputs[i].bytes();
-    if (op.attributes.has("wire")) {
-      instruction.exchanged_bytes *= size_of(data_type_of(op.attributes.text("wire")));
-      instruction.exchanged_bytes /= size_of(DataType::f32);
-    }
   }
 
   std::vector<WrittenTensor> written_by(const Operator& op, const OperatorDefinition& definition,
@@ -309,7 +299,7 @@ class Assembler {
                          whole ? ArenaRegion::scratch : ArenaRegion::saved});
     }
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
-      const auto bytes = static_cast<int64_t>(program_.instructions[i].kernel->workspace_bytes());
+      const int64_t bytes = program_.instructions[i].workspace_bytes;
       const auto position = static_cast<int>(positions_[i]);
       if (bytes > 0) buffers.push_back({{position, position, bytes}, kNone, i});
     }
@@ -361,6 +351,9 @@ class Assembler {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Operator& op = graph_.op(graph_.order()[positions_[i]]);
       Instruction& instruction = program_.instructions[i];
+      if (instruction.keeps_workspace) {
+        instruction.workspace = program_.instructions[i - 1].workspace;
+      }
       for (TensorId id : op.inputs) instruction.inputs.push_back(address_of(roots, id));
       for (TensorId id : op.outputs) instruction.outputs.push_back(address_of(roots, id));
     }

@@ -14,6 +14,22 @@ const Slot& find(const std::vector<Slot>& slots, std::string_view name) {
 
 }  // namespace
 
+std::string_view name_of(InstructionKind kind) {
+  switch (kind) {
+    case InstructionKind::compute:
+      return "compute";
+    case InstructionKind::all_reduce:
+      return "all_reduce";
+    case InstructionKind::reduce_scatter:
+      return "reduce_scatter";
+    case InstructionKind::all_gather:
+      return "all_gather";
+    case InstructionKind::wait:
+      return "wait";
+  }
+  return "unknown";
+}
+
 const Slot& Program::input(std::string_view name) const { return find(inputs, name); }
 const Slot& Program::result(std::string_view name) const { return find(results, name); }
 

@@ -16,10 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compile/instruction.h"
 #include "compile/memory_breakdown.h"
-#include "compile/memory_map.h"
-#include "graph/graph.h"
-#include "kernels/kernel.h"
 
 namespace millrace {
 
@@ -34,36 +32,6 @@ struct Slot {
   int64_t bytes = 0;
   Slice slice = {};
   Part part = {};
-};
-
-// A tensor that an instruction writes: an output, or an input that it changes.
-struct WrittenTensor {
-  std::string name;
-  DataType dtype = DataType::f32;
-  int64_t elements = 0;  // with the padding of its layout
-  bool is_output = true;
-  size_t index = 0;  // among the outputs or inputs
-};
-
-struct Instruction {
-  std::string name;
-  std::string type;
-  std::string implementation;
-  Phase phase = Phase::forward;
-  std::shared_ptr<Kernel> kernel;
-  std::vector<Address> inputs;
-  std::vector<Address> outputs;
-  Address workspace;
-  std::vector<WrittenTensor> written;
-  double arithmetic = 0;      // floating-point operations
-  int64_t bytes_touched = 0;  // inputs and outputs
-
-  // What it asks of the other devices of its stage: a tensor of so many bytes is summed or
-  // collected, in the background where a ticket is given; with a ticket and no bytes it waits.
-  int64_t exchanged_bytes = 0;
-  int64_t ticket = -1;
-
-  bool exchanges() const { return exchanged_bytes > 0 || ticket >= 0; }
 };
 
 // The instructions of one phase: [begin, end).

@@ -89,6 +89,21 @@ struct OperatorDefinition {
   // `wide` says that it is float32.
   std::vector<int> stored_inputs = {};
 
+  // What it asks of the other devices of its stage. sum, scatter, gather: as all_reduce,
+  // reduce_scatter and all_gather do; sum_first: its first input's first element is summed behind
+  // its kernel; start_sums, start_gather: the same beside what follows; wait: for a start.
+  enum class Exchange : uint8_t {
+    none,
+    sum,
+    scatter,
+    gather,
+    sum_first,
+    start_sums,
+    start_gather,
+    wait
+  };
+  Exchange exchange = Exchange::none;
+
   // The ways in which the operator can run on several devices, each on its part of the tensors;
   // the inference has the whole shapes. Null: only on whole tensors, the same on every device.
   std::vector<ShardingSignature> (*shardings)(const Inference&) = nullptr;

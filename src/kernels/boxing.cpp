@@ -1,6 +1,7 @@
-// Boxing operators. Tensors are plain. A tensor cut along an axis is `outer` rows, each the parts
-// of all members one behind the other; collectives want all rows of the first member, then all of
-// the second. The two orders are the same for axis 0, which needs no copy.
+// Boxing operators: what of them is done on the device. Tensors are plain. A tensor cut along an
+// axis is `outer` rows, each the parts of all members one behind the other; collectives want all
+// rows of the first member, then all of the second. The two orders are the same for axis 0, which
+// needs no copy.
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
@@ -34,7 +35,6 @@ struct Cut {
     }
   }
 
-  bool is_in_order() const { return outer == 1 || members == 1; }
   int64_t block() const { return outer * inner; }
   uint64_t bytes() const { return static_cast<uint64_t>(whole * block() * size); }
 
@@ -53,18 +53,18 @@ struct Cut {
   }
 };
 
-Collectives& collectives_of(const KernelArguments& arguments, int64_t members) {
-  if (arguments.collectives == nullptr || arguments.collectives->members() != members) {
-    throw std::logic_error("a program for several devices runs without their collectives");
-  }
-  return *arguments.collectives;
-}
-
 void copy_bytes(const std::byte* from, std::byte* to, uint64_t bytes) {
   if (from == to) return;
   parallel_ranges(static_cast<int64_t>(bytes), kCopyGrain, [=](int, int64_t begin, int64_t end) {
     std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
   });
+}
+
+std::unique_ptr<Kernel> copy_of(const KernelRequest& request) {
+  return make_function_kernel(
+      [bytes = static_cast<uint64_t>(request.inputs[0].bytes())](const KernelArguments& arguments) {
+        copy_bytes(arguments.inputs[0], arguments.outputs[0], bytes);
+      });
 }
 
 bool is_float(const KernelRequest& request, std::string* refusal) {
@@ -74,61 +74,38 @@ bool is_float(const KernelRequest& request, std::string* refusal) {
   return false;
 }
 
+// What is summed is the output.
 std::unique_ptr<Kernel> make_all_reduce(const KernelRequest& request, std::string* refusal) {
   if (!is_float(request, refusal)) return nullptr;
-  const int64_t members = request.op.attributes.integer("members");
-  const auto count = static_cast<size_t>(request.inputs[0].elements());
-  return make_function_kernel([members, count](const KernelArguments& arguments) {
-    copy_bytes(arguments.inputs[0], arguments.outputs[0], count * sizeof(float));
-    if (members == 1) return;
-    collectives_of(arguments, members).all_reduce({arguments.output<float>(0), count});
-  });
+  return copy_of(request);
 }
 
+// Behind the exchange, which leaves the parts in the workspace.
 std::unique_ptr<Kernel> make_all_gather(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const Cut cut(request, request.outputs[0]);
-  const auto part = static_cast<size_t>(request.inputs[0].bytes());
-  const bool direct = cut.is_in_order();
+  if (cut.members == 1) return copy_of(request);
   return make_function_kernel(
-      [cut, part, direct](const KernelArguments& arguments) {
-        if (cut.members == 1) {
-          return copy_bytes(arguments.inputs[0], arguments.outputs[0], part);
-        }
-        std::byte* gathered = direct ? arguments.outputs[0] : arguments.workspace;
-        collectives_of(arguments, cut.members)
-            .all_gather({arguments.inputs[0], part}, {gathered, cut.bytes()},
-                        cut.block() * cut.size);
-        if (direct) return;
+      [cut](const KernelArguments& arguments) {
         cut.each_row([&](int64_t in_rows, int64_t in_parts, size_t bytes) {
-          std::memcpy(arguments.outputs[0] + in_rows, gathered + in_parts, bytes);
+          std::memcpy(arguments.outputs[0] + in_rows, arguments.workspace + in_parts, bytes);
         });
       },
-      direct ? 0 : cut.bytes());
+      cut.bytes());
 }
 
+// Before the exchange, which finds the parts in the workspace.
 std::unique_ptr<Kernel> make_reduce_scatter(const KernelRequest& request, std::string* refusal) {
   if (!is_float(request, refusal)) return nullptr;
   const Cut cut(request, request.inputs[0]);
-  const auto part = static_cast<size_t>(request.outputs[0].elements());
-  const bool direct = cut.is_in_order();
+  if (cut.members == 1) return copy_of(request);
   return make_function_kernel(
-      [cut, part, direct](const KernelArguments& arguments) {
-        if (cut.members == 1) {
-          return copy_bytes(arguments.inputs[0], arguments.outputs[0], part * sizeof(float));
-        }
-        std::byte* parts = arguments.inputs[0];
-        if (!direct) {
-          parts = arguments.workspace;
-          cut.each_row([&](int64_t in_rows, int64_t in_parts, size_t bytes) {
-            std::memcpy(parts + in_parts, arguments.inputs[0] + in_rows, bytes);
-          });
-        }
-        collectives_of(arguments, cut.members)
-            .reduce_scatter({reinterpret_cast<const float*>(parts), cut.bytes() / sizeof(float)},
-                            {arguments.output<float>(0), part}, cut.block());
+      [cut](const KernelArguments& arguments) {
+        cut.each_row([&](int64_t in_rows, int64_t in_parts, size_t bytes) {
+          std::memcpy(arguments.workspace + in_parts, arguments.inputs[0] + in_rows, bytes);
+        });
       },
-      direct ? 0 : cut.bytes());
+      cut.bytes());
 }
 
 // The whole tensor becomes the first member's share of a sum.
@@ -164,9 +141,9 @@ std::unique_ptr<Kernel> make_pad_slice(const KernelRequest& request, std::string
 }  // namespace
 
 std::vector<KernelFamily> kernels() {
-  return {{"all_reduce", {{"collective", make_all_reduce}}},
-          {"all_gather", {{"collective", make_all_gather, true}}},
-          {"reduce_scatter", {{"collective", make_reduce_scatter}}},
+  return {{"all_reduce", {{"copy", make_all_reduce}}},
+          {"all_gather", {{"order", make_all_gather, true}}},
+          {"reduce_scatter", {{"order", make_reduce_scatter}}},
           {"share_partial", {{"copy", make_share_partial, true}}},
           {"pad_slice", {{"copy", make_pad_slice}}}};
 }

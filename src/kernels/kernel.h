@@ -3,7 +3,8 @@
 // A Kernel is made at compile time for one operator with fixed shapes, types and layouts, and
 // run many times. It owns whatever was prepared (oneDNN primitives) but no tensor memory: it
 // says how much workspace it needs and is handed every pointer at each run. `run` allocates
-// nothing. One kernel is run by one thread at a time; inside, it uses that thread's team.
+// nothing. One kernel is run by one thread at a time; inside, it uses that thread's team. It
+// never talks to other devices: of an operator that does, it is what is left to do on this one.
 #pragma once
 
 #include <cstddef>
@@ -33,53 +34,11 @@ struct StepState {
   int64_t updates() const { return step - skipped; }
 };
 
-class Collectives;
-
-// Work that goes on beside the kernels, see Collectives::post.
-class BackgroundWork {
- public:
-  virtual ~BackgroundWork() = default;
-  virtual void run(Collectives& collectives) = 0;
-};
-
-// What a kernel may ask of the other devices that run the same program on their parts. Every
-// device calls the same functions in the same order. Implemented by the runtime.
-class Collectives {
- public:
-  virtual ~Collectives() = default;
-  virtual int members() const = 0;
-  virtual int member() const = 0;
-
-  // Replaces the values by their sum over the members.
-  virtual void all_reduce(std::span<float> values) = 0;
-
-  // `whole` is a row of blocks that are divided over the members as part_begin says. Sums it over
-  // the members and leaves this one's blocks in `part`.
-  virtual void reduce_scatter(std::span<const float> whole, std::span<float> part,
-                              int64_t block) = 0;
-
-  // The same two with values that travel as `wire`, f32 or a 16-bit type: every term is rounded to
-  // it, the terms are added in float32, and the sum is rounded once more.
-  virtual void all_reduce(std::span<float> values, DataType wire) = 0;
-  virtual void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
-                              DataType wire) = 0;
-
-  // The reverse of reduce_scatter: collects every member's blocks, of any type, into `whole`.
-  virtual void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
-                          int64_t block_bytes) = 0;
-
-  // Runs `work` beside the kernels that follow, after what was posted before, with collectives of
-  // its own. It must live until `wait` has been called with the same ticket.
-  virtual void post(int ticket, BackgroundWork& work) = 0;
-  virtual void wait(int ticket) = 0;
-};
-
 struct KernelArguments {
   std::span<std::byte* const> inputs;  // in the operator's order
   std::span<std::byte* const> outputs;
   std::byte* workspace = nullptr;
-  const StepState* step = nullptr;
-  Collectives* collectives = nullptr;  // null on a device alone
+  const StepState* step = nullptr;  // null for kernels that do not look
 
   template <typename T>
   T* input(size_t i) const {
@@ -97,7 +56,7 @@ class Kernel {
   virtual uint64_t workspace_bytes() const { return 0; }
   virtual void run(const KernelArguments& arguments) = 0;
   // Makes current what `run` has put off (rows that a step did not need); called between steps,
-  // with the arguments of `run` but for step and collectives, before anybody else reads the state.
+  // with the arguments of `run` but for the step, before anybody else reads the state.
   virtual void settle(const KernelArguments&) {}
 };
 

@@ -6,22 +6,20 @@
 namespace millrace::overflow {
 namespace {
 
-// Where the gradients are, and how the others are asked.
+// Where the gradients are.
 struct Check {
   size_t first;  // gradient among the inputs
   std::vector<int64_t> counts;
-  bool with_others;
 
   explicit Check(const KernelRequest& request)
-      : first(request.op.attributes.flag("has_squares") ? 2 : 1),
-        with_others(request.op.attributes.integer("members") > 1) {
+      : first(request.op.attributes.flag("has_squares") ? 2 : 1) {
     for (size_t i = first; i < request.inputs.size(); ++i) {
       counts.push_back(request.inputs[i].physical_elements());
     }
   }
 
-  // Writes whether any gradient of any device is not finite, and the number from 1 of this
-  // device's first, 0 if it has none.
+  // Writes whether any gradient of this device is not finite, and the number from 1 of the first, 0
+  // if it has none.
   template <typename IsFinite>
   void run(const KernelArguments& a, bool look, const IsFinite& is_finite) const {
     auto* out = a.input<float>(0);
@@ -32,7 +30,6 @@ struct Check {
     const bool squares = first == 2 && !std::isfinite(a.input<float>(1)[0]);
     out[0] = found > 0 || squares ? 1.0f : 0.0f;
     out[1] = static_cast<float>(found);
-    if (with_others) a.collectives->all_reduce({out, 1});
   }
 };
 

@@ -28,7 +28,7 @@ struct UpdateOptions {
   bool with_stages = false;
   // No update happens unless all gradients of all members are finite.
   bool check_overflow = false;
-  // The type in which gradients travel between members; see Collectives::all_reduce.
+  // The type in which gradients travel between members; see backend/communicator.h.
   DataType wire = DataType::f32;
   // Gradients smaller than this travel together.
   int64_t bucket_bytes = int64_t{8} << 20;

@@ -8,6 +8,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "backend/cpu/cores.h"
+#include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/version.h"
@@ -18,8 +20,6 @@
 #include "planner/cluster/this_machine.h"
 #include "profile/exchange.h"
 #include "profile/measure.h"
-#include "runtime/cores.h"
-#include "runtime/device.h"
 #include "train/plan.h"
 
 namespace millrace {

@@ -3,45 +3,19 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <thread>
 
 #include "base/parts.h"
 #include "base/random.h"
-#include "runtime/row_copy.h"
+#include "kernels/row_copy.h"
 
 namespace millrace {
 namespace {
 
 constexpr float kLearningRate = 1e-6f;
 constexpr float kGradientScale = 1e-3f;
-constexpr size_t kSmallBytes = 64 << 10;
-
-// Stands in for the other devices: nothing is summed and nobody waits.
-class Nobody : public Collectives {
- public:
-  Nobody(int members, int member) : members_(members), member_(member) {}
-  int members() const override { return members_; }
-  int member() const override { return member_; }
-  void all_reduce(std::span<float>) override {}
-  void reduce_scatter(std::span<const float>, std::span<float>, int64_t) override {}
-  void all_reduce(std::span<float>, DataType) override {}
-  void reduce_scatter(std::span<const float>, std::span<float>, int64_t, DataType) override {}
-  // What is small may be labels, which have to be some: everybody's are this device's.
-  void all_gather(std::span<const std::byte> part, std::span<std::byte> whole, int64_t) override {
-    if (part.empty() || whole.size() > kSmallBytes) return;
-    for (size_t i = 0; i < whole.size(); i += part.size()) {
-      std::memmove(whole.data() + i, part.data(), std::min(part.size(), whole.size() - i));
-    }
-  }
-  void post(int, BackgroundWork&) override {}
-  void wait(int) override {}
-
- private:
-  int members_, member_;
-};
 
 void write_inputs(Worker& worker) {
   const Random random(1, 2);
@@ -126,26 +100,15 @@ void run_together(const std::vector<std::vector<size_t>>& teams,
   if (error) std::rethrow_exception(error);
 }
 
-double seconds_to_copy(Worker& worker, const RouteEnd& end, bool round_robin, int rounds) {
-  const Program& program = *worker.training;
-  const std::string name = !end.route.gradient ? end.route.edge.name
-                           : end.sends         ? end.route.edge.name + ".grad"
-                                               : arriving_gradient(end.route.edge);
-  const Slot& slot = end.sends ? program.result(name) : program.input(name);
-  const int64_t first =
-      round_robin ? 0 : part_begin(end.route.edge.type.shape[0], worker.member, worker.members);
-  RowCopy copy(slot, {end.route.rows.begin - first, end.route.rows.end - first},
-               end.sends ? RowCopy::Direction::out_of_slot : RowCopy::Direction::into_slot,
-               end.route.wire);
-  std::byte* plain = worker.session->channels() + end.offset;
-  std::byte* address = worker.session->address(program, slot);
-  std::vector<float> row(static_cast<size_t>(slot.type.elements() / slot.type.shape.at(0)));
-  auto* scratch = reinterpret_cast<std::byte*>(row.data());
+// The median of what is enqueued, run to its end.
+template <typename Enqueue>
+double seconds_on(Worker& worker, int rounds, Enqueue&& enqueue) {
   std::vector<double> seconds;
   worker.device->run([&] {
     for (int i = 0; i < rounds; ++i) {
       const auto start = std::chrono::steady_clock::now();
-      copy.run(address, plain, scratch);
+      enqueue();
+      worker.session->stream().finish();
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       seconds.push_back(elapsed.count());
     }
@@ -153,18 +116,37 @@ double seconds_to_copy(Worker& worker, const RouteEnd& end, bool round_robin, in
   return median_of(seconds);
 }
 
+double seconds_to_copy(Worker& worker, const RouteEnd& end, int64_t scratch_offset,
+                       bool round_robin, int rounds) {
+  const Program& program = *worker.training;
+  const std::string name = !end.route.gradient ? end.route.edge.name
+                           : end.sends         ? end.route.edge.name + ".grad"
+                                               : arriving_gradient(end.route.edge);
+  const Slot& slot = end.sends ? program.result(name) : program.input(name);
+  const int64_t first =
+      round_robin ? 0 : part_begin(end.route.edge.type.shape[0], worker.member, worker.members);
+  const auto copy =
+      make_row_copy({.name = slot.name,
+                     .tensor = {slot.type, slot.layout},
+                     .rows = {end.route.rows.begin - first, end.route.rows.end - first},
+                     .out = end.sends,
+                     .wire = end.route.wire});
+  Session& session = *worker.session;
+  const DeviceAddress message = session.channels() + end.offset;
+  const DeviceAddress tensor = session.address(program, slot);
+  const DeviceAddress from = end.sends ? tensor : message;
+  const DeviceAddress to = end.sends ? message : tensor;
+  return seconds_on(worker, rounds, [&] {
+    session.stream().give(command::Launch{.kernel = copy.get(),
+                                          .inputs = {&from, 1},
+                                          .outputs = {&to, 1},
+                                          .workspace = session.channels() + scratch_offset});
+  });
+}
+
 double seconds_to_carry(Worker& worker, int rounds) {
   if (worker.training->memory.versions < 2) return 0;
-  std::vector<double> seconds;
-  worker.device->run([&] {
-    for (int i = 0; i < rounds; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      worker.session->copy_version(0, 1);
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-      seconds.push_back(elapsed.count());
-    }
-  });
-  return median_of(seconds);
+  return seconds_on(worker, rounds, [&] { worker.session->copy_version(0, 1); });
 }
 
 double relative_spread(std::vector<double> values) {
@@ -194,12 +176,12 @@ std::string copy_key(const Route& route, bool sends) {
 
 std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptions& options) {
   const auto& workers = engine.workers();
-  std::vector<Nobody> nobodies;
-  nobodies.reserve(workers.size());
+  std::vector<std::unique_ptr<DeviceCollectives>> nobodies;
   std::map<Device*, std::vector<size_t>> by_device;
   for (size_t i = 0; i < workers.size(); ++i) {
-    nobodies.emplace_back(workers[i]->members, workers[i]->member);
-    workers[i]->session->set_collectives(&nobodies[i]);
+    nobodies.push_back(std::make_unique<DeviceCollectives>(*workers[i]->device, workers[i]->members,
+                                                           workers[i]->member));
+    workers[i]->session->set_collectives(nobodies[i].get());
     write_inputs(*workers[i]);
     by_device[workers[i]->device].push_back(i);
   }
@@ -232,9 +214,10 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
       one.spread.push_back(relative_spread(busy[i].instructions[k]));
     }
     if (const PipelineLayout* layout = engine.layout()) {
-      for (const RouteEnd& end : layout->ends(worker.stage, worker.member)) {
-        one.copies[copy_key(end.route, end.sends)] =
-            seconds_to_copy(worker, end, engine.graphs().plan().round_robin, options.rounds);
+      const std::vector<RouteEnd> ends = layout->ends(worker.stage, worker.member);
+      for (const RouteEnd& end : ends) {
+        one.copies[copy_key(end.route, end.sends)] = seconds_to_copy(
+            worker, end, ring_bytes(ends), engine.graphs().plan().round_robin, options.rounds);
       }
     }
     one.carry_seconds = seconds_to_carry(worker, options.alone_rounds);

@@ -10,11 +10,11 @@
 #include <optional>
 #include <set>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "comm/texts.h"
 #include "planner/published/checked_predictions.h"
 #include "profile/costs_text.h"
-#include "runtime/cores.h"
 #include "train/stage_options.h"
 
 namespace millrace {

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <memory>
 
+#include "backend/device.h"
 #include "kernels/convolution_costs.h"
-#include "runtime/device.h"
 #include "train/plan.h"
 
 namespace millrace {

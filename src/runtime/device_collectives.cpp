@@ -1,153 +1,138 @@
 #include "runtime/device_collectives.h"
 
-#include <chrono>
-#include <stdexcept>
+#include <algorithm>
 
-#include "base/parallel.h"
+#include "base/parts.h"
 
 namespace millrace {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+constexpr std::string_view kTraceName = "gradients";
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
+// Inputs whose place is taken by an output somewhere else.
+void copy_inputs(const Exchange& exchange, const BoundOperands& operands, Stream& stream) {
+  const size_t outputs = std::min(exchange.counts.size(), operands.outputs.size());
+  for (size_t i = 0; i < outputs; ++i) {
+    if (operands.inputs[i] == operands.outputs[i]) continue;
+    stream.give(command::Copy{operands.inputs[i], operands.outputs[i],
+                              exchange.counts[i] * exchange.element_bytes});
+  }
 }
 
-Wire wire_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return Wire::full;
-    case DataType::f16:
-      return Wire::f16;
-    case DataType::bf16:
-      return Wire::bf16;
-    default:
-      throw std::logic_error("sums do not travel as integers");
-  }
+// Where this member's part of a whole tensor begins.
+DeviceAddress own_part(DeviceAddress whole, const Exchange& exchange,
+                       const Communicator& communicator) {
+  const int64_t begin = part_begin(exchange.counts[0] / exchange.block, communicator.member(),
+                                   communicator.members());
+  return whole + begin * exchange.block * exchange.element_bytes;
 }
 
 }  // namespace
 
-// What posted work sees: the group of the background, and no background of its own.
-class DeviceCollectives::Inner : public Collectives {
- public:
-  explicit Inner(Group& group) : group_(group) {}
-  int members() const override { return group_.size(); }
-  int member() const override { return group_.rank(); }
-  void all_reduce(std::span<float> values) override { group_.all_reduce(values); }
-  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block) override {
-    group_.reduce_scatter(whole, part, block);
+DeviceCollectives::DeviceCollectives(Device& device, Group direct, Group background)
+    : direct_group_(direct),
+      direct_(join(std::move(direct))),
+      background_(join(std::move(background))),
+      stream_(device.make_stream(StreamKind::background, 1)) {}
+
+DeviceCollectives::DeviceCollectives(Device&, int members, int member)
+    : direct_(join_nobody(members, member)), background_(join_nobody(members, member)) {}
+
+void DeviceCollectives::set_trace(TraceRecorder* trace, int device) {
+  trace_ = trace;
+  trace_device_ = device;
+  if (stream_) stream_->set_observer(trace == nullptr ? nullptr : this);
+}
+
+void DeviceCollectives::ran(const CommandNote& note, int64_t begin, int64_t end) {
+  trace_->add(trace_device_, TraceCategory::communication, kTraceName, -1, begin, end);
+  trace_->add(trace_device_, *static_cast<const TraceLabel*>(note.subject), note.micro_batch, begin,
+              end);
+}
+
+void DeviceCollectives::run(const Instruction& instruction, const BoundOperands& operands,
+                            Stream& compute, const CommandNote& note) {
+  if (instruction.kind == InstructionKind::wait) {
+    wait(instruction, compute);
+    copy_inputs(instruction.exchange, operands, compute);
+    return;
   }
-  void all_reduce(std::span<float> values, DataType wire) override {
-    group_.all_reduce(values, wire_of(wire));
+  const bool moves_parts = instruction.kind != InstructionKind::all_reduce;
+  if (!moves_parts || instruction.exchange.in_place) {
+    copy_inputs(instruction.exchange, operands, compute);
   }
-  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
-                      DataType wire) override {
-    group_.reduce_scatter(whole, part, block, wire_of(wire));
+  if (instruction.ticket < 0) {
+    exchange(instruction, operands, compute, *direct_, note);
+    return;
   }
-  void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
-                  int64_t block_bytes) override {
-    group_.all_gather(part, whole, block_bytes);
+  if (!stream_) return;
+  const auto ticket = static_cast<size_t>(instruction.ticket);
+  if (done_.size() <= ticket) done_.resize(ticket + 1);
+  stream_->await(compute.record());
+  exchange(instruction, operands, *stream_, *background_, note);
+  done_[ticket] = stream_->record();
+}
+
+void DeviceCollectives::wait(const Instruction& instruction, Stream& compute) {
+  if (!stream_) return;
+  const int64_t begin = trace_now();
+  const TraceScope scope(trace_, trace_device_, TraceCategory::wait, kTraceName);
+  compute.await(done_.at(static_cast<size_t>(instruction.ticket)));
+  exposed_seconds_ += static_cast<double>(trace_now() - begin) * 1e-9;
+}
+
+void DeviceCollectives::exchange(const Instruction& instruction, const BoundOperands& operands,
+                                 Stream& stream, Communicator& communicator,
+                                 const CommandNote& note) const {
+  const Exchange& what = instruction.exchange;
+  if (instruction.kind == InstructionKind::all_reduce) {
+    sum(what, operands, stream, communicator, note);
+    return;
   }
-  void post(int, BackgroundWork&) override { throw std::logic_error("posted work cannot post"); }
-  void wait(int) override { throw std::logic_error("posted work cannot wait"); }
-
- private:
-  Group& group_;
-};
-
-DeviceCollectives::DeviceCollectives(Group direct, Group background)
-    : direct_(std::move(direct)),
-      background_(std::move(background)),
-      thread_([this] { serve(); }) {}
-
-DeviceCollectives::~DeviceCollectives() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+  const bool scatters = instruction.kind == InstructionKind::reduce_scatter;
+  const DeviceAddress in = operands.inputs[0];
+  const DeviceAddress out = operands.outputs.empty() ? in : operands.outputs[0];
+  DeviceAddress whole = scatters ? in : out;
+  DeviceAddress part = scatters ? out : in;
+  if (what.in_workspace) whole = operands.workspace;
+  if (what.in_place) {
+    whole = out;
+    part = own_part(out, what, communicator);
   }
-  changed_.notify_all();
-  thread_.join();
+  if (scatters) {
+    stream.give(
+        command::ReduceScatter{&communicator, whole, part, what.counts[0], what.block, what.wire},
+        note);
+  } else {
+    stream.give(command::AllGather{&communicator, part, whole, what.counts[0] * what.element_bytes,
+                                   what.block * what.element_bytes},
+                note);
+  }
 }
 
-int DeviceCollectives::members() const { return direct_.size(); }
-int DeviceCollectives::member() const { return direct_.rank(); }
-void DeviceCollectives::all_reduce(std::span<float> values) { direct_.all_reduce(values); }
-
-void DeviceCollectives::reduce_scatter(std::span<const float> whole, std::span<float> part,
-                                       int64_t block) {
-  direct_.reduce_scatter(whole, part, block);
-}
-
-void DeviceCollectives::all_reduce(std::span<float> values, DataType wire) {
-  direct_.all_reduce(values, wire_of(wire));
-}
-
-void DeviceCollectives::reduce_scatter(std::span<const float> whole, std::span<float> part,
-                                       int64_t block, DataType wire) {
-  direct_.reduce_scatter(whole, part, block, wire_of(wire));
-}
-
-void DeviceCollectives::all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
-                                   int64_t block_bytes) {
-  direct_.all_gather(part, whole, block_bytes);
-}
-
-void DeviceCollectives::post(int ticket, BackgroundWork& work) {
-  const auto index = static_cast<size_t>(ticket);
-  const std::lock_guard lock(mutex_);
-  if (error_) std::rethrow_exception(error_);
-  if (number_of_ticket_.size() <= index) number_of_ticket_.resize(index + 1, 0);
-  number_of_ticket_[index] = ++posted_;
-  queue_.push_back({posted_, &work});
-  changed_.notify_all();
-}
-
-void DeviceCollectives::wait(int ticket) {
-  const auto start = Clock::now();
-  const TraceScope scope(trace_, trace_device_, TraceCategory::wait, "gradients");
-  std::unique_lock lock(mutex_);
-  const int64_t number = number_of_ticket_.at(static_cast<size_t>(ticket));
-  changed_.wait(lock, [&] { return error_ || finished_ >= number; });
-  exposed_seconds_ += seconds_since(start);
-  if (error_) std::rethrow_exception(error_);
-}
-
-double DeviceCollectives::background_seconds() const {
-  const std::lock_guard lock(mutex_);
-  return background_seconds_;
-}
-
-double DeviceCollectives::exposed_seconds() const {
-  const std::lock_guard lock(mutex_);
-  return exposed_seconds_;
-}
-
-void DeviceCollectives::serve() {
-  set_team_size(1);
-  Inner inner(background_);
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (stopping_) return;
-    const Posted next = queue_.front();
-    queue_.pop_front();
-    lock.unlock();
-    const auto start = Clock::now();
-    std::exception_ptr error;
-    try {
-      const TraceScope scope(trace_, trace_device_, TraceCategory::communication, "gradients");
-      next.work->run(inner);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    background_seconds_ += seconds_since(start);
-    finished_ = next.number;
-    if (error) error_ = error;
-    changed_.notify_all();
-    if (error) return;
+void DeviceCollectives::sum(const Exchange& exchange, const BoundOperands& operands, Stream& stream,
+                            Communicator& communicator, const CommandNote& note) const {
+  const std::span<const DeviceAddress> tensors =
+      operands.outputs.empty() ? operands.inputs : operands.outputs;
+  const size_t count = exchange.counts.size();
+  if (tensors.size() <= count || operands.outputs.empty()) {
+    stream.give(command::AllReduce{&communicator, tensors[0], exchange.counts[0], exchange.wire},
+                note);
+    return;
+  }
+  const DeviceAddress staging = tensors[count];
+  int64_t total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t bytes = exchange.counts[i] * exchange.element_bytes;
+    stream.give(command::Copy{tensors[i], staging + total * exchange.element_bytes, bytes});
+    total += exchange.counts[i];
+  }
+  stream.give(command::AllReduce{&communicator, staging, total, exchange.wire}, note);
+  total = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t bytes = exchange.counts[i] * exchange.element_bytes;
+    stream.give(command::Copy{staging + total * exchange.element_bytes, tensors[i], bytes});
+    total += exchange.counts[i];
   }
 }
 

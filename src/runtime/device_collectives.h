@@ -1,76 +1,66 @@
 // A device's way to the devices that run the same program on their parts.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
-#include <exception>
-#include <mutex>
-#include <thread>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "backend/device.h"
 #include "comm/group.h"
-#include "kernels/kernel.h"
+#include "compile/instruction.h"
 #include "runtime/trace.h"
 
 namespace millrace {
 
-// Owns a thread for what kernels post; collectives that kernels call themselves run on the device's
-// thread. The two have a group each, so neither waits for the other. An error on the thread is
-// thrown by the next `wait` or `post`.
-class DeviceCollectives : public Collectives {
- public:
-  DeviceCollectives(Group direct, Group background);
-  ~DeviceCollectives() override;
+// An instruction's operands in the device's memory.
+struct BoundOperands {
+  std::span<const DeviceAddress> inputs;
+  std::span<const DeviceAddress> outputs;
+  DeviceAddress workspace;
+};
 
-  int members() const override;
-  int member() const override;
-  void all_reduce(std::span<float> values) override;
-  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block) override;
-  void all_reduce(std::span<float> values, DataType wire) override;
-  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
-                      DataType wire) override;
-  void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
-                  int64_t block_bytes) override;
-  void post(int ticket, BackgroundWork& work) override;
-  void wait(int ticket) override;
+// Owns a background stream for collectives with a ticket; the others are enqueued where the
+// instructions around them are. The two have a communicator each, so neither waits for the other.
+// Used by the device's thread.
+class DeviceCollectives : private StreamObserver {
+ public:
+  DeviceCollectives(Device& device, Group direct, Group background);
+  // With nobody: what is summed stays as it is, and nothing is done in the background.
+  DeviceCollectives(Device& device, int members, int member);
+
+  // Enqueues a collective or a wait.
+  void run(const Instruction& instruction, const BoundOperands& operands, Stream& compute,
+           const CommandNote& note);
 
   // Records the background's work and the waits for it; before anything is posted. Borrowed.
-  void set_trace(TraceRecorder* trace, int device) {
-    trace_ = trace;
-    trace_device_ = device;
-  }
+  void set_trace(TraceRecorder* trace, int device);
 
-  const Group& direct() const { return direct_; }
-  const Group& background() const { return background_; }
+  // Of the first group.
+  const Group& direct() const { return *direct_group_; }
 
-  // Seconds that the background spent at work, and those of them that `wait` stood still for.
-  double background_seconds() const;
-  double exposed_seconds() const;
+  GroupStatistics direct_statistics() const { return direct_->statistics(); }
+  GroupStatistics background_statistics() const { return background_->statistics(); }
+
+  // Seconds that the background spent at work, and those of them that waits stood still for.
+  double background_seconds() const { return stream_ ? stream_->seconds_communicating() : 0; }
+  double exposed_seconds() const { return exposed_seconds_; }
 
  private:
-  class Inner;
-  struct Posted {
-    int64_t number;
-    BackgroundWork* work;
-  };
+  void exchange(const Instruction& instruction, const BoundOperands& operands, Stream& stream,
+                Communicator& communicator, const CommandNote& note) const;
+  void sum(const Exchange& exchange, const BoundOperands& operands, Stream& stream,
+           Communicator& communicator, const CommandNote& note) const;
+  void wait(const Instruction& instruction, Stream& compute);
+  void ran(const CommandNote& note, int64_t begin, int64_t end) override;
 
-  void serve();
-
-  Group direct_;
-  Group background_;
+  std::optional<Group> direct_group_;
+  std::unique_ptr<Communicator> direct_;
+  std::unique_ptr<Communicator> background_;
   TraceRecorder* trace_ = nullptr;
   int trace_device_ = 0;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Posted> queue_;
-  std::vector<int64_t> number_of_ticket_;
-  int64_t posted_ = 0;
-  int64_t finished_ = 0;
-  double background_seconds_ = 0;
+  std::vector<Event> done_;  // by ticket
   double exposed_seconds_ = 0;
-  std::exception_ptr error_;
-  bool stopping_ = false;
-  std::thread thread_;  // last: it uses everything above
+  std::unique_ptr<Stream> stream_;  // last: it uses the communicators; null with nobody
 };
 
 }  // namespace millrace

@@ -1,15 +1,14 @@
 // Finds where a computation goes wrong: values that are not finite, layers that went dead.
 //
-// Checks are kernels around kernels: a checked instruction runs, then what it wrote is looked at,
-// and Suspicious is thrown before anything later runs. A session that runs the program hands the
-// exception to its caller.
+// Checks are kernels behind kernels: a checked instruction runs, then what it wrote is looked at,
+// and Suspicious (kernels/watch.h) is thrown before anything later runs. A session that runs the
+// program hands the exception to its caller.
 #pragma once
 
-#include <optional>
 #include <string>
 
-#include "base/error.h"
 #include "compile/program.h"
+#include "kernels/watch.h"
 #include "runtime/session.h"
 
 namespace millrace {
@@ -19,19 +18,6 @@ enum class Watch : uint8_t {
   finite,   // everything that any instruction writes
   weights,  // as finite, but for gradients, which may overflow where updates look at them first
   alive,    // likewise in the forward phase, and no output has the same value everywhere
-};
-
-// The first tensor at fault; the message is a clause: "layer 'conv1' (convolution, forward) …".
-class Suspicious : public JobError {
- public:
-  explicit Suspicious(const std::string& clause, std::optional<int64_t> step = {})
-      : JobError(clause), step_(step) {}
-
-  // Of the job, where several may be under way.
-  std::optional<int64_t> step() const { return step_; }
-
- private:
-  std::optional<int64_t> step_;
 };
 
 // Replaces earlier checks. The program must not be running.

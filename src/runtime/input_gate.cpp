@@ -5,6 +5,7 @@ namespace millrace {
 void InputGate::open(int slots) {
   const std::lock_guard lock(mutex_);
   slots_ = slots;
+  read_.assign(static_cast<size_t>(slots), {});
   written_ = 0;
   released_ = 0;
   closed_ = false;
@@ -23,10 +24,11 @@ void InputGate::throw_if_closed() const {
   if (closed_) throw StageClosed("A stage of the pipeline has stopped.");
 }
 
-void InputGate::wait_for_slot(int64_t number) {
+Event InputGate::wait_for_slot(int64_t number) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closed_ || number < released_ + slots_; });
   throw_if_closed();
+  return read_[static_cast<size_t>(number % slots_)];
 }
 
 void InputGate::written(int64_t number) {
@@ -50,9 +52,10 @@ void InputGate::wait_for_input(int64_t number) {
   throw_if_closed();
 }
 
-void InputGate::release(int64_t number) {
+void InputGate::release(int64_t number, const Event& read) {
   {
     const std::lock_guard lock(mutex_);
+    read_[static_cast<size_t>(number % slots_)] = read;
     released_ = number + 1;
   }
   changed_.notify_all();

@@ -4,9 +4,11 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
+#include "backend/event.h"
+#include "base/bell.h"
 #include "base/error.h"
-#include "runtime/lane.h"
 
 namespace millrace {
 
@@ -17,8 +19,9 @@ class StageClosed : public JobError {
 };
 
 // Micro-batches of a device are numbered from 0 in the order in which it runs them; number i uses
-// slot i mod slots. The feeding thread waits for a free slot, writes it, and says so; the device
-// waits for that, and gives the slot back. Once closed, all waits throw StageClosed.
+// slot i mod slots. The feeding thread waits for a free slot, writes it, and says so when that is
+// over; the device's thread waits for that, and gives the slot back with the event behind which it
+// is not read any more. Once closed, all waits throw StageClosed.
 class InputGate {
  public:
   explicit InputGate(Bell& bell) : bell_(bell) {}
@@ -27,12 +30,13 @@ class InputGate {
   void open(int slots);
   void close();
 
-  void wait_for_slot(int64_t number);
+  // The event behind which the slot may be written.
+  Event wait_for_slot(int64_t number);
   void written(int64_t number);
 
   bool is_written(int64_t number) const;
   void wait_for_input(int64_t number);
-  void release(int64_t number);
+  void release(int64_t number, const Event& read);
 
  private:
   void throw_if_closed() const;
@@ -41,6 +45,7 @@ class InputGate {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int slots_ = 1;
+  std::vector<Event> read_;  // by slot
   int64_t written_ = 0;
   int64_t released_ = 0;
   bool closed_ = false;

@@ -1,131 +1,87 @@
 #include "runtime/lane.h"
 
 #include <algorithm>
-#include <chrono>
-#include <span>
+#include <stdexcept>
 
 #include "comm/local_group.h"
 
 namespace millrace {
 
-void Bell::ring() {
-  {
-    const std::lock_guard lock(mutex_);
-    ++rings_;
-  }
-  changed_.notify_all();
+Lane::Lane(Device& device, LaneOptions options, bool sends)
+    : options_(std::move(options)),
+      label_{options_.name, sends ? "send" : "receive", options_.name, options_.bytes, 0, true},
+      messages_(join(options_.group)),
+      sends_(sends),
+      done_(options_.buffers.size()),
+      stream_(device.make_stream(StreamKind::background)) {
+  if (options_.trace != nullptr) stream_->set_observer(this);
 }
-
-int64_t Bell::rings() const {
-  const std::lock_guard lock(mutex_);
-  return rings_;
-}
-
-void Bell::wait(int64_t known) const {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return rings_ > known; });
-}
-
-Lane::Lane(LaneOptions options, bool sends)
-    : options_(std::move(options)), sends_(sends), thread_([this] { serve(); }) {}
 
 Lane::~Lane() {
-  bool under_way = false;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    under_way = !error_ && done_ < allowed_;
-  }
-  changed_.notify_all();
-  if (under_way) options_.group.fail("it stopped while '" + options_.name + "' was on its way");
-  thread_.join();
-}
-
-void Lane::allow(int64_t total) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (error_) std::rethrow_exception(error_);
-    allowed_ = total;
-  }
-  changed_.notify_all();
-}
-
-int64_t Lane::done() const {
-  const std::lock_guard lock(mutex_);
-  if (error_) std::rethrow_exception(error_);
-  return done_;
-}
-
-void Lane::wait_for(int64_t total) {
-  std::unique_lock lock(mutex_);
-  if (!error_ && done_ < total) {
-    const auto start = std::chrono::steady_clock::now();
-    changed_.wait(lock, [&] { return error_ || done_ >= total; });
-    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - start;
-    seconds_waited_ += waited.count();
-  }
-  if (error_) std::rethrow_exception(error_);
-}
-
-void Lane::transfer(int64_t number) {
-  const std::span<std::byte> data(buffer(number), static_cast<size_t>(options_.bytes));
-  if (!sends_) {
-    options_.group.receive(options_.peer, data, options_.tag);
-    return;
-  }
-  const TraceScope scope(options_.trace, options_.trace_device, TraceCategory::communication,
-                         options_.name);
-  options_.group.send(options_.peer, std::span<const std::byte>(data), options_.tag);
-}
-
-void Lane::serve() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || done_ < allowed_; });
-    if (stopping_) return;
-    const int64_t number = done_;
-    lock.unlock();
-    std::exception_ptr error;
-    try {
-      transfer(number);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    if (error) {
-      error_ = error;
-    } else {
-      ++done_;
-    }
-    changed_.notify_all();
-    if (options_.bell != nullptr) options_.bell->ring();
-    if (error) return;
+  try {
+    const bool over =
+        std::all_of(done_.begin(), done_.end(), [](const Event& event) { return event.is_done(); });
+    if (!over) options_.group.fail("it stopped while '" + options_.name + "' was on its way");
+  } catch (const std::exception&) {
+    // The group has failed already.
   }
 }
 
-std::byte* SendLane::reserve() {
-  wait_for(committed_ + 1 - ring_size());
+void Lane::transfer(int64_t number, const Event& ready) {
+  const DeviceAddress data = buffer(number);
+  stream_->await(ready);
+  const CommandNote note = {this, number};
+  if (sends_) {
+    stream_->give(command::Send{messages_.get(), options_.peer, data, options_.bytes, options_.tag},
+                  note);
+  } else {
+    stream_->give(
+        command::Receive{messages_.get(), options_.peer, data, options_.bytes, options_.tag}, note);
+  }
+  done_[place(number)] = stream_->record();
+  if (options_.bell != nullptr) stream_->give(command::Ring{options_.bell});
+}
+
+Event Lane::done(int64_t number) const { return number < 0 ? Event() : done_[place(number)]; }
+
+void Lane::ran(const CommandNote& note, int64_t begin, int64_t end) {
+  options_.trace->add(options_.trace_device, label_, note.micro_batch, begin, end);
+  if (!sends_) return;
+  options_.trace->add(options_.trace_device, TraceCategory::communication, options_.name, -1, begin,
+                      end);
+}
+
+DeviceAddress SendLane::reserve(Stream& stream) {
+  stream.await(done(committed_ - ring_size()));
   return buffer(committed_);
 }
 
-void SendLane::commit() { allow(++committed_); }
+void SendLane::commit(Stream& stream) { transfer(committed_++, stream.record()); }
+
+ReceiveLane::ReceiveLane(Device& device, LaneOptions options)
+    : Lane(device, std::move(options), false), read_(static_cast<size_t>(ring_size())) {}
 
 void ReceiveLane::expect(int64_t count) {
   expected_ += count;
   allow_next();
 }
 
-const std::byte* ReceiveLane::front() {
-  wait_for(popped_ + 1);
+DeviceAddress ReceiveLane::front(Stream& stream) {
+  if (popped_ == allowed_) throw std::logic_error("'" + name() + "' expects no more messages");
+  stream.await(done(popped_));
   return buffer(popped_);
 }
 
-void ReceiveLane::pop() {
-  ++popped_;
+void ReceiveLane::pop(Stream& stream) {
+  read_[place(popped_++)] = stream.record();
   allow_next();
 }
 
-void ReceiveLane::allow_next() { allow(std::min(expected_, popped_ + ring_size())); }
+void ReceiveLane::allow_next() {
+  for (; allowed_ < std::min(expected_, popped_ + ring_size()); ++allowed_) {
+    transfer(allowed_, read_[place(allowed_)]);
+  }
+}
 
 Group Loopbacks::end(int device, int tag, bool sends) {
   std::vector<Group>& groups = groups_[{device, tag}];

@@ -1,44 +1,37 @@
 #include "runtime/overflow.h"
 
 #include <algorithm>
-#include <limits>
+#include <array>
 #include <stdexcept>
 
+#include "kernels/faulty.h"
 #include "passes/optimizer.h"
 
 namespace millrace {
 namespace {
 
-float* find_state(const Session& session, const Program& program, std::string_view name) {
+const Slot* find_state(const Program& program, std::string_view name) {
   for (const Slot& slot : program.state) {
-    if (slot.name == name) return reinterpret_cast<float*>(session.address(program, slot));
+    if (slot.name == name) return &slot;
   }
   return nullptr;
 }
 
-float* flag_of(const Session& session, const Program& program) {
-  float* flag = find_state(session, program, kOverflowFlag);
+const Slot& flag_of(const Program& program) {
+  const Slot* flag = find_state(program, kOverflowFlag);
   if (flag == nullptr) throw std::logic_error("the program does not look for overflow");
-  return flag;
+  return *flag;
 }
 
-class FaultyKernel : public Kernel {
- public:
-  FaultyKernel(std::shared_ptr<Kernel> kernel, std::vector<int64_t> steps)
-      : kernel_(std::move(kernel)), steps_(std::move(steps)) {}
-
-  uint64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-
-  void run(const KernelArguments& arguments) override {
-    kernel_->run(arguments);
-    if (std::find(steps_.begin(), steps_.end(), arguments.step->step) == steps_.end()) return;
-    arguments.output<float>(0)[0] = std::numeric_limits<float>::infinity();
-  }
-
- private:
-  std::shared_ptr<Kernel> kernel_;
-  std::vector<int64_t> steps_;
-};
+// The first values of a slot, for which the calling thread waits.
+std::array<float, 2> read(Session& session, const Program& program, const Slot& slot) {
+  std::array<float, 2> values = {};
+  const auto bytes = static_cast<int64_t>(sizeof(values));
+  session.stream().give(command::Read{session.address(program, slot), values.data(),
+                                      std::min(bytes, slot.type.elements() * 4)});
+  session.stream().finish();
+  return values;
+}
 
 // What first takes part in the backward pass, behind a head that updates itself.
 bool begins_backward(const Instruction& instruction) {
@@ -53,30 +46,40 @@ bool begins_backward(const Instruction& instruction) {
 
 bool checks_overflow(const Program& program) { return !program.checked.empty(); }
 
-bool has_overflowed(const Session& session, const Program& program) {
-  return flag_of(session, program)[0] != 0;
+bool has_overflowed(Session& session, const Program& program) {
+  return read(session, program, flag_of(program))[0] != 0;
 }
 
-Findings find(const Session& session, const Program& program) {
-  const float* overflow = find_state(session, program, kOverflowFlag);
-  const float* squares = find_state(session, program, kSquares);
-  return {overflow != nullptr && overflow[0] != 0 ? 1.0f : 0.0f,
-          squares == nullptr ? 0 : squares[0]};
+Findings find(Session& session, const Program& program) {
+  Findings found = {};
+  if (const Slot* overflow = find_state(program, kOverflowFlag)) {
+    found[0] = read(session, program, *overflow)[0] != 0 ? 1.0f : 0.0f;
+  }
+  if (const Slot* squares = find_state(program, kSquares)) {
+    found[1] = read(session, program, *squares)[0];
+  }
+  return found;
 }
 
 void replace(Session& session, const Program& program, const Findings& all) {
-  if (float* overflow = find_state(session, program, kOverflowFlag)) overflow[0] = all[0];
-  if (float* squares = find_state(session, program, kSquares)) squares[0] = all[1];
+  const auto write = [&](std::string_view name, const float& value) {
+    const Slot* slot = find_state(program, name);
+    if (slot == nullptr) return;
+    session.stream().give(command::Write{&value, session.address(program, *slot), sizeof(float)});
+  };
+  write(kOverflowFlag, all[0]);
+  write(kSquares, all[1]);
+  session.stream().finish();
 }
 
-std::string overflowed_parameter(const Session& session, const Program& program) {
-  const auto number = static_cast<size_t>(flag_of(session, program)[1]);
+std::string overflowed_parameter(Session& session, const Program& program) {
+  const auto number = static_cast<size_t>(read(session, program, flag_of(program))[1]);
   return number == 0 || number > program.checked.size() ? "" : program.checked[number - 1];
 }
 
-bool overflowed_before_sum(const Session& session, const Program& program) {
-  const float* found = find_state(session, program, kOverflowProbe);
-  return found != nullptr && *found != 0;
+bool overflowed_before_sum(Session& session, const Program& program) {
+  const Slot* found = find_state(program, kOverflowProbe);
+  return found != nullptr && read(session, program, *found)[0] != 0;
 }
 
 void inject_overflow(Program& program, const std::vector<int64_t>& steps) {
@@ -85,7 +88,7 @@ void inject_overflow(Program& program, const std::vector<int64_t>& steps) {
   if (found == program.instructions.end()) {
     throw std::logic_error("the program has no gradient that could overflow");
   }
-  found->kernel = std::make_shared<FaultyKernel>(found->kernel, steps);
+  found->kernel = make_faulty(found->kernel, steps);
 }
 
 }  // namespace millrace

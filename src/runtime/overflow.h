@@ -18,19 +18,20 @@ struct SkippedUpdate {
   std::string parameter;    // of this device's first such gradient; empty: it has none
 };
 
-// Whether the program checks its gradients; the others are for programs that do, after the check.
+// Whether the program checks its gradients; the others are for programs that do, after the check,
+// and wait for the device.
 bool checks_overflow(const Program& program);
-bool has_overflowed(const Session& session, const Program& program);
+bool has_overflowed(Session& session, const Program& program);
 // The parameter of the first gradient that is not finite on this device, or nothing.
-std::string overflowed_parameter(const Session& session, const Program& program);
+std::string overflowed_parameter(Session& session, const Program& program);
 
 // Whether one was seen before the gradients were summed over the devices of a stage.
-bool overflowed_before_sum(const Session& session, const Program& program);
+bool overflowed_before_sum(Session& session, const Program& program);
 
 // What a program's update has found that stages add up before they go on: how many have found an
 // overflow, and the squares of their gradients; 0 where the program does not look.
 using Findings = std::array<float, 2>;
-Findings find(const Session& session, const Program& program);
+Findings find(Session& session, const Program& program);
 void replace(Session& session, const Program& program, const Findings& all);
 
 // Makes a gradient infinite in each of these steps, where the backward pass begins. Before `watch`;

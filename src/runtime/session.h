@@ -1,7 +1,8 @@
 // A model on a device: programs bound to one arena.
 //
 // Owns the arena; the device, which several sessions may share, and the programs must outlive it.
-// All calls come from one thread and return when the device has finished.
+// All calls come from one thread and return when the device has finished, but for those that say
+// that they enqueue.
 #pragma once
 
 #include <span>
@@ -9,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/device.h"
 #include "compile/program.h"
-#include "runtime/arena.h"
-#include "runtime/device.h"
+#include "runtime/device_collectives.h"
 
 namespace millrace {
 
@@ -29,9 +30,10 @@ struct Frame {
   // The version that updates begin from: each parameter is copied from there before its update,
   // when nothing reads its old value any more. -1: `new_version` has it already.
   int newest_version = -1;
+  int64_t micro_batch = -1;  // as the trace calls it
 };
 
-class Session {
+class Session : private StreamObserver {
  public:
   // The first program's state is the session's; the others must share it (compile_evaluation).
   // The arena is large enough for each of them.
@@ -40,16 +42,21 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  const Arena& arena() const { return arena_; }
-  int64_t arena_bytes() const { return arena_.bytes(); }
-  int64_t resident_bytes() const { return arena_.resident_bytes(); }
+  Device& device() { return device_; }
+  // What everything is enqueued on.
+  Stream& stream() const { return *stream_; }
+  int64_t arena_bytes() const { return arena_->bytes(); }
+  int64_t resident_bytes() const { return arena_->resident_bytes(); }
 
   // Where buffers for what goes to and comes from other stages lie: behind everything that any of
   // the programs uses, as long as all were compiled with the same channel_bytes.
-  std::byte* channels() const;
+  DeviceAddress channels() const;
 
-  // What kernels reach the other devices by; borrowed, null for a device alone.
-  void set_collectives(Collectives* collectives) { collectives_ = collectives; }
+  // How it reaches the other devices; borrowed, null for a device alone.
+  void set_collectives(DeviceCollectives* collectives) { collectives_ = collectives; }
+
+  // Records each instruction from now on; before anything is enqueued. Borrowed, may be null.
+  void set_trace(TraceRecorder* trace, int device);
 
   // Fills parameters and buffers by their initializers and zeroes optimizer state.
   void initialize(uint64_t seed);
@@ -61,11 +68,11 @@ class Session {
   // had they not. Between runs.
   void settle();
 
-  // Runs a phase; called on the device's own thread.
+  // Enqueues a phase; called on the device's own thread.
   void run_phase(const Program& program, const PhaseRange& range, const Frame& frame,
                  const StepState& step);
 
-  // Copies one version of the parameters over another; called on the device's own thread.
+  // Enqueues a copy of one version of the parameters over another; likewise.
   void copy_version(int from, int to);
 
   // The version that `read_state` and `write_state` use from now on.
@@ -81,14 +88,15 @@ class Session {
   void write_input(const Program& program, std::string_view name, std::span<const int32_t> values);
 
   // Where a slot lies in the arena.
-  std::byte* address(const Program& program, const Slot& slot, int copy = 0) const;
+  DeviceAddress address(const Program& program, const Slot& slot, int copy = 0) const;
 
-  // Moves a slot from or to plain row-major order; called on the device's own thread, or for an
-  // input by a thread that has made sure that the device does not use it.
-  void copy_in(const Program& program, const Slot& slot, int copy, const std::byte* values);
-  void copy_out(const Program& program, const Slot& slot, int copy, std::byte* values) const;
+  // Enqueues on `stream` that a slot is filled from plain row-major order, or copied to there.
+  void copy_in(const Program& program, const Slot& slot, int copy, const void* values,
+               Stream& stream);
+  void copy_out(const Program& program, const Slot& slot, int copy, void* values,
+                Stream& stream) const;
 
-  // A result in plain row-major order; `scalar` for one-element results.
+  // A result in plain row-major order; `scalar` for one-element results, from any thread.
   std::vector<float> result(const Program& program, std::string_view name) const;
   float scalar(const Program& program, std::string_view name) const;
 
@@ -100,16 +108,24 @@ class Session {
   void read_state(const Slot& slot, std::span<float> values) const;
   void read_part(const Slot& slot, std::span<float> values) const;
   void write_state(const Slot& slot, std::span<const float> values);
-  // The tensor itself, as it is stored; it must lie whole and in plain order.
-  std::span<std::byte> state_bytes(const Slot& slot) const;
+  // Some bytes of a tensor as it is stored; it must lie whole and in plain order.
+  void read_bytes(const Slot& slot, int64_t first, std::span<std::byte> bytes) const;
+  void write_bytes(const Slot& slot, int64_t first, std::span<const std::byte> bytes);
 
  private:
   void require(const Program& program) const;
-  std::byte* state_address(const Slot& slot) const;
-  void write_slot(const Program& program, const Slot& slot, const std::byte* values);
-  void read_slot(const Program& program, const Slot& slot, std::byte* values) const;
-  KernelArguments bind(const Program& program, const Instruction& instruction, const Frame& frame,
-                       const StepState& step);
+  void ran(const CommandNote& note, int64_t begin, int64_t end) override;
+  CommandNote note_of(const Program& program, const Instruction& instruction,
+                      const Frame& frame) const;
+  DeviceAddress state_address(const Slot& slot) const;
+  DeviceAddress plain_address(const Slot& slot, int64_t first, size_t bytes) const;
+  void write_slot(const Program& program, const Slot& slot, const void* values);
+  void read_slot(const Program& program, const Slot& slot, void* values) const;
+  // Enqueues what `enqueue` does, on the device's own thread, and waits for it.
+  template <typename Enqueue>
+  void finish(Enqueue&& enqueue) const;
+  void store(const Slot& slot, uint64_t seed, int64_t first, std::span<const float> values);
+  BoundOperands bind(const Program& program, const Instruction& instruction, const Frame& frame);
   void run_one(const Program& program, const Instruction& instruction, const Frame& frame,
                const StepState& step);
   void find_carried();
@@ -117,13 +133,17 @@ class Session {
 
   Device& device_;
   std::vector<const Program*> programs_;
-  Arena arena_;
-  Collectives* collectives_ = nullptr;
+  std::unique_ptr<Region> arena_;
+  DeviceCollectives* collectives_ = nullptr;
   int version_ = 0;
   // By instruction of the first program: parameters that no update before it has touched.
   std::vector<std::vector<const Slot*>> carried_;
-  std::vector<std::byte*> inputs_;  // of the instruction that runs now
-  std::vector<std::byte*> outputs_;
+  TraceRecorder* trace_ = nullptr;
+  int trace_device_ = 0;
+  std::vector<std::vector<TraceLabel>> labels_;  // by program and instruction, with a trace
+  std::vector<DeviceAddress> inputs_;            // of the instruction that is enqueued now
+  std::vector<DeviceAddress> outputs_;
+  std::unique_ptr<Stream> stream_;  // last: it uses everything above
 };
 
 }  // namespace millrace

@@ -39,9 +39,9 @@ StageLanes::StageLanes(const StageLaneOptions& options, Session& session, const 
     made.moves.push_back(move(training, end));
     if (evaluation != nullptr && !route.gradient) made.moves.push_back(move(*evaluation, end));
     if (end.sends) {
-      made.sends = std::make_unique<SendLane>(std::move(lane));
+      made.sends = std::make_unique<SendLane>(session.device(), std::move(lane));
     } else {
-      made.receives = std::make_unique<ReceiveLane>(std::move(lane));
+      made.receives = std::make_unique<ReceiveLane>(session.device(), std::move(lane));
     }
     ends_.push_back(std::move(made));
   }
@@ -70,10 +70,11 @@ std::optional<StageLanes::Move> StageLanes::move(const Program& program,
                                        held.end - held.begin));
   }
   const RowRange own = {end.route.rows.begin - held.begin, end.route.rows.end - held.begin};
-  return Move{&slot,
-              RowCopy(slot, own,
-                      end.sends ? RowCopy::Direction::out_of_slot : RowCopy::Direction::into_slot,
-                      end.route.wire)};
+  return Move{&slot, make_row_copy({.name = slot.name,
+                                    .tensor = {slot.type, slot.layout},
+                                    .rows = own,
+                                    .out = end.sends,
+                                    .wire = end.route.wire})};
 }
 
 bool StageLanes::matters(const End& end, bool gradients, int64_t micro_batch) const {
@@ -82,6 +83,11 @@ bool StageLanes::matters(const End& end, bool gradients, int64_t micro_batch) co
 
 StageLanes::Move& StageLanes::move_of(End& end, const Program& program) {
   return *end.moves.at(&program == &training_ ? 0 : 1);
+}
+
+void StageLanes::move_rows(const Move& move, DeviceAddress from, DeviceAddress to) {
+  session_.stream().give(command::Launch{
+      .kernel = move.copy.get(), .inputs = {&from, 1}, .outputs = {&to, 1}, .workspace = scratch_});
 }
 
 void StageLanes::expect(int64_t micro_batches, bool gradients) {
@@ -116,12 +122,11 @@ void StageLanes::receive(const Program& program, bool gradients, int64_t micro_b
   const WaitCause cause = gradients ? WaitCause::gradients : WaitCause::activations;
   for (End& end : ends_) {
     if (!end.receives || !matters(end, gradients, micro_batch)) continue;
-    const std::byte* message =
-        waits.measure(cause, micro_batch, [&] { return end.receives->front(); });
-    Move& into = move_of(end, program);
-    into.copy.run(session_.address(program, *into.slot, copy), const_cast<std::byte*>(message),
-                  scratch_);
-    end.receives->pop();
+    const DeviceAddress message =
+        waits.measure(cause, micro_batch, [&] { return end.receives->front(session_.stream()); });
+    const Move& into = move_of(end, program);
+    move_rows(into, message, session_.address(program, *into.slot, copy));
+    end.receives->pop(session_.stream());
   }
 }
 
@@ -129,11 +134,11 @@ void StageLanes::send(const Program& program, bool gradients, int64_t micro_batc
                       WaitMeter& waits) {
   for (End& end : ends_) {
     if (!end.sends || !matters(end, gradients, micro_batch)) continue;
-    std::byte* message =
-        waits.measure(WaitCause::room, micro_batch, [&] { return end.sends->reserve(); });
-    Move& from = move_of(end, program);
-    from.copy.run(session_.address(program, *from.slot, copy), message, scratch_);
-    end.sends->commit();
+    const DeviceAddress message = waits.measure(
+        WaitCause::room, micro_batch, [&] { return end.sends->reserve(session_.stream()); });
+    const Move& from = move_of(end, program);
+    move_rows(from, session_.address(program, *from.slot, copy), message);
+    end.sends->commit(session_.stream());
   }
 }
 

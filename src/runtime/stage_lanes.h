@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/row_copy.h"
 #include "parallel/channels.h"
 #include "runtime/lane.h"
-#include "runtime/row_copy.h"
 #include "runtime/session.h"
 #include "runtime/wait_meter.h"
 
@@ -25,7 +25,8 @@ struct StageLaneOptions {
 };
 
 // Owns the lanes, whose buffers lie in the session's channel area. Used by the device's thread
-// alone, but for `expect`, which comes before it.
+// alone, but for `expect`, which comes before it. What it copies is enqueued on the session's
+// stream, in order with the transfers.
 class StageLanes {
  public:
   // `evaluation` may be null. Throws std::logic_error where a program's slots do not hold the rows
@@ -55,7 +56,7 @@ class StageLanes {
   // A slot and how rows of it are moved, for one program.
   struct Move {
     const Slot* slot;
-    RowCopy copy;
+    std::unique_ptr<Kernel> copy;
   };
   struct End {
     Route route;
@@ -69,11 +70,12 @@ class StageLanes {
   std::optional<Move> move(const Program& program, const RouteEnd& end) const;
   bool matters(const End& end, bool gradients, int64_t micro_batch) const;
   Move& move_of(End& end, const Program& program);
+  void move_rows(const Move& move, DeviceAddress from, DeviceAddress to);
 
   const StageLaneOptions options_;
   Session& session_;
   const Program& training_;
-  std::byte* const scratch_;  // for a row that is converted
+  const DeviceAddress scratch_;  // for a row that is converted
   std::vector<End> ends_;
 };
 

@@ -87,7 +87,7 @@ namespace {
 
 void finish_updates(const std::vector<StageRunner*>& stages, std::optional<Group>& everyone) {
   Findings sum = {};
-  for (const StageRunner* stage : stages) {
+  for (StageRunner* stage : stages) {
     const Findings found = stage->findings();
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += found[i];
   }

@@ -3,17 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <stdexcept>
 
-#include "base/parallel.h"
 #include "runtime/finite_check.h"
 
 namespace millrace {
 namespace {
-
-constexpr int64_t kAccumulatorGrain = int64_t{1} << 16;  // elements
 
 const Slot* find_result(const Program& program, const std::string& name) {
   for (const std::string& wanted : {name + ".total", name}) {
@@ -48,7 +44,8 @@ StageRunner::StageRunner(const StageRunnerOptions& options, Session& session,
       lanes_(options.lanes, session, training, evaluation, bell_),
       waits_(options.lanes.trace, options.lanes.trace_device),
       results_{find_result(training, "loss"), find_result(training, "top1"),
-               find_result(training, "top5")} {}
+               find_result(training, "top5")},
+      feed_(session.device().make_stream(StreamKind::direct)) {}
 
 int StageRunner::row(const Schedule& schedule) const {
   return schedule.row_of(stage(), schedule.round_robin ? options_.lanes.member : 0);
@@ -88,7 +85,7 @@ void StageRunner::prepare(const Segment& segment) {
   accumulated_ = 0;
   versions_.clear();
   backwards_ = 0;
-  sums_ = {};
+  reads_.reset();
   skips_.clear();
   pending_.reset();
   first_version_ = session_.current_version();
@@ -106,9 +103,10 @@ void StageRunner::prepare_evaluation(int64_t micro_batches) {
 }
 
 void StageRunner::write_input(int64_t number, const Slot& slot, const void* values) {
-  gate_.wait_for_slot(number);
+  feed_->await(gate_.wait_for_slot(number));
   const int copy = active_ == &training_ ? static_cast<int>(number % training_.memory.slots) : 0;
-  session_.copy_in(*active_, slot, copy, static_cast<const std::byte*>(values));
+  session_.copy_in(*active_, slot, copy, values, *feed_);
+  feed_->finish();
 }
 
 int64_t StageRunner::number_of(int64_t micro_batch) const {
@@ -161,7 +159,9 @@ void StageRunner::run_phase(const Task& task, const PhaseRange& range, TraceCate
   const int64_t step = state.step;
   if (range.phase == Phase::update) state.step = updates();
   try {
-    session_.run_phase(training_, range, frame, state);
+    Frame traced = frame;
+    traced.micro_batch = task.micro_batch;
+    session_.run_phase(training_, range, traced, state);
   } catch (const Suspicious& found) {
     throw Suspicious(fmt::format("{} in stage {}", found.what(), stage()), step);
   }
@@ -185,7 +185,7 @@ void StageRunner::forward(const Task& task) {
   run_phase(task, training_.phase(Phase::forward), TraceCategory::forward,
             {slot, version(task.version), 0});
   lanes_.send(training_, false, m, slot, waits_);
-  sum_results(task, slot);
+  read_results(task, slot);
 }
 
 void StageRunner::backward(const Task& task) {
@@ -216,7 +216,7 @@ void StageRunner::backward(const Task& task) {
         std::min(m / replicas * replicas + replicas, segment_.schedule->total_micro_batches()) - 1;
     note_skip(m / replicas * replicas, last);
   }
-  gate_.release(number_of(m));
+  gate_.release(number_of(m), session_.stream().record());
 }
 
 void StageRunner::update(const Task& task) {
@@ -247,7 +247,7 @@ void StageRunner::run_update(size_t begin, size_t end) {
 }
 
 // All devices of a stage have found the same.
-Findings StageRunner::findings() const {
+Findings StageRunner::findings() {
   if (!pending_ || !updates_with_others() || options_.lanes.member > 0) return {};
   return find(session_, training_);
 }
@@ -284,37 +284,46 @@ void StageRunner::prepare_accumulators(const Task& task) {
                                                static_cast<float>(included);
   for (const Slot& slot : training_.state) {
     if (slot.role != Role::accumulator) continue;
-    auto* values = reinterpret_cast<float*>(session_.address(training_, slot));
-    const int64_t count = slot.bytes / static_cast<int64_t>(sizeof(float));
-    parallel_ranges(count, kAccumulatorGrain, [=](int, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) values[i] = factor == 0 ? 0 : factor * values[i];
-    });
+    session_.stream().give(command::Scale{session_.address(training_, slot),
+                                          slot.bytes / static_cast<int64_t>(sizeof(float)),
+                                          factor});
   }
 }
 
-void StageRunner::sum_results(const Task& task, int slot) {
+void StageRunner::read_results(const Task& task, int slot) {
   if (segment_.steps == nullptr || results_[0] == nullptr) return;
   const int64_t per_step = segment_.schedule->micro_batches;
   const int64_t m = task.micro_batch;
-  sums_.step = segment_.first_step + m / per_step;
-  ++sums_.micro_batches;
-  double* sums[] = {&sums_.loss, &sums_.top1, &sums_.top5};
+  if (!reads_) {
+    reads_ = std::make_unique<StepReads>();
+    reads_->results.reserve(static_cast<size_t>(per_step));
+  }
+  reads_->step = segment_.first_step + m / per_step;
+  std::array<float, 3>& values = reads_->results.emplace_back();
+  Stream& stream = session_.stream();
   for (size_t i = 0; i < results_.size(); ++i) {
     if (results_[i] == nullptr) {
-      *sums[i] = std::numeric_limits<double>::quiet_NaN();  // a margin head has no top5
+      values[i] = std::numeric_limits<float>::quiet_NaN();  // a margin head has no top5
       continue;
     }
-    *sums[i] += *reinterpret_cast<const float*>(session_.address(training_, *results_[i], slot));
+    stream.give(
+        command::Read{session_.address(training_, *results_[i], slot), &values[i], sizeof(float)});
   }
   const int64_t next = m + segment_.schedule->replicas_of(stage());
   if (next / per_step == m / per_step) return;
-  segment_.steps->push(sums_);
-  sums_ = {};
+  reads_->read = stream.record();
+  segment_.steps->push(std::move(reads_));
 }
 
 void StageRunner::finish() {
   lanes_.drain(waits_);
+  session_.stream().finish();
   session_.set_current_version(version(updates_));
+}
+
+void StageRunner::finish_evaluation() {
+  lanes_.drain(waits_);
+  session_.stream().finish();
 }
 
 void StageRunner::evaluate(int64_t micro_batch) {
@@ -333,7 +342,7 @@ void StageRunner::evaluate(int64_t micro_batch) {
     session_.run_phase(*evaluation_, evaluation_->phase(Phase::forward), {0, current, current}, {});
   }
   lanes_.send(*evaluation_, false, micro_batch, 0, waits_);
-  gate_.release(number);
+  gate_.release(number, session_.stream().record());
 }
 
 }  // namespace millrace

@@ -1,4 +1,5 @@
-// Runs one stage's row of a schedule on one device.
+// Runs one stage's row of a schedule on one device: enqueues what the tasks say and waits only
+// where a decision needs a value.
 #pragma once
 
 #include <array>
@@ -77,7 +78,8 @@ class StageRunner {
   int64_t micro_batches() const { return static_cast<int64_t>(own_.size()); }
   // Which micro-batch of the segment that is.
   int64_t micro_batch(int64_t number) const { return own_[static_cast<size_t>(number)]; }
-  // Waits for the slot. The values are plain and row-major, this device's rows.
+  // Waits for the slot, and until it is written. The values are plain and row-major, this device's
+  // rows.
   void write_input(int64_t number, const Slot& slot, const void* values);
   void inputs_written(int64_t number) { gate_.written(number); }
   // Ends a run that cannot be fed.
@@ -92,13 +94,13 @@ class StageRunner {
 
   // Synchronous schedules whose programs check for overflow or clip by a norm: an update stops
   // behind what this tells of, and goes on with the sums over all devices.
-  Findings findings() const;
+  Findings findings();
   void finish_update(const Findings& all);
 
-  // Forward of one micro-batch with the evaluation program; its results then are in the session's
-  // slots until the next one.
+  // Enqueues forward of one micro-batch with the evaluation program; its results then are in the
+  // session's slots until the next one.
   void evaluate(int64_t micro_batch);
-  void finish_evaluation() { lanes_.drain(waits_); }
+  void finish_evaluation();
 
   const WaitMeter& waits() const { return waits_; }
   // The most updates of its stage that a forward did not see but should have on one device.
@@ -113,7 +115,7 @@ class StageRunner {
   void run_update(size_t begin, size_t end);
   void note_skip(int64_t first, int64_t last);
   bool updates_with_others() const;
-  void sum_results(const Task& task, int slot);
+  void read_results(const Task& task, int slot);
   void prepare_accumulators(const Task& task);
   void begin_pass(const Program& program, std::vector<int64_t> own, int slots);
   Task choose();
@@ -151,8 +153,9 @@ class StageRunner {
   int64_t largest_staleness_ = 0;
   int64_t skipped_ = 0;
   std::vector<SkippedUpdate> skips_;
-  std::optional<Task> pending_;  // update that waits for the other stages
-  StepSums sums_;
+  std::optional<Task> pending_;       // update that waits for the other stages
+  std::unique_ptr<StepReads> reads_;  // of the step that is under way
+  std::unique_ptr<Stream> feed_;      // of the feeding thread
 };
 
 // The order in which a device runs its rows: the row's own, or a merge of several that share it.

@@ -1,11 +1,16 @@
 // What the last stage tells of each step.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
+
+#include "backend/event.h"
 
 namespace millrace {
 
@@ -19,19 +24,27 @@ struct StepSums {
   double top5 = 0;
 };
 
+// The results of the micro-batches of a step that one device runs, which it reads into here: loss,
+// top1, top5; zero where another stage has them.
+struct StepReads {
+  int64_t step = 0;
+  std::vector<std::array<float, 3>> results;  // one for each micro-batch; never moved
+  Event read;                                 // behind which they are there
+};
+
 // From devices to whoever follows the training. Any thread may call it.
 class StepQueue {
  public:
-  void push(const StepSums& sums);
+  void push(std::unique_ptr<StepReads> reads);
   // Nothing more will come.
   void close();
-  // Waits for the next entry; nothing once it is closed and empty.
+  // Waits for the next entry and for its results; nothing once it is closed and empty.
   std::optional<StepSums> pop();
 
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<StepSums> entries_;
+  std::deque<std::unique_ptr<StepReads>> entries_;
   bool closed_ = false;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <stdexcept>
 
 namespace millrace {
@@ -33,6 +34,7 @@ TraceRecorder::TraceRecorder(std::vector<TraceDevice> devices, int64_t events_pe
     : devices_(std::move(devices)), buffers_(std::make_unique<Buffer[]>(devices_.size())) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     buffers_[i].records.resize(static_cast<size_t>(events_per_device));
+    buffers_[i].instructions.resize(static_cast<size_t>(events_per_device));
   }
 }
 
@@ -50,6 +52,14 @@ void TraceRecorder::add(int device, TraceCategory category, std::string_view nam
   std::copy_n(name.begin(), record.length, record.name.begin());
 }
 
+void TraceRecorder::add(int device, const TraceLabel& label, int64_t micro_batch, int64_t begin,
+                        int64_t end) {
+  Buffer& buffer = buffers_[static_cast<size_t>(device)];
+  const int64_t place = buffer.used_instructions.fetch_add(1, std::memory_order_relaxed);
+  if (place >= std::ssize(buffer.instructions)) return;
+  buffer.instructions[static_cast<size_t>(place)] = {&label, micro_batch, begin, end};
+}
+
 TraceLog TraceRecorder::log() const {
   TraceLog log;
   log.devices = devices_;
@@ -64,8 +74,24 @@ TraceLog TraceRecorder::log() const {
                             std::string(record.name.data(), record.length), record.micro_batch,
                             record.begin, record.end});
     }
+    const int64_t ran = buffer.used_instructions.load();
+    const int64_t known = std::min(ran, std::ssize(buffer.instructions));
+    log.dropped += ran - known;
+    for (int64_t k = 0; k < known; ++k) {
+      const InstructionRecord& record = buffer.instructions[static_cast<size_t>(k)];
+      log.instructions.push_back(
+          {static_cast<int>(i), *record.label, record.micro_batch, record.begin, record.end});
+    }
   }
   return log;
+}
+
+int64_t earliest(const TraceLog& log) {
+  if (log.events.empty() && log.instructions.empty()) return 0;
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const TraceEvent& event : log.events) first = std::min(first, event.begin);
+  for (const TraceInstruction& one : log.instructions) first = std::min(first, one.begin);
+  return first;
 }
 
 TraceLog merge(const std::vector<TraceLog>& logs, const std::vector<int64_t>& offsets) {
@@ -86,6 +112,12 @@ TraceLog merge(const std::vector<TraceLog>& logs, const std::vector<int64_t>& of
       event.begin += offset;
       event.end += offset;
       merged.events.push_back(std::move(event));
+    }
+    for (TraceInstruction instruction : logs[i].instructions) {
+      instruction.device = place.at(static_cast<size_t>(instruction.device));
+      instruction.begin += offset;
+      instruction.end += offset;
+      merged.instructions.push_back(std::move(instruction));
     }
     merged.dropped += logs[i].dropped;
   }

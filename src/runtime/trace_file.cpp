@@ -43,11 +43,29 @@ Json event_json(const TraceLog& log, const TraceEvent& event, int64_t origin) {
   return json;
 }
 
+Json instruction_json(const TraceLog& log, const TraceInstruction& instruction, int64_t origin) {
+  const TraceDevice& device = log.devices.at(static_cast<size_t>(instruction.device));
+  const TraceLabel& label = instruction.label;
+  Json json;
+  json["ph"] = "X";
+  json["name"] = label.name;
+  json["cat"] = kInstructionCategory;
+  json["pid"] = device.node;
+  json["tid"] = track_of(device, label.communicates);
+  json["ts"] = static_cast<double>(instruction.begin - origin) / 1000;
+  json["dur"] = static_cast<double>(instruction.end - instruction.begin) / 1000;
+  json["args"] = {{"kind", label.kind},
+                  {"layer", label.layer},
+                  {"bytes", label.bytes},
+                  {"arithmetic", label.arithmetic}};
+  if (instruction.micro_batch >= 0) json["args"]["micro_batch"] = instruction.micro_batch;
+  return json;
+}
+
 }  // namespace
 
 std::string trace_to_json(const TraceLog& log, bool simulated) {
-  int64_t origin = log.events.empty() ? 0 : log.events.front().begin;
-  for (const TraceEvent& event : log.events) origin = std::min(origin, event.begin);
+  const int64_t origin = earliest(log);
   Json events = Json::array();
   for (const TraceDevice& device : log.devices) {
     events.push_back(name_event("process_name", device, 0, fmt::format("node {}", device.node)));
@@ -59,6 +77,9 @@ std::string trace_to_json(const TraceLog& log, bool simulated) {
     }
   }
   for (const TraceEvent& event : log.events) events.push_back(event_json(log, event, origin));
+  for (const TraceInstruction& one : log.instructions) {
+    events.push_back(instruction_json(log, one, origin));
+  }
   Json root;
   root["displayTimeUnit"] = "ms";
   root["dropped"] = log.dropped;

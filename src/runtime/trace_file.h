@@ -12,6 +12,9 @@
 
 namespace millrace {
 
+// The category of instructions, which lie within the events of their device.
+inline constexpr std::string_view kInstructionCategory = "instruction";
+
 // Tracks of communication are numbered behind those of the devices.
 inline constexpr int kCommunicationTracks = 1'000'000;
 

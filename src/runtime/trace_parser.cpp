@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
@@ -11,6 +12,7 @@ namespace millrace {
 namespace {
 
 constexpr double kMostMicroseconds = 9e12;
+constexpr double kMostAmount = 1e18;  // of bytes or arithmetic
 
 // A value of an event that is no array and no object.
 struct Value {
@@ -21,9 +23,24 @@ struct Value {
   std::string text;
 };
 
-enum Field { phase, name, category, process, track, begin, length, micro_batch, stage };
-constexpr std::array<const char*, 9> kKeys = {"ph", "name", "cat",         "pid",  "tid",
-                                              "ts", "dur",  "micro_batch", "stage"};
+enum Field {
+  phase,
+  name,
+  category,
+  process,
+  track,
+  begin,
+  length,
+  micro_batch,
+  stage,
+  kind,
+  layer,
+  bytes,
+  arithmetic
+};
+constexpr std::array<const char*, 13> kKeys = {"ph",    "name",  "cat",         "pid",   "tid",
+                                               "ts",    "dur",   "micro_batch", "stage", "kind",
+                                               "layer", "bytes", "arithmetic"};
 constexpr size_t kFirstArgument = micro_batch;  // and later ones are found in "args"
 
 // Takes a trace while it is parsed, so that a large one is never in memory as JSON. Keeps which
@@ -147,6 +164,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   void read() {
     if (is(phase, "M") && is(name, "thread_name")) return read_stage();
     const auto known = category_of_event();
+    if (is(phase, "X") && is(category, kInstructionCategory)) return read_instruction();
     if (!is(phase, "X") || !known) return;
     const double from = microseconds(begin);
     const double lasting = microseconds(length);
@@ -159,6 +177,35 @@ class Reader final : public nlohmann::json_sax<Json> {
     made.end = std::llround((from + lasting) * 1000);
     if (values_[micro_batch].kind != Value::Kind::absent) made.micro_batch = integer(micro_batch);
     log_.events.push_back(std::move(made));
+  }
+
+  void read_instruction() {
+    const double from = microseconds(begin);
+    const double lasting = microseconds(length);
+    if (lasting < 0) fail("ends before it begins");
+    TraceInstruction made;
+    made.device = device(integer(process), integer(track) % kCommunicationTracks);
+    made.label = {.name = text(name),
+                  .kind = text(kind),
+                  .layer = text(layer),
+                  .bytes = std::llround(std::clamp(number(bytes), 0.0, kMostAmount)),
+                  .arithmetic = std::clamp(number(arithmetic), 0.0, kMostAmount),
+                  .communicates = integer(track) >= kCommunicationTracks};
+    made.begin = std::llround(from * 1000);
+    made.end = std::llround((from + lasting) * 1000);
+    if (values_[micro_batch].kind != Value::Kind::absent) made.micro_batch = integer(micro_batch);
+    log_.instructions.push_back(std::move(made));
+  }
+
+  std::string text(Field field) const {
+    return values_[field].kind == Value::Kind::text ? values_[field].text : "";
+  }
+
+  // 0 where there is none.
+  double number(Field field) const {
+    const Value& value = values_[field];
+    const bool is_number = value.kind == Value::Kind::whole || value.kind == Value::Kind::fraction;
+    return is_number && value.number == value.number ? value.number : 0;
   }
 
   void read_stage() {

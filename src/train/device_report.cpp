@@ -39,8 +39,8 @@ DeviceReport report_of(const Worker& worker) {
   report.breakdown = worker.largest().breakdown;
   if (worker.messages) add(report.communication, messages_of(*worker.messages));
   if (worker.collectives == nullptr) return report;
-  add(report.communication, worker.collectives->direct().statistics());
-  add(report.communication, worker.collectives->background().statistics());
+  add(report.communication, worker.collectives->direct_statistics());
+  add(report.communication, worker.collectives->background_statistics());
   report.background_seconds = worker.collectives->background_seconds();
   report.exposed_seconds = worker.collectives->exposed_seconds();
   return report;

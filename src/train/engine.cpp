@@ -5,11 +5,11 @@
 #include <limits>
 #include <mutex>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "comm/texts.h"
 #include "passes/kept_layers.h"
-#include "runtime/cores.h"
 #include "train/stage_options.h"
 
 namespace millrace {
@@ -45,9 +45,10 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
   const DeviceCores cores =
       cores_of_devices(launch_place(), groups_.devices(rank()), job.threads, job.oversubscribe);
   if (!cores.note.empty()) observer.on_message(Severity::note, cores.note);
+  const std::shared_ptr<Backend> backend = make_backend(job.backend);
   for (const std::vector<int>& team : cores.teams) {
-    devices_.push_back(std::make_unique<Device>(
-        DeviceOptions{.threads = static_cast<int>(team.size()), .cores = team}));
+    devices_.push_back(std::make_unique<Device>(DeviceOptions{
+        .threads = static_cast<int>(team.size()), .cores = team, .backend = backend}));
   }
   make_workers();
   std::vector<RowRange> wanted;
@@ -73,10 +74,9 @@ void Engine::start(uint64_t seed) {
     if (worker->evaluation) programs.push_back(&*worker->evaluation);
     worker->session.emplace(*worker->device, programs);
     worker->session->set_collectives(worker->collectives.get());
-    if (worker->collectives) {
-      const auto number = static_cast<int>(&worker - workers_.data());
-      worker->collectives->set_trace(trace_, number);
-    }
+    const auto number = static_cast<int>(&worker - workers_.data());
+    worker->session->set_trace(trace_, number);
+    if (worker->collectives) worker->collectives->set_trace(trace_, number);
     worker->session->initialize(seed);
   }
   if (layout_ && workers_.front()->training) start_pipeline();
@@ -181,19 +181,22 @@ void Engine::run_whole(Worker& worker, const StepState& state) {
     while (end < count && program.instructions[end].phase == phase) ++end;
     const TraceScope scope(trace_, device, kCategories[static_cast<size_t>(phase)], name_of(phase),
                            state.step);
-    worker.session->run_phase(program, {phase, begin, end}, {}, state);
+    worker.session->run_phase(program, {phase, begin, end}, {.micro_batch = state.step}, state);
     begin = end;
   }
 }
 
 StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
   if (batch != nullptr) write_inputs(*batch, false);
-  run_all([&](Worker& worker) { run_whole(worker, state); });
+  run_all([&](Worker& worker) {
+    run_whole(worker, state);
+    worker.session->stream().finish();
+  });
   const Worker& last = *workers_.back();
   const auto value = [&](std::string_view name) {
     const Slot* slot = find_result(*last.training, name);
     if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
-    return double{*reinterpret_cast<const float*>(last.session->address(*last.training, *slot))};
+    return double{last.session->scalar(*last.training, slot->name)};
   };
   StepOutcome outcome = {value("loss"), value("top1"), value("top5")};
   note_overflow(outcome);

@@ -162,7 +162,8 @@ void Engine::join_workers() {
     size_t next = 0;
     for (const auto& worker : workers_) {
       if (worker->stage != stage) continue;
-      worker->collectives = std::make_unique<DeviceCollectives>(direct[next], background[next]);
+      worker->collectives =
+          std::make_unique<DeviceCollectives>(*worker->device, direct[next], background[next]);
       ++next;
     }
   }

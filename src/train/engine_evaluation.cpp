@@ -39,7 +39,9 @@ RowRange scored_rows(const Worker& worker, const JobGraphs& graphs) {
 void place(const Worker& worker, const RowRange& own, std::span<float> logits) {
   const Slot& slot = logits_of(*worker.evaluation);
   std::vector<float> part(static_cast<size_t>(slot.type.elements()));
-  worker.session->copy_out(*worker.evaluation, slot, 0, reinterpret_cast<std::byte*>(part.data()));
+  Stream& stream = worker.session->stream();
+  worker.session->copy_out(*worker.evaluation, slot, 0, part.data(), stream);
+  stream.finish();
   const int64_t classes = classes_of(slot);
   const int64_t columns = slot.type.shape[1];
   if (splits_classes(slot)) {
@@ -66,6 +68,7 @@ void Engine::run_evaluation(const FeedBatch& batch, const Pipeline::Evaluated& f
     const Program& program = *worker.evaluation;
     worker.session->run_phase(program, {Phase::forward, 0, program.instructions.size()}, {}, {});
     finished(worker, 0);
+    worker.session->stream().finish();
   });
 }
 

@@ -58,7 +58,7 @@ std::string Engine::agree_on_source(std::string own) {
 }
 
 void Engine::note_overflow(StepOutcome& outcome) {
-  const Worker& first = *workers_.front();
+  Worker& first = *workers_.front();
   if (!checks_overflow(*first.training) || !has_overflowed(*first.session, *first.training)) return;
   outcome.skipped = true;
   ++skipped_updates_[0];

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/settings.h"
 #include "kernels/convolution_algorithm.h"
 #include "models/models.h"
 #include "parallel/plan.h"
@@ -84,6 +85,7 @@ struct TrainJob {
   std::string evaluation_data;  // FORMAT:PATH; empty: none
   Interval evaluation_every;
 
+  BackendSettings backend;  // what the devices are
   // Where each part runs; `options.batch` is the batch of the whole job.
   Plan plan;
   // The processes of the job; borrowed, null for this one alone.

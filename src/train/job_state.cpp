@@ -1,7 +1,6 @@
 #include "train/job_state.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
@@ -192,33 +191,33 @@ void JobState::write(size_t tensor, std::span<const float> values) {
 }
 
 JobState::SharedRows JobState::shared_rows(const JobTensor& tensor, const Piece& piece,
-                                           int64_t first, std::span<std::byte> bytes) const {
+                                           int64_t first, std::span<std::byte> bytes) {
   const int64_t row = tensor.row_bytes();
   const int64_t begin = piece.slice.axis == kNone ? 0 : piece.slice.begin;
   const int64_t last = first + static_cast<int64_t>(bytes.size()) / row;
   const int64_t from = std::max(first, begin);
   const int64_t to = std::min(last, begin + piece.shape.at(0));
   if (from >= to) return {};
-  const auto size = static_cast<size_t>((to - from) * row);
-  SharedRows rows;
-  rows.host = bytes.subspan(static_cast<size_t>((from - first) * row), size);
-  if (piece.rank == engine_.rank()) {
-    const Session& session = *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
-    rows.device = session.state_bytes(slot_of(piece))
-                      .subspan(static_cast<size_t>((from - begin) * row), size);
-  }
-  return rows;
+  return {(from - begin) * row, bytes.subspan(static_cast<size_t>((from - first) * row),
+                                              static_cast<size_t>((to - from) * row))};
+}
+
+Session& JobState::session_of(const Piece& piece) const {
+  return *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
 }
 
 void JobState::read_rows(size_t tensor, int64_t first, std::span<std::byte> bytes) const {
   for (const Piece& piece : pieces_[tensor]) {
     const SharedRows rows = shared_rows(tensors_[tensor], piece, first, bytes);
-    if (!rows.host.empty() && piece.rank == 0 && holds_values()) {
-      std::memcpy(rows.host.data(), rows.device.data(), rows.host.size());
-    } else if (!rows.host.empty() && holds_values()) {
+    const bool own = piece.rank == engine_.rank();
+    if (!rows.host.empty() && own) {
+      session_of(piece).read_bytes(slot_of(piece), rows.begin, rows.host);
+    }
+    if (!rows.host.empty() && piece.rank != 0 && own) {
+      engine_.rank_group()->send(0, std::span<const std::byte>(rows.host), kRowsTag);
+    }
+    if (!rows.host.empty() && piece.rank != 0 && holds_values()) {
       engine_.rank_group()->receive(piece.rank, rows.host, kRowsTag);
-    } else if (!rows.device.empty() && piece.rank != 0) {
-      engine_.rank_group()->send(0, std::span<const std::byte>(rows.device), kRowsTag);
     }
     if (piece.slice.axis == kNone) return;  // the others have the same
   }
@@ -227,9 +226,9 @@ void JobState::read_rows(size_t tensor, int64_t first, std::span<std::byte> byte
 void JobState::write_rows(size_t tensor, int64_t first, std::span<std::byte> bytes) {
   if (Group* ranks = engine_.rank_group()) ranks->broadcast(bytes, 0);
   for (const Piece& piece : pieces_[tensor]) {
+    if (piece.rank != engine_.rank()) continue;
     const SharedRows rows = shared_rows(tensors_[tensor], piece, first, bytes);
-    if (rows.device.empty()) continue;
-    std::memcpy(rows.device.data(), rows.host.data(), rows.host.size());
+    if (!rows.host.empty()) session_of(piece).write_bytes(slot_of(piece), rows.begin, rows.host);
   }
 }
 

@@ -69,13 +69,15 @@ class JobState {
   // Its plain values where it is whole, or else its bytes as they lie in memory.
   std::vector<float> fetch(const Piece& piece) const;
   const Slot& slot_of(const Piece& piece) const;
-  // The rows of the piece that are in `bytes`, on the device and there; empty if none is.
+  // The rows of the piece that are in `bytes`, and where they begin on the device; empty if none
+  // is.
   struct SharedRows {
-    std::span<std::byte> device;  // of this process only
+    int64_t begin = 0;  // bytes from the first of the piece
     std::span<std::byte> host;
   };
-  SharedRows shared_rows(const JobTensor& tensor, const Piece& piece, int64_t first,
-                         std::span<std::byte> bytes) const;
+  static SharedRows shared_rows(const JobTensor& tensor, const Piece& piece, int64_t first,
+                                std::span<std::byte> bytes);
+  Session& session_of(const Piece& piece) const;
 
   Engine& engine_;
   std::vector<JobTensor> tensors_;

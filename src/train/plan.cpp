@@ -5,14 +5,15 @@
 #include <cstring>
 #include <limits>
 
+#include "backend/cpu/cores.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/parts.h"
 #include "compile/arithmetic.h"
+#include "compile/program_text.h"
 #include "kernels/convolution_choices.h"
 #include "parallel/job_graphs.h"
 #include "passes/kept_layers.h"
-#include "runtime/cores.h"
 #include "train/device_report.h"
 #include "train/head_advice.h"
 #include "train/pipeline.h"
@@ -131,6 +132,7 @@ namespace {
 // What a job's devices would run. Devices with equal parts of a stage are compiled once.
 struct CompiledPlan {
   std::vector<DeviceReport> devices;
+  std::vector<std::string> programs;  // of each of them, as text
   double seconds_per_step = 0;  // of the slowest stage, or of all together where they take turns
   int reorders = 0;
   int recomputed = 0;
@@ -149,6 +151,7 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
     const Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
     // By the rows of a micro-batch and the classes of the head.
     std::map<std::pair<int64_t, int64_t>, DeviceReport> known;
+    std::map<std::pair<int64_t, int64_t>, std::string> programs;
     double seconds = 0;
     for (int member = 0; member < placement.size(); ++member) {
       const int64_t rows =
@@ -170,6 +173,7 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
         report.arena_bytes = program.arena_bytes;
         report.breakdown = program.breakdown;
         known[key] = report;
+        programs[key] = to_text(program);
         seconds = std::max(seconds, predict_seconds(program, speed));
         compiled.reorders += program.reorders;
         compiled.recomputed += program.recomputed;
@@ -181,6 +185,7 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
       DeviceReport report = known[key];
       report.id = to_string(placement.devices[static_cast<size_t>(member)]);
       compiled.devices.push_back(report);
+      compiled.programs.push_back(programs[key]);
     }
     slowest = std::max(slowest, seconds);
   }
@@ -226,12 +231,13 @@ std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& co
 
 }  // namespace
 
-Json describe_plan(const TrainJob& job, TrainingObserver& observer) {
+Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs) {
   ConvolutionChoices choices(ConvolutionChoices::default_path());
-  return describe_plan(job, choices, observer);
+  return describe_plan(job, choices, observer, with_programs);
 }
 
-Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer) {
+Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
+                   bool with_programs) {
   const Graph network = build_model(job.model, job.options);
   KeptLayers(job.precision.keep).require_in(network);
   const JobGraphs graphs(network, job.plan);
@@ -270,6 +276,7 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
     Json entry = to_json(report);
     entry.erase("resident_bytes");
     entry.erase("communication");
+    if (with_programs) entry["program"] = compiled.programs[json["devices"].size()];
     json["devices"].push_back(entry);
   }
   json["predicted_seconds_per_step"] = compiled.seconds_per_step;

@@ -1,9 +1,9 @@
 // What a job will cost, without running it.
 #pragma once
 
+#include "backend/device.h"
 #include "base/json.h"
 #include "compile/program.h"
-#include "runtime/device.h"
 #include "train/job.h"
 #include "train/observer.h"
 
@@ -28,10 +28,12 @@ double recomputed_share(const Program& program);
 
 // Compiles the job's training step and describes it: "devices" with the exact memory,
 // "predicted_seconds_per_step", "predicted_samples_per_second", "fits" and "plan". A job beyond
-// the memory limit is described all the same, with "fits" false and the reason.
-Json describe_plan(const TrainJob& job, TrainingObserver& observer);
+// the memory limit is described all the same, with "fits" false and the reason. With
+// `with_programs` each device's program as text is there too, as "program".
+Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs = false);
 
 // With the caller's choices of convolutions instead of those that a run would make.
-Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer);
+Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
+                   bool with_programs = false);
 
 }  // namespace millrace

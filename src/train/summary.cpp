@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <fstream>
 
+#include "backend/cpu/cores.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "compile/arithmetic.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {

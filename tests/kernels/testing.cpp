@@ -136,7 +136,7 @@ Storage unwritten(const TensorSpec& spec) {
 
 KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
                      const std::vector<Values>& inputs, std::pair<int, int> in_place,
-                     const StepState& step, Collectives* collectives) {
+                     const StepState& step) {
   std::vector<Storage> input_storage;
   std::vector<Storage> output_storage;
   std::vector<std::byte*> input_pointers;
@@ -155,7 +155,7 @@ KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
   }
   Storage workspace(kernel.workspace_bytes());
   std::memset(workspace.data(), 0xFF, kernel.workspace_bytes());
-  kernel.run({input_pointers, output_pointers, workspace.data(), &step, collectives});
+  kernel.run({input_pointers, output_pointers, workspace.data(), &step});
 
   KernelRun run;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -214,7 +214,7 @@ KernelRun run_reference(const SingleOperator& single, const std::vector<Values>&
 
 std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Values> values,
                                      const KernelOptions& options, const Layout& layout,
-                                     Collectives* collectives) {
+                                     const ExchangeFunction& exchange) {
   for (OperatorId id : graph.order()) {
     const Operator& op = graph.op(id);
     std::vector<TensorType> types;
@@ -223,12 +223,16 @@ std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Valu
       types.push_back(graph.tensor(input).type);
       inputs.push_back(values.at(input));
     }
+    const OperatorDefinition& definition = definition_of(op.type);
+    if (exchange && definition.exchange != OperatorDefinition::Exchange::none) {
+      values[op.outputs.at(0)] = exchange(op, types[0].shape, inputs[0]);
+      continue;
+    }
     const SingleOperator single(op.type, op.attributes, types);
     const KernelRequest request = wished(single, options, layout);
-    const KernelRun run =
-        run_kernel(*make_kernel(request), request, inputs, {-1, -1}, kStep, collectives);
+    const KernelRun run = run_kernel(*make_kernel(request), request, inputs, {-1, -1}, kStep);
     for (size_t i = 0; i < op.outputs.size(); ++i) values[op.outputs[i]] = run.outputs[i];
-    for (int i : definition_of(op.type).mutated_inputs) {
+    for (int i : definition.mutated_inputs) {
       values[op.inputs.at(static_cast<size_t>(i))] = run.inputs.at(static_cast<size_t>(i));
     }
   }

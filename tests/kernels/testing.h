@@ -5,6 +5,7 @@
 // element that a kernel forgets is seen.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -55,7 +56,7 @@ inline constexpr StepState kStep = {.seed = 7, .step = 3, .learning_rate = 0.05f
 // Runs a kernel; with `in_place` (output, input) that output lies in that input's memory.
 KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
                      const std::vector<Values>& inputs, std::pair<int, int> in_place = {-1, -1},
-                     const StepState& step = kStep, Collectives* collectives = nullptr);
+                     const StepState& step = kStep);
 
 // An operator by itself, its outputs inferred.
 struct SingleOperator {
@@ -77,11 +78,14 @@ KernelRequest wished(const SingleOperator& single, const KernelOptions& options,
 KernelRun run_reference(const SingleOperator& single, const std::vector<Values>& inputs,
                         const StepState& step = kStep);
 
+// What an operator that exchanges makes of its input, which has this shape.
+using ExchangeFunction = std::function<Values(const Operator&, const Shape&, const Values&)>;
+
 // Runs every operator of a graph in order, images between kernels in `layout` where they take
-// it. Returns the values of all tensors.
+// it; `exchange`, if given, those that exchange. Returns the values of all tensors.
 std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Values> values,
                                      const KernelOptions& options, const Layout& layout = {},
-                                     Collectives* collectives = nullptr);
+                                     const ExchangeFunction& exchange = {});
 
 // The first element further away than tolerance * (1 + |expected|), in words; empty if none is.
 std::string difference(const Values& actual, const Values& expected, double tolerance);

@@ -1,92 +1,17 @@
 #include "devices.h"
 
 #include <algorithm>
-#include <barrier>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <stdexcept>
 #include <thread>
 
 #include "base/parallel.h"
 #include "base/parts.h"
+#include "graph/operator_definition.h"
 
 namespace millrace::testing {
 namespace {
-
-struct Meeting {
-  explicit Meeting(int members) : barrier(members), shown(static_cast<size_t>(members)) {}
-
-  std::barrier<> barrier;
-  std::vector<const std::byte*> shown;
-};
-
-class TestCollectives : public Collectives {
- public:
-  TestCollectives(Meeting& meeting, int member) : meeting_(meeting), member_(member) {}
-
-  int members() const override { return static_cast<int>(meeting_.shown.size()); }
-  int member() const override { return member_; }
-
-  void all_reduce(std::span<float> values) override {
-    const std::vector<float> sums = summed(values.data(), values.size());
-    std::copy(sums.begin(), sums.end(), values.begin());
-  }
-
-  void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block) override {
-    const auto blocks = static_cast<int64_t>(whole.size()) / block;
-    if (static_cast<int64_t>(part.size()) != part_size(blocks, member_, members()) * block) {
-      throw std::logic_error("a part of another size");
-    }
-    const std::vector<float> sums = summed(whole.data(), whole.size());
-    const auto begin = sums.begin() + part_begin(blocks, member_, members()) * block;
-    std::copy(begin, begin + static_cast<int64_t>(part.size()), part.begin());
-  }
-
-  void all_reduce(std::span<float>, DataType) override {
-    throw std::logic_error("nothing travels narrowed here");
-  }
-  void reduce_scatter(std::span<const float>, std::span<float>, int64_t, DataType) override {
-    throw std::logic_error("nothing travels narrowed here");
-  }
-
-  void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
-                  int64_t block_bytes) override {
-    const auto blocks = static_cast<int64_t>(whole.size()) / block_bytes;
-    if (static_cast<int64_t>(part.size()) != part_size(blocks, member_, members()) * block_bytes) {
-      throw std::logic_error("a part of another size");
-    }
-    show(part.data());
-    for (int m = 0; m < members(); ++m) {
-      std::memcpy(whole.data() + part_begin(blocks, m, members()) * block_bytes,
-                  meeting_.shown[static_cast<size_t>(m)],
-                  static_cast<size_t>(part_size(blocks, m, members()) * block_bytes));
-    }
-    meeting_.barrier.arrive_and_wait();
-  }
-
-  void post(int, BackgroundWork&) override { throw std::logic_error("nothing is posted here"); }
-  void wait(int) override { throw std::logic_error("nothing is posted here"); }
-
- private:
-  void show(const void* values) {
-    meeting_.shown[static_cast<size_t>(member_)] = static_cast<const std::byte*>(values);
-    meeting_.barrier.arrive_and_wait();
-  }
-
-  std::vector<float> summed(const float* values, size_t count) {
-    show(values);
-    std::vector<float> sums(count, 0);
-    for (const std::byte* other : meeting_.shown) {
-      for (size_t i = 0; i < count; ++i) sums[i] += reinterpret_cast<const float*>(other)[i];
-    }
-    meeting_.barrier.arrive_and_wait();
-    return sums;
-  }
-
-  Meeting& meeting_;
-  const int member_;
-};
 
 // Calls body(place in the part, place in the whole).
 template <typename Body>
@@ -139,15 +64,41 @@ Values joined(const std::vector<Values>& parts, const Shape& whole, const Shardi
   return result;
 }
 
-void run_together(int members, const std::function<void(int, Collectives&)>& body) {
+Values Meeting::exchange(int member, const Operator& op, const Shape& shape, const Values& values) {
+  using Asked = OperatorDefinition::Exchange;
+  const auto members = static_cast<int>(shown_.size());
+  shown_[static_cast<size_t>(member)] = values;
+  barrier_.arrive_and_wait();
+  const std::vector<Values> all = shown_;
+  barrier_.arrive_and_wait();
+  Values sums(values.size(), 0);
+  const Asked asked = definition_of(op.type).exchange;
+  if (asked == Asked::sum || asked == Asked::scatter) {
+    for (const Values& other : all) {
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += other.at(i);
+    }
+  }
+  if (asked == Asked::sum) return sums;
+  const auto axis = static_cast<int>(op.attributes.integer("axis"));
+  const int64_t extent = op.attributes.integer("whole");
+  if (asked == Asked::scatter) {
+    return part_of(sums, shape, {axis, part_begin(extent, member, members), extent},
+                   part_size(extent, member, members));
+  }
+  if (asked != Asked::gather) throw std::logic_error("nothing is posted here");
+  Shape whole = shape;
+  whole.at(static_cast<size_t>(axis)) = extent;
+  return joined(all, whole, split(axis));
+}
+
+void run_together(int members, const std::function<void(int, Meeting&)>& body) {
   Meeting meeting(members);
   std::vector<std::thread> threads;
   for (int member = 0; member < members; ++member) {
     // A member that throws ends the test: the others would wait for it for ever.
     threads.emplace_back([&, member]() noexcept {
       set_team_size(1);
-      TestCollectives collectives(meeting, member);
-      body(member, collectives);
+      body(member, meeting);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -155,9 +106,12 @@ void run_together(int members, const std::function<void(int, Collectives&)>& bod
 
 std::vector<TensorValues> run_members(const std::vector<Graph>& graphs,
                                       std::vector<TensorValues> values) {
-  run_together(static_cast<int>(graphs.size()), [&](int member, Collectives& collectives) {
+  run_together(static_cast<int>(graphs.size()), [&](int member, Meeting& meeting) {
     const auto m = static_cast<size_t>(member);
-    values[m] = interpret(graphs[m], std::move(values[m]), {}, {}, &collectives);
+    values[m] = interpret(graphs[m], std::move(values[m]), {}, {},
+                          [&](const Operator& op, const Shape& shape, const Values& own) {
+                            return meeting.exchange(member, op, shape, own);
+                          });
   });
   return values;
 }

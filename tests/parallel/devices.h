@@ -1,6 +1,7 @@
 // Several devices as threads of the test, each interpreting its own graph.
 #pragma once
 
+#include <barrier>
 #include <functional>
 #include <map>
 #include <vector>
@@ -16,8 +17,21 @@ using TensorValues = std::map<TensorId, Values>;
 Values part_of(const Values& whole, const Shape& shape, const Slice& slice, int64_t size);
 Values joined(const std::vector<Values>& parts, const Shape& whole, const Sharding& sharding);
 
-// Calls body(member, collectives) on a thread for each member; sums are in order of the members.
-void run_together(int members, const std::function<void(int, Collectives&)>& body);
+// Where the members meet. Used by a thread for each member.
+class Meeting {
+ public:
+  explicit Meeting(int members) : barrier_(members), shown_(static_cast<size_t>(members)) {}
+
+  // What this member gets from an operator that exchanges; sums are in order of the members.
+  Values exchange(int member, const Operator& op, const Shape& shape, const Values& values);
+
+ private:
+  std::barrier<> barrier_;
+  std::vector<Values> shown_;
+};
+
+// Calls body(member, meeting) on a thread for each member.
+void run_together(int members, const std::function<void(int, Meeting&)>& body);
 
 // Runs every member's graph at the same time.
 std::vector<TensorValues> run_members(const std::vector<Graph>& graphs,

@@ -32,7 +32,8 @@ class Machine {
   const Program& program() const { return program_; }
 
   void join(Group direct, Group background) {
-    collectives_ = std::make_unique<DeviceCollectives>(std::move(direct), std::move(background));
+    collectives_ =
+        std::make_unique<DeviceCollectives>(device_, std::move(direct), std::move(background));
     session_.set_collectives(collectives_.get());
   }
 
@@ -106,7 +107,7 @@ void compare(const Graph& forward, const Machine& alone, const ShardingPolicy& p
     machines.back()->join(direct[static_cast<size_t>(m)], background[static_cast<size_t>(m)]);
     machines.back()->feed(forward, values);
   }
-  run_together(members, [&](int member, Collectives&) {
+  run_together(members, [&](int member, Meeting&) {
     machines[static_cast<size_t>(member)]->train("loss.total");
   });
   for (const auto& machine : machines) {

@@ -19,7 +19,10 @@ constexpr int64_t kBytes = 64;
 class Ends {
  public:
   explicit Ends(size_t send_slots = 1, size_t receive_slots = 2)
-      : groups_(make_local_groups(2)), memory_((send_slots + receive_slots) * kBytes) {
+      : groups_(make_local_groups(2)),
+        device_({.threads = 1, .pin = false}),
+        memory_(device_.allocate(static_cast<int64_t>(send_slots + receive_slots) * kBytes)),
+        stream_(device_.make_stream(StreamKind::direct)) {
     LaneOptions sender = {.name = "x",
                           .group = groups_[0],
                           .peer = 1,
@@ -35,22 +38,25 @@ class Ends {
                             .bytes = kBytes,
                             .bell = &bell_};
     for (size_t i = 0; i < send_slots + receive_slots; ++i) {
-      (i < send_slots ? sender : receiver).buffers.push_back(memory_.data() + i * kBytes);
+      (i < send_slots ? sender : receiver)
+          .buffers.push_back(memory_->begin() + static_cast<int64_t>(i) * kBytes);
     }
-    send = std::make_unique<SendLane>(sender);
-    receive = std::make_unique<ReceiveLane>(receiver);
+    send = std::make_unique<SendLane>(device_, sender);
+    receive = std::make_unique<ReceiveLane>(device_, receiver);
   }
 
   void put(int value) {
-    std::memset(send->reserve(), value, kBytes);
-    send->commit();
+    const std::vector<std::byte> message(kBytes, static_cast<std::byte>(value));
+    stream_->give(command::Write{message.data(), send->reserve(*stream_), kBytes});
+    send->commit(*stream_);
   }
 
   int take() {
-    const std::byte* message = receive->front();
+    std::vector<std::byte> message(kBytes);
+    stream_->give(command::Read{receive->front(*stream_), message.data(), kBytes});
     const int first = static_cast<int>(message[0]);
     EXPECT_EQ(static_cast<int>(message[kBytes - 1]), first);
-    receive->pop();
+    receive->pop(*stream_);
     return first;
   }
 
@@ -64,7 +70,9 @@ class Ends {
   }
 
   std::vector<Group> groups_;
-  std::vector<std::byte> memory_;
+  Device device_;
+  std::unique_ptr<Region> memory_;
+  std::unique_ptr<Stream> stream_;
   Bell bell_;
   std::unique_ptr<SendLane> send;
   std::unique_ptr<ReceiveLane> receive;
@@ -115,7 +123,7 @@ TEST(Lane, AFailedGroupIsToldToTheCaller) {
   Ends ends;
   ends.receive->expect(1);
   ends.groups_[0].fail("it was unplugged");
-  EXPECT_THROW(ends.receive->front(), JobError);
+  EXPECT_THROW(ends.receive->front(*ends.stream_), JobError);
   EXPECT_THROW(ends.receive->is_ready(), JobError);
   ends.put(1);
   EXPECT_THROW(ends.send->drain(), JobError);
@@ -149,7 +157,7 @@ TEST(InputGate, WaitsBothWays) {
   for (int i = 0; i < 50; ++i) {
     gate.wait_for_input(i);
     EXPECT_EQ(slots[static_cast<size_t>(i % 2)], i);
-    gate.release(i);
+    gate.release(i, {});
   }
   feeder.join();
   std::thread waiting([&] { EXPECT_THROW(gate.wait_for_slot(52), JobError); });

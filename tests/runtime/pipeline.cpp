@@ -61,7 +61,8 @@ TestPipeline::TestPipeline(const PipelineSpec& spec)
       groups_({device_count(spec)}) {
   EXPECT_EQ(check(schedule_, channels_), "");
   for (int i = 0; i < device_count(spec); ++i) {
-    devices_.push_back(std::make_unique<Device>(DeviceOptions{.threads = 1, .pin = false}));
+    devices_.push_back(std::make_unique<Device>(
+        DeviceOptions{.threads = 1, .pin = false, .backend = spec.backend}));
   }
   compile(spec);
   connect(spec);
@@ -128,7 +129,8 @@ void TestPipeline::connect(const PipelineSpec& spec) {
                                            .loopbacks = &loopbacks_},
                                  .micro_batch_rows = graphs_.micro_batch()};
       if (members.size() > 1) {
-        part->collectives = std::make_unique<DeviceCollectives>(direct[member], background[member]);
+        part->collectives =
+            std::make_unique<DeviceCollectives>(device, direct[member], background[member]);
         part->session->set_collectives(part->collectives.get());
         if (!spec.round_robin) options.agreement = direct[member];
       }
@@ -241,9 +243,10 @@ std::vector<float> TestPipeline::evaluate(int64_t micro_batches) {
             const Slot& slot = part->evaluation->result("logits");
             const RowRange rows = rows_of(slot, micro_batch, graphs_.micro_batch());
             const std::lock_guard lock(mutex);
-            part->session->copy_out(
-                *part->evaluation, slot, 0,
-                reinterpret_cast<std::byte*>(logits.data() + rows.begin * classes));
+            Stream& stream = part->session->stream();
+            part->session->copy_out(*part->evaluation, slot, 0,
+                                    logits.data() + rows.begin * classes, stream);
+            stream.finish();
           }
         });
       },

@@ -40,6 +40,7 @@ struct PipelineSpec {
   DataType wire = DataType::f32;
   PrecisionSettings precision = {};
   RecomputePolicy recompute = RecomputePolicy::automatic;
+  std::shared_ptr<Backend> backend = {};  // null: this processor
 };
 
 PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,

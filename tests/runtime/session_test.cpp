@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "base/random.h"
 #include "compile/compiler.h"
@@ -45,6 +46,35 @@ std::vector<std::vector<float>> train(const Program& program, int threads, int s
     session.read_state(slot, state.back());
   }
   return state;
+}
+
+TEST(Session, ATraceHasEveryInstructionInOrder) {
+  const Program program = compile_training(small_model("fashion_cnn", 2, 28), options_for());
+  Device device({.threads = 1});
+  Session session(device, {&program});
+  TraceRecorder recorder({{0, 0, 0}}, 10000);
+  session.set_trace(&recorder, 0);
+  session.initialize(3);
+  feed(session, program);
+  session.run(program, {3, 0, 0.01f});
+  const TraceLog log = recorder.log();
+  ASSERT_EQ(log.instructions.size(), program.instructions.size());
+  int64_t before = 0;
+  std::set<std::string> layers;
+  for (size_t i = 0; i < log.instructions.size(); ++i) {
+    const TraceInstruction& ran = log.instructions[i];
+    const Instruction& instruction = program.instructions[i];
+    EXPECT_EQ(ran.label.name, instruction.name);
+    EXPECT_EQ(ran.label.bytes, instruction.bytes_touched);
+    EXPECT_EQ(ran.label.arithmetic, instruction.arithmetic);
+    EXPECT_GE(ran.begin, before);
+    before = ran.end;
+    layers.insert(ran.label.layer);
+  }
+  for (const char* layer : {"conv1", "layer1.0.conv1", "fc"}) {
+    EXPECT_TRUE(layers.contains(layer)) << layer;
+  }
+  EXPECT_FALSE(layers.contains("conv1.weight")) << "an update belongs to its layer";
 }
 
 TEST(Session, StateSurvivesTheRoundTripThroughBlockedLayouts) {

@@ -134,6 +134,29 @@ TEST(Trace, RanksMergeOntoOneClock) {
   EXPECT_THROW(merge({sample()}, {1, 2}), std::logic_error);
 }
 
+TEST(Trace, InstructionsKeepTheirLabels) {
+  const TraceLabel label = {"conv1/convolution_backward", "compute", "conv1", 4096, 1.5e9, false};
+  const TraceLabel message = {"x.grad", "send", "x", 64, 0, true};
+  TraceRecorder recorder({{0, 0, 0}, {0, 1, 1}}, 2);
+  recorder.add(0, TraceCategory::backward, "backward", 3, 2000, 9000);
+  recorder.add(0, label, 3, 2500, 4000);
+  recorder.add(1, message, -1, 1000, 6000);
+  for (int i = 0; i < 3; ++i) recorder.add(1, message, i, 7000, 8000);
+  const TraceLog log = recorder.log();
+  EXPECT_EQ(log.dropped, 2);
+  ASSERT_EQ(log.instructions.size(), 3u);
+  EXPECT_EQ(earliest(log), 1000);
+  TraceLog expected = log;
+  for (TraceEvent& event : expected.events) event.begin -= 1000, event.end -= 1000;
+  for (TraceInstruction& one : expected.instructions) one.begin -= 1000, one.end -= 1000;
+  const TraceLog read = parse_trace(trace_to_json(log), "t");
+  EXPECT_EQ(read.instructions, expected.instructions);
+  EXPECT_EQ(read.events, expected.events);
+  const TraceLog both = merge({read, read}, {0, 10});
+  EXPECT_EQ(both.instructions.size(), 6u);
+  EXPECT_EQ(both.instructions.back().begin, read.instructions.back().begin + 10);
+}
+
 TEST(Trace, AnyBytesGiveASentence) {
   EXPECT_THAT(message_of(""), HasSubstr("'t.json' is not JSON"));
   EXPECT_THAT(message_of("{}"), HasSubstr("traceEvents"));

@@ -34,6 +34,7 @@ std::vector<OperatorDefinition> operators() {
   return {{.type = "overflow_check",
            .infer = infer_check,
            .mutated_inputs = {0},
+           .exchange = OperatorDefinition::Exchange::sum_first,
            .arithmetic = count_looks},
           {.type = "overflow_probe", .infer = infer_probe, .mutated_inputs = {0}}};
 }

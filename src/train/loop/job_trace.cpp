@@ -1,8 +1,5 @@
 #include "train/loop/job_trace.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "comm/texts.h"
 #include "runtime/trace_file.h"
 
@@ -20,10 +17,8 @@ void JobTrace::save(const std::filesystem::path& path, Engine& engine) const {
     write_trace(path, own);
     return;
   }
-  int64_t earliest = std::numeric_limits<int64_t>::max();
-  for (const TraceEvent& event : own.events) earliest = std::min(earliest, event.begin);
   const auto texts = gather_texts(*engine.rank_group(), trace_to_json(own));
-  const auto starts = gather_texts(*engine.rank_group(), std::to_string(earliest));
+  const auto starts = gather_texts(*engine.rank_group(), std::to_string(earliest(own)));
   if (engine.rank() != 0) return;
   std::vector<TraceLog> logs;
   std::vector<int64_t> offsets;  // each text counts from its own earliest event

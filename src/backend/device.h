@@ -1,12 +1,15 @@
-// A device: a thread that owns a team of pinned threads.
+// A device: a kind of memory and streams, and a thread of this process that drives it.
 //
-// Everything that touches the arenas of its sessions runs on the device's own thread through `run`,
-// one call at a time; an exception thrown there is rethrown to the caller.
+// Commands are given by the device's own thread through `run`, one call at a time; an exception
+// thrown there is rethrown to the caller. Where the device is this processor, that thread owns a
+// team of pinned threads, and what it gives to a direct stream it runs itself.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include "backend/backend.h"
 
 namespace millrace {
 
@@ -16,6 +19,7 @@ struct DeviceOptions {
   // particular if it has fewer.
   std::vector<int> cores = {};
   bool pin = true;
+  std::shared_ptr<Backend> backend = {};  // null: this processor
 };
 
 class Device {
@@ -33,6 +37,11 @@ class Device {
   void finish();
 
   int threads() const;
+
+  std::unique_ptr<Region> allocate(int64_t bytes);
+  // A direct stream runs with the device's team, a background one with as many threads as given; 0:
+  // as any thread has.
+  std::unique_ptr<Stream> make_stream(StreamKind kind, int background_threads = 0);
 
  private:
   class Impl;

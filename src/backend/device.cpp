@@ -1,4 +1,4 @@
-#include "runtime/device.h"
+#include "backend/device.h"
 
 #include <condition_variable>
 #include <exception>
@@ -7,8 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "backend/cpu/cores.h"
+#include "backend/cpu/cpu_backend.h"
 #include "base/parallel.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {
@@ -26,7 +27,10 @@ std::vector<int> cores_for(const DeviceOptions& options) {
 class Device::Impl {
  public:
   explicit Impl(const DeviceOptions& options)
-      : options_(options), cores_(cores_for(options)), thread_([this] { serve(); }) {
+      : options_(options),
+        cores_(cores_for(options)),
+        backend_(options.backend ? options.backend : make_cpu_backend()),
+        thread_([this] { serve(); }) {
     try {
       start([this] { prepare_team(); });
       finish();
@@ -56,6 +60,7 @@ class Device::Impl {
   }
 
   int threads() const { return options_.threads; }
+  Backend& backend() { return *backend_; }
 
  private:
   void serve() {
@@ -98,6 +103,7 @@ class Device::Impl {
 
   DeviceOptions options_;
   std::vector<int> cores_;
+  std::shared_ptr<Backend> backend_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -117,5 +123,12 @@ void Device::run(const std::function<void()>& work) {
 void Device::start(std::function<void()> work) { impl_->start(std::move(work)); }
 void Device::finish() { impl_->finish(); }
 int Device::threads() const { return impl_->threads(); }
+
+std::unique_ptr<Region> Device::allocate(int64_t bytes) { return impl_->backend().allocate(bytes); }
+
+std::unique_ptr<Stream> Device::make_stream(StreamKind kind, int background_threads) {
+  return impl_->backend().make_stream(
+      {.kind = kind, .threads = kind == StreamKind::direct ? threads() : background_threads});
+}
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 
 #include <hwloc.h>
 #include <sched.h>

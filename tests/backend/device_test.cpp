@@ -1,16 +1,14 @@
-#include "runtime/device.h"
+#include "backend/device.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
 
-#include <cstring>
 #include <set>
 #include <stdexcept>
 #include <thread>
 
+#include "backend/cpu/cores.h"
 #include "base/parallel.h"
-#include "runtime/arena.h"
-#include "runtime/cores.h"
 
 namespace millrace {
 namespace {
@@ -54,14 +52,6 @@ TEST(Device, TeamIsPinnedToTheCoresGiven) {
   });
 }
 
-TEST(Arena, StartsZeroedAndCountsTouchedPages) {
-  const Arena arena(64 << 20);
-  EXPECT_EQ(arena.bytes(), 64 << 20);
-  EXPECT_EQ(arena.resident_bytes(), 0);
-  EXPECT_EQ(static_cast<int>(arena.data()[12345]), 0);
-  std::memset(arena.data(), 1, 64 << 20);
-  EXPECT_EQ(arena.resident_bytes(), 64 << 20);
-}
 
 }  // namespace
 }  // namespace millrace

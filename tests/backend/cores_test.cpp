@@ -1,4 +1,4 @@
-#include "runtime/cores.h"
+#include "backend/cpu/cores.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runtime/row_copy.h"
+#include "kernels/row_copy.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -18,24 +18,24 @@ float rounded(float value, DataType wire) {
 
 // A tensor in a layout, and the place of each of its values.
 struct Sample {
-  Slot slot;
+  TensorSpec spec;
   std::vector<float> memory;
 
   Sample(const std::string& layout, const Shape& shape) {
-    slot.type = {shape, DataType::f32};
-    slot.layout = layout.empty() ? Layout() : Layout(layout);
-    memory.resize(static_cast<size_t>(slot.layout.physical_elements(shape)), 0.0f);
+    spec.type = {shape, DataType::f32};
+    spec.layout = layout.empty() ? Layout() : Layout(layout);
+    memory.resize(static_cast<size_t>(spec.physical_elements()), 0.0f);
   }
 
   float& at(int64_t row, int64_t place) {
-    const Shape& shape = slot.type.shape;
+    const Shape& shape = spec.type.shape;
     std::vector<int64_t> index = {row};
     for (size_t axis = 1; axis < shape.size(); ++axis) {
       int64_t behind = 1;
       for (size_t later = axis + 1; later < shape.size(); ++later) behind *= shape[later];
       index.push_back(place / behind % shape[axis]);
     }
-    return memory[static_cast<size_t>(slot.layout.offset(shape, index))];
+    return memory[static_cast<size_t>(spec.layout.offset(shape, index))];
   }
 
   std::byte* address() { return reinterpret_cast<std::byte*>(memory.data()); }
@@ -59,11 +59,13 @@ void expect_rounded_rows(const std::string& from, const std::string& to, DataTyp
                                  std::byte{0x5a});
   std::vector<float> scratch(static_cast<size_t>(row_elements));
   auto* room = reinterpret_cast<std::byte*>(scratch.data());
-  RowCopy(source.slot, rows, RowCopy::Direction::out_of_slot, wire)
-      .run(source.address(), message.data(), room);
+  std::byte* source_address = source.address();
+  std::byte* middle = message.data();
+  std::byte* target_address = target.address();
+  make_row_copy({"x", source.spec, rows, true, wire})->run({{&source_address, 1}, {&middle, 1}, room});
   EXPECT_EQ(message[message.size() - 64], std::byte{0x5a}) << "beyond the end of the message";
-  RowCopy(target.slot, rows, RowCopy::Direction::into_slot, wire)
-      .run(target.address(), message.data(), room);
+  make_row_copy({"x", target.spec, rows, false, wire})
+      ->run({{&middle, 1}, {&target_address, 1}, room});
   int64_t wrong = 0;
   for (int64_t row = 0; row < 5; ++row) {
     for (int64_t i = 0; i < row_elements; ++i) {
@@ -84,9 +86,8 @@ TEST(RowCopy, RoundsOnceOnTheWay) {
 
 TEST(RowCopy, RefusesWhatCannotTravelSo) {
   Sample sample("", {4, 3});
-  sample.slot.type.dtype = DataType::s32;
-  EXPECT_THROW(RowCopy(sample.slot, {0, 4}, RowCopy::Direction::out_of_slot, DataType::f16),
-               std::logic_error);
+  sample.spec.type.dtype = DataType::s32;
+  EXPECT_THROW(make_row_copy({"x", sample.spec, {0, 4}, true, DataType::f16}), std::logic_error);
 }
 
 }  // namespace
