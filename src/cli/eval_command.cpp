@@ -55,7 +55,7 @@ std::vector<std::string> take_model_from(const std::filesystem::path& checkpoint
   return fixed.value("class_names", std::vector<std::string>());
 }
 
-void warn(std::string_view sentence) { fmt::print(stderr, "millrace: warning: {}\n", sentence); }
+void warn_of_checkpoint(std::string_view sentence) { fmt::print(stderr, "millrace: warning: {}\n", sentence); }
 
 TrainJob to_evaluation_job(EvalFlags flags) {
   if (!flags.run.empty()) {
@@ -70,7 +70,7 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   }
   std::vector<std::string> names;
   if (!flags.checkpoint.empty()) {
-    flags.checkpoint = newest_checkpoint(flags.checkpoint, warn).string();
+    flags.checkpoint = newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();
     names = take_model_from(flags.checkpoint, flags.job);
   }
   const std::string data = std::exchange(flags.job.data, "synthetic");

@@ -23,7 +23,7 @@ namespace millrace {
 namespace {
 
 constexpr std::string_view kRestartsFlag = "--restarts";
-constexpr auto kLook = std::chrono::milliseconds(20);
+constexpr auto kRestartLook = std::chrono::milliseconds(20);
 constexpr auto kLongestEnd = std::chrono::seconds(20);
 
 // A group of its own, so that a signal from the terminal reaches the run once, through us.
@@ -55,7 +55,7 @@ int wait_for_run(pid_t child, const std::atomic<bool>& stop) {
       ::kill(child, SIGTERM);
       told = true;
     }
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kRestartLook);
   }
 }
 
@@ -67,7 +67,7 @@ void wait_for_lock(const std::filesystem::path& directory, const std::atomic<boo
       const CheckpointLock lock(directory);
       return;
     } catch (const InputError&) {
-      std::this_thread::sleep_for(10 * kLook);
+      std::this_thread::sleep_for(10 * kRestartLook);
     }
   }
 }

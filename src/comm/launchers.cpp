@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kLaunchers = {
     "mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy"};
-constexpr useconds_t kLook = 100'000;  // microseconds
+constexpr useconds_t kLaunchersLook = 100'000;  // microseconds
 constexpr int kPatientLooks = 20;
 constexpr int kLastLooks = 5;
 
@@ -39,7 +39,7 @@ void signal_all(const std::vector<ProcessMark>& processes, int signal) {
 }
 
 void wait_for_all(const std::vector<ProcessMark>& processes, int looks) {
-  for (int i = 0; i < looks && any_alive(processes); ++i) ::usleep(kLook);
+  for (int i = 0; i < looks && any_alive(processes); ++i) ::usleep(kLaunchersLook);
 }
 
 }  // namespace

@@ -118,6 +118,13 @@ std::string host_of_this_process() {
   return name.data();
 }
 
+// Hosts may be namespaces of one machine.
+bool is_of_this_host(pid_t process) {
+  std::error_code error;
+  const auto own = std::filesystem::read_symlink("/proc/self/ns/uts", error);
+  return own == std::filesystem::read_symlink(fmt::format("/proc/{}/ns/uts", process), error);
+}
+
 }  // namespace
 
 RankWatch::RankWatch(const LaunchPlace& place, std::function<void(const std::string&)> on_lost,
@@ -158,8 +165,9 @@ void RankWatch::watch() {
       const bool stopped = facts.state == 'T' && facts.start == peer.start;
       peer.looks_stopped = stopped ? peer.looks_stopped + 1 : 0;
       if (peer.looks_stopped < enough) continue;
-      lost = fmt::format("rank {} on host {} (process {}) has been stopped by a signal.", peer.rank,
-                         host_of_this_process(), process);
+      lost = fmt::format("rank {}{} (process {}) has been stopped by a signal.", peer.rank,
+                         is_of_this_host(process) ? " on host " + host_of_this_process() : "",
+                         process);
     }
     lock.lock();
     if (lost.empty() && !joined_ && waited > options_.joining * busyness()) {

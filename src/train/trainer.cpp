@@ -157,7 +157,7 @@ void Trainer::prepare() {
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.session().arena_bytes(),
+                      .stage_bytes = bytes_of_stages(describe_devices(engine_)),
                       .arithmetic = describe(job_.precision)});
 }
 

@@ -4,6 +4,7 @@
 // MILLRACE_FAULT         what happens: the name of an error; kill; half (of a write, then kill);
 //                        vanish (MILLRACE_FAULT_VANISHES is renamed away, then the call is made)
 // MILLRACE_FAULT_AT      at which of the calls, from 1; 0 only counts
+// MILLRACE_FAULT_FREE    the bytes that every file system says to have left
 // MILLRACE_FAULT_LOG     gets a line for every call: its number and name
 //
 // A full disk stays full: ENOSPC and EDQUOT hit every later call that needs space, EROFS every later
@@ -16,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -216,6 +219,22 @@ int renameat2(int from_directory, const char* from, int to_directory, const char
               unsigned flags) {
   if (is_below(to) && spoil("renameat2", Need::space)) return -1;
   return static_cast<int>(syscall(SYS_renameat2, from_directory, from, to_directory, to, flags));
+}
+
+int statvfs(const char* path, struct statvfs* status) {
+  struct statfs facts = {};
+  if (syscall(SYS_statfs, path, &facts) != 0) return -1;
+  *status = {};
+  status->f_bsize = status->f_frsize = static_cast<unsigned long>(facts.f_bsize);
+  status->f_bavail = facts.f_bavail;
+  const char* free = setting("MILLRACE_FAULT_FREE");
+  if (*free == '\0') return 0;
+  status->f_frsize = 1;
+  status->f_bavail = static_cast<fsblkcnt_t>(atoll(free));
+  return 0;
+}
+int statvfs64(const char* path, struct statvfs64* status) {
+  return statvfs(path, reinterpret_cast<struct statvfs*>(status));
 }
 
 }  // extern "C"
