@@ -72,8 +72,7 @@ void replace_directory(const std::filesystem::path& made, const std::filesystem:
 uint64_t free_bytes(const std::filesystem::path& directory) {
   struct statvfs status = {};
   if (::statvfs(directory.c_str(), &status) != 0) {
-    fail_input("Cannot tell the free space of '{}': {}.", directory.string(),
-               std::strerror(errno));
+    fail_input("Cannot tell the free space of '{}': {}.", directory.string(), std::strerror(errno));
   }
   return uint64_t{status.f_bavail} * status.f_frsize;
 }

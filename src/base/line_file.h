@@ -10,11 +10,11 @@
 
 namespace millrace {
 
-// Replaces the file by the lines that are kept (as OutputFile does), then adds lines at its end. Each
-// line is written in one piece; one that did not fit is taken back, so that the file never ends in
-// half a line unless the process is killed in that very call. Lines that cannot be written wait and
-// are tried again with the next. Links are followed, devices and pipes written through. Used by one
-// thread.
+// Replaces the file by the lines that are kept (as OutputFile does), then adds lines at its end.
+// Each line is written in one piece; one that did not fit is taken back, so that the file never
+// ends in half a line unless the process is killed in that very call. Lines that cannot be written
+// wait and are tried again with the next. Links are followed, devices and pipes written through.
+// Used by one thread.
 class LineFile {
  public:
   // Throws InputError if the file cannot be made.

@@ -37,8 +37,7 @@ bool is_locked_here(int descriptor, const std::filesystem::path& path) {
 
 // Removes a temporary that no process holds locked any more.
 void remove_abandoned(const std::filesystem::path& temporary) {
-  const int descriptor =
-      ::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const int descriptor = ::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
   if (is_locked_here(descriptor, temporary)) ::unlink(temporary.c_str());
   ::close(descriptor);

@@ -10,10 +10,11 @@
 namespace millrace {
 
 // The one way to make or replace a file. What is written goes to a temporary in the directory of
-// the target; `commit` flushes it to the disk, gives it the permissions of what it replaces, renames
-// it and flushes the directory. Until then, and after any failure, the target is as it was. Without
-// commit the temporary is removed; one that a killed process left is removed by the next writer of
-// the same file. Symbolic links are followed; devices and pipes are written through, at once.
+// the target; `commit` flushes it to the disk, gives it the permissions of what it replaces,
+// renames it and flushes the directory. Until then, and after any failure, the target is as it was.
+// Without commit the temporary is removed; one that a killed process left is removed by the next
+// writer of the same file. Symbolic links are followed; devices and pipes are written through, at
+// once.
 //
 // A large file goes to the disk while it is written, so that little is left to flush at the end.
 // Failures throw InputError with the path and the system's reason. One thread at a time.

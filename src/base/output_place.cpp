@@ -54,8 +54,7 @@ OutputPlace find_output_place(const std::filesystem::path& path) {
     }
     if (descriptor && ::stat(place.target.c_str(), &status) != 0) fail_place(path, errno);
     if (S_ISDIR(status.st_mode)) fail_place(path, EISDIR);
-    place.kind =
-        S_ISREG(status.st_mode) && !descriptor ? OutputKind::file : OutputKind::special;
+    place.kind = S_ISREG(status.st_mode) && !descriptor ? OutputKind::file : OutputKind::special;
     place.mode = status.st_mode & 07777;
     place.owner = status.st_uid;
     place.group = status.st_gid;

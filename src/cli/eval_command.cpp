@@ -55,7 +55,9 @@ std::vector<std::string> take_model_from(const std::filesystem::path& checkpoint
   return fixed.value("class_names", std::vector<std::string>());
 }
 
-void warn_of_checkpoint(std::string_view sentence) { fmt::print(stderr, "millrace: warning: {}\n", sentence); }
+void warn_of_checkpoint(std::string_view sentence) {
+  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+}
 
 TrainJob to_evaluation_job(EvalFlags flags) {
   if (!flags.run.empty()) {

@@ -106,9 +106,8 @@ int run_restarting(const Restarts& restarts, Interruption& interruption) {
   interruption.finish_first("Stopping the job; it saves a checkpoint and ends.");
   std::optional<int64_t> failed_step;
   for (int number = 0;; ++number) {
-    const int status =
-        wait_for_run(start_run(arguments_of_run(restarts.arguments, number == 0)),
-                     interruption.stop());
+    const int status = wait_for_run(start_run(arguments_of_run(restarts.arguments, number == 0)),
+                                    interruption.stop());
     const bool exited = WIFEXITED(status);
     if (exited && (WEXITSTATUS(status) == kExitSuccess || WEXITSTATUS(status) == kExitBadInput ||
                    WEXITSTATUS(status) == kExitInterrupted)) {
@@ -118,14 +117,16 @@ int run_restarting(const Restarts& restarts, Interruption& interruption) {
     const std::string end = describe_end(status);
     const int64_t step = newest_step(restarts.checkpoint);
     if (number == restarts.most) {
-      fail_job("The job {} and was restarted {} times, as --restarts allows; its newest checkpoint "
-               "is of step {}.",
-               end, number, step);
+      fail_job(
+          "The job {} and was restarted {} times, as --restarts allows; its newest checkpoint "
+          "is of step {}.",
+          end, number, step);
     }
     if (exited && failed_step == step) {
-      fail_job("The job {} again without having got beyond the checkpoint of step {}; it is not "
-               "restarted.",
-               end, step);
+      fail_job(
+          "The job {} again without having got beyond the checkpoint of step {}; it is not "
+          "restarted.",
+          end, step);
     }
     if (exited) failed_step = step;
     fmt::print(stderr, "millrace: The job {}; restart {} of {} goes on from step {}.\n", end,

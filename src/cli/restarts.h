@@ -20,9 +20,9 @@ struct Restarts {
 std::vector<std::string> arguments_of_run(const std::vector<std::string>& arguments, bool first);
 
 // Runs this very program with the arguments, and again from the newest checkpoint each time that it
-// ends by a signal or as a failed job, at most `most` times more. A job that fails twice at the same
-// step is given up: it would fail for ever. Signals go to the run that is under way. Returns its
-// exit status.
+// ends by a signal or as a failed job, at most `most` times more. A job that fails twice at the
+// same step is given up: it would fail for ever. Signals go to the run that is under way. Returns
+// its exit status.
 int run_restarting(const Restarts& restarts, Interruption& interruption);
 
 }  // namespace millrace

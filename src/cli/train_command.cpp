@@ -77,7 +77,8 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
                 "Continue from the newest intact checkpoint, or start if there is none")
       ->group("Checkpoints");
   add("Checkpoints", "--restarts", flags.restarts,
-      "When the job fails or a rank of --hosts is lost, go on from the newest checkpoint by itself, "
+      "When the job fails or a rank of --hosts is lost, go on from the newest checkpoint by "
+      "itself, "
       "at most so many times")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();

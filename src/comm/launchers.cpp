@@ -74,7 +74,8 @@ std::vector<ProcessMark> launchers_above() {
 }
 
 // The child has but one thread, whatever the others of its parent held; what it needs of the heap
-// glibc keeps usable behind a fork. Its parent's descriptors it gives up: launchers read to their end.
+// glibc keeps usable behind a fork. Its parent's descriptors it gives up: launchers read to their
+// end.
 void end_launchers(const std::vector<ProcessMark>& launchers) {
   if (launchers.empty()) return;
   const pid_t child = ::fork();

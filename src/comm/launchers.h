@@ -31,9 +31,9 @@ ProcessFacts read_process(pid_t number);
 // or a batch system started it.
 std::vector<ProcessMark> launchers_above();
 
-// Leaves a process behind that waits two seconds and then ends those of the launchers that are still
-// there. Called by a rank of a job that has failed and said so: a launcher that cannot reach a host
-// waits for minutes. From any thread.
+// Leaves a process behind that waits two seconds and then ends those of the launchers that are
+// still there. Called by a rank of a job that has failed and said so: a launcher that cannot reach
+// a host waits for minutes. From any thread.
 void end_launchers(const std::vector<ProcessMark>& launchers);
 
 }  // namespace millrace

@@ -29,8 +29,7 @@ void watch_joining(const std::shared_ptr<std::atomic<int>>& joining,
 
 }  // namespace
 
-MpiSession::MpiSession(LastWord last_word)
-    : names_({"rank 0"}), last_word_(std::move(last_word)) {
+MpiSession::MpiSession(LastWord last_word) : names_({"rank 0"}), last_word_(std::move(last_word)) {
   const std::optional<MpiFamily> family = launcher_family();
   if (!family) return;
   module_ = open_mpi_plugin(*family);

@@ -172,7 +172,8 @@ void RankWatch::watch() {
     lock.lock();
     if (lost.empty() && !joined_ && waited > options_.joining * busyness()) {
       lost = fmt::format(
-          "the {} ranks were not joined within {:.0f} seconds: rank {} on host {} waits for others, "
+          "the {} ranks were not joined within {:.0f} seconds: rank {} on host {} waits for "
+          "others, "
           "which may be stopped, or on a host that cannot be reached.",
           place_.ranks, waited, place_.rank, host_of_this_process());
     }

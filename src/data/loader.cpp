@@ -162,10 +162,11 @@ std::exception_ptr Loader::make_room(Slot& slot) const {
 
 std::exception_ptr Loader::out_of_memory() const {
   const uint64_t batch = rows_.size() * static_cast<uint64_t>(options_.transform.values());
-  return std::make_exception_ptr(JobError(fmt::format(
-      "There is not enough memory for the loader: a batch takes {}, of which {} are prepared ahead; "
-      "use a smaller --batch.",
-      format_bytes(batch * sizeof(float)), options_.prefetch)));
+  return std::make_exception_ptr(
+      JobError(fmt::format("There is not enough memory for the loader: a batch takes {}, of which "
+                           "{} are prepared ahead; "
+                           "use a smaller --batch.",
+                           format_bytes(batch * sizeof(float)), options_.prefetch)));
 }
 
 void Loader::fill_row(Slot& slot, int64_t row, Transformer& transformer) {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "base/random.h"
 #include "base/output_file.h"
+#include "base/random.h"
 #include "data/image/jpeg.h"
 
 namespace millrace {

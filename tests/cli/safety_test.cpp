@@ -16,8 +16,8 @@ class SafetyTest : public ProgramTest {
  protected:
   // Three classes of pictures of 12 × 12.
   void make_pictures(const std::string& data) const {
-    const Outcome outcome = run("data synth " + data +
-                                " --count 24 --classes 3 --height 12 --width 12 --channels 1");
+    const Outcome outcome =
+        run("data synth " + data + " --count 24 --classes 3 --height 12 --width 12 --channels 1");
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
   }
 
@@ -62,9 +62,11 @@ TEST_F(SafetyTest, NamesThatAreNotUtf8) {
   const std::string odd = "odd\xff\xfe";
   fs::create_directory(work() / odd);
   make_pictures("idx:" + odd + "/set");
-  const std::string job = "train --model fashion_cnn --classes 3 --threads-per-device 1 --batch 8 "
-                          "--data idx:" + odd + "/set --checkpoint " + odd + "/run --summary " +
-                          odd + "/s.json --metrics " + odd + "/m.jsonl --steps ";
+  const std::string job =
+      "train --model fashion_cnn --classes 3 --threads-per-device 1 --batch 8 "
+      "--data idx:" +
+      odd + "/set --checkpoint " + odd + "/run --summary " + odd + "/s.json --metrics " + odd +
+      "/m.jsonl --steps ";
   for (const char* rest : {"2", "4 --resume"}) {
     const Outcome outcome = run(job + rest);
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
@@ -75,7 +77,8 @@ TEST_F(SafetyTest, NamesThatAreNotUtf8) {
        {"eval --data idx:" + odd + "/set --checkpoint " + odd + "/run --json",
         "ckpt inspect --json " + odd + "/run", "ckpt verify --json " + odd + "/run",
         "ckpt export " + odd + "/run " + odd + "/w.safetensors",
-        "data inspect --json idx:" + odd + "/set", "report " + odd + " --output " + odd + "/page"}) {
+        "data inspect --json idx:" + odd + "/set",
+        "report " + odd + " --output " + odd + "/page"}) {
     const Outcome outcome = run(command);
     EXPECT_EQ(outcome.status, 0) << command << outcome.errors;
   }
@@ -145,20 +148,22 @@ TEST_F(SafetyTest, FilesThatAreNoImagesAreCounted) {
   write_text(work() / "set" / "000001" / "a.webp", "x");
   write_text(work() / "set" / "000001" / "b.WEBP", "x");
   write_text(work() / "set" / "notes.txt", "x");
-  const std::string sentence = "3 files are passed over, as images end in .jpg, .jpeg or .png: 1 "
-                               ".txt, 2 .webp.";
+  const std::string sentence =
+      "3 files are passed over, as images end in .jpg, .jpeg or .png: 1 "
+      ".txt, 2 .webp.";
   const Outcome inspected = run("data inspect folder:set");
   EXPECT_NE(inspected.output.find(sentence), std::string::npos) << inspected.output;
-  const Outcome trained = run(
-      "train --model fashion_cnn --image 12 --channels 1 --batch 8 --steps 1 --data folder:set "
-      "--threads-per-device 1");
+  const Outcome trained =
+      run("train --model fashion_cnn --image 12 --channels 1 --batch 8 --steps 1 --data folder:set "
+          "--threads-per-device 1");
   EXPECT_EQ(trained.status, 0) << trained.errors;
   EXPECT_NE(trained.errors.find(sentence), std::string::npos) << trained.errors;
 }
 
 TEST_F(SafetyTest, TheFirstLineTellsTheMemoryOfEveryStage) {
-  const std::string job = "train --model fashion_cnn --threads-per-device 1 --oversubscribe --batch "
-                          "4 --steps 1 ";
+  const std::string job =
+      "train --model fashion_cnn --threads-per-device 1 --oversubscribe --batch "
+      "4 --steps 1 ";
   const Outcome one = run(job + "--devices 2");
   EXPECT_NE(one.output.find("of memory on each of 2 devices"), std::string::npos) << one.output;
   const Outcome two = run(job + "--placement 0:0.0:1 --microbatches 2 --schedule gpipe");
@@ -179,7 +184,8 @@ TEST_F(SafetyTest, APlanKnowsTheMemoryOfTheHost) {
 TEST_F(SafetyTest, AHomeThatCannotBeReadEndsNothing) {
   fs::create_directories(directory_ / "cache");
   write_text(directory_ / "cache" / "millrace", "no directory");
-  const Outcome outcome = run("train --model fashion_cnn --batch 4 --steps 1 --threads-per-device 1");
+  const Outcome outcome =
+      run("train --model fashion_cnn --batch 4 --steps 1 --threads-per-device 1");
   EXPECT_EQ(outcome.status, 0) << outcome.errors;
 }
 

@@ -7,8 +7,8 @@
 // MILLRACE_FAULT_FREE    the bytes that every file system says to have left
 // MILLRACE_FAULT_LOG     gets a line for every call: its number and name
 //
-// A full disk stays full: ENOSPC and EDQUOT hit every later call that needs space, EROFS every later
-// call. EIO hits one.
+// A full disk stays full: ENOSPC and EDQUOT hit every later call that needs space, EROFS every
+// later call. EIO hits one.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -107,19 +107,20 @@ int open_file(int directory, const char* path, int flags, mode_t mode) {
   const bool creates = (flags & (O_CREAT | O_TRUNC)) != 0;
   if (changes && below && spoil("open", creates ? Need::space : Need::none)) return -1;
   const int file = static_cast<int>(syscall(SYS_openat, directory, path, flags, mode));
-  if (file >= 0 && file < kMostDescriptors) watched[file] = below && (changes || flags & O_DIRECTORY);
+  if (file >= 0 && file < kMostDescriptors)
+    watched[file] = below && (changes || flags & O_DIRECTORY);
   return file;
 }
 
 }  // namespace
 
-#define TAKE_MODE(flags)                                   \
-  mode_t mode = 0;                                         \
-  if (((flags) & O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE) { \
-    va_list more;                                          \
-    va_start(more, flags);                                 \
-    mode = va_arg(more, mode_t);                           \
-    va_end(more);                                          \
+#define TAKE_MODE(flags)                                       \
+  mode_t mode = 0;                                             \
+  if (((flags)&O_CREAT) || ((flags)&O_TMPFILE) == O_TMPFILE) { \
+    va_list more;                                              \
+    va_start(more, flags);                                     \
+    mode = va_arg(more, mode_t);                               \
+    va_end(more);                                              \
   }
 
 extern "C" {
@@ -207,7 +208,8 @@ int unlink(const char* path) {
   return static_cast<int>(syscall(SYS_unlinkat, AT_FDCWD, path, 0));
 }
 int unlinkat(int directory, const char* path, int flags) {
-  const bool below = directory == AT_FDCWD || path[0] == '/' ? is_below(path) : is_watched(directory);
+  const bool below =
+      directory == AT_FDCWD || path[0] == '/' ? is_below(path) : is_watched(directory);
   if (below && spoil("unlinkat", Need::none)) return -1;
   return static_cast<int>(syscall(SYS_unlinkat, directory, path, flags));
 }

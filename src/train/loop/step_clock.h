@@ -52,7 +52,7 @@ class StepClock {
 
  private:
   Clock::time_point start_;
-  Clock::duration ahead_ = {};  // waited for the step that is next
+  Clock::duration ahead_ = {};      // waited for the step that is next
   std::atomic<double> waited_ = 0;  // since the last step
   double waited_in_all_ = 0;
   std::vector<double> seconds_;
