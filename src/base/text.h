@@ -23,6 +23,9 @@ std::string printable(std::string_view bytes);
 
 std::vector<std::string> split(std::string_view text, char separator);
 
+// "a", "a or b", "a, b or c".
+std::string join_choices(const std::vector<std::string>& choices);
+
 // The candidate nearest to `word` by edit distance, or empty if none is close; for
 // "did you mean" in error messages.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);

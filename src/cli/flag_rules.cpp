@@ -1,9 +1,11 @@
 // The table of flags that mean something only beside others. A flag that asks for what holds anyway
 // (a schedule for one stage, parts for each of one device) works: scripts pass it for any number of
 // devices.
+#include <algorithm>
 #include <span>
 
 #include "cli/flag_effects.h"
+#include "graph/optimizers.h"
 
 namespace millrace {
 namespace {
@@ -66,6 +68,17 @@ bool has_splits(Flags flags) {
   return false;
 }
 
+constexpr std::string_view kOptimizer = "with the chosen --optimizer";
+
+bool optimizer_has(Flags flags, std::string_view setting) {
+  for (const OptimizerDefinition& row : optimizers()) {
+    const auto& known = row.settings;
+    if (std::find(known.begin(), known.end(), setting) == known.end()) continue;
+    if (flags.is("--optimizer", {row.name})) return true;
+  }
+  return false;
+}
+
 // Of every command that takes a job.
 constexpr FlagRule kJob[] = {
     {"--devices --placement --parallel --sync-batch-norm --share-optimizer --stage-weights "
@@ -74,17 +87,11 @@ constexpr FlagRule kJob[] = {
     {"--static-scheduling", has_ssp, "without --schedule ssp"},
     {"--margin --scale --head-gradient --head-parallel --head-dtype", has_head, "without --head"},
     {"--sample-rate --head-momentum", is_sampled, "without --head and --head-parallel pfc"},
-    {"--momentum",
-     [](Flags flags) {
-       return flags.is("--optimizer", {"sgd", "lars"});
-     },
-     "without --optimizer sgd or lars"},
-    {"--nesterov", [](Flags flags) { return flags.is("--optimizer", {"sgd"}); },
-     "without --optimizer sgd"},
+    {"--momentum", [](Flags flags) { return optimizer_has(flags, "--momentum"); }, kOptimizer},
+    {"--nesterov", [](Flags flags) { return optimizer_has(flags, "--nesterov"); }, kOptimizer},
     {"--adam-beta1 --adam-beta2 --adam-epsilon",
-     [](Flags flags) { return flags.is("--optimizer", {"adamw"}); }, "without --optimizer adamw"},
-    {"--lars-trust", [](Flags flags) { return flags.is("--optimizer", {"lars"}); },
-     "without --optimizer lars"},
+     [](Flags flags) { return optimizer_has(flags, "--adam-beta1"); }, kOptimizer},
+    {"--lars-trust", [](Flags flags) { return optimizer_has(flags, "--lars-trust"); }, kOptimizer},
     {"--lr-milestones --lr-gamma", [](Flags flags) { return flags.is("--lr-schedule", {"step"}); },
      "without --lr-schedule step"},
     {"--lr-power", [](Flags flags) { return flags.is("--lr-schedule", {"polynomial"}); },

@@ -24,6 +24,14 @@ size_t choose(std::string_view flag, const std::string& value,
              close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
 }
 
+const OptimizerDefinition& choose_optimizer(const std::string& name) {
+  std::vector<std::string> names;
+  for (const OptimizerDefinition& row : optimizers()) {
+    if (row.listed) names.emplace_back(row.name);
+  }
+  return optimizer_named(names[choose("--optimizer", name, names)]);
+}
+
 void add_model_flags(CLI::App& command, JobFlags& flags) {
   const auto add = [&](const char* name, auto& value, const std::string& help) {
     return command.add_option(name, value, help)->group("Model");
@@ -107,15 +115,32 @@ void add_length_flags(CLI::App& command, JobFlags& flags) {
       ->capture_default_str();
 }
 
+// "[0.1; 0.001 for adamw]": that of the first optimizer, and those that have others.
+std::string defaults_of(double (*value)(const OptimizerDefinition&)) {
+  const double usual = value(optimizers().front());
+  std::string text = fmt::format(" [{}", usual);
+  for (const OptimizerDefinition& row : optimizers()) {
+    if (row.listed && value(row) != usual) text += fmt::format("; {} for {}", value(row), row.name);
+  }
+  return text + "]";
+}
+
 void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const char* help) {
+  const auto add = [&](const char* name, auto& value, const std::string& help) {
     return command.add_option(name, value, help)->group("Optimizer");
   };
-  add("--optimizer", flags.optimizer, "sgd, adamw or lars")->capture_default_str();
-  add("--lr", flags.learning_rate, "Learning rate [0.1; 0.001 for adamw]");
-  add("--momentum", flags.momentum, "Of sgd and lars")->capture_default_str();
-  command.add_flag("--nesterov", flags.nesterov, "Nesterov momentum (sgd)")->group("Optimizer");
-  add("--weight-decay", flags.weight_decay, "Weight decay [0.0001; 0.01 for adamw]");
+  const auto of = [](const char* what, const char* flag) {
+    return fmt::format("{} ({})", what, optimizer_names(flag));
+  };
+  add("--optimizer", flags.optimizer, optimizer_names())->capture_default_str();
+  add("--lr", flags.learning_rate,
+      "Learning rate" + defaults_of([](const auto& row) { return row.learning_rate; }));
+  add("--momentum", flags.momentum, of("Memory of earlier gradients", "--momentum"))
+      ->capture_default_str();
+  command.add_flag("--nesterov", flags.nesterov, of("Nesterov momentum", "--nesterov"))
+      ->group("Optimizer");
+  add("--weight-decay", flags.weight_decay,
+      "Weight decay" + defaults_of([](const auto& row) { return row.weight_decay; }));
   command
       .add_flag("--decay-all", flags.decay_all,
                 "Decay biases and batch-norm parameters too, which are exempt otherwise")
@@ -125,10 +150,14 @@ void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
   add("--dropout", flags.dropout, "Dropout layers of the model: on or off")->capture_default_str();
   add("--clip-norm", flags.clip_norm, "Largest norm of all gradients together; 0 is no limit")
       ->capture_default_str();
-  add("--adam-beta1", flags.adam_beta1, "Memory of the mean (adamw)")->capture_default_str();
-  add("--adam-beta2", flags.adam_beta2, "Memory of the variance (adamw)")->capture_default_str();
-  add("--adam-epsilon", flags.adam_epsilon, "Added to the deviation (adamw) [1e-08]");
-  add("--lars-trust", flags.lars_trust, "Trust coefficient (lars)")->capture_default_str();
+  add("--adam-beta1", flags.adam_beta1, of("Memory of the mean", "--adam-beta1"))
+      ->capture_default_str();
+  add("--adam-beta2", flags.adam_beta2, of("Memory of the variance", "--adam-beta2"))
+      ->capture_default_str();
+  add("--adam-epsilon", flags.adam_epsilon,
+      of("Added to the deviation", "--adam-epsilon") + " [1e-08]");
+  add("--lars-trust", flags.lars_trust, of("Trust coefficient", "--lars-trust"))
+      ->capture_default_str();
 }
 
 void add_schedule_flags(CLI::App& command, JobFlags& flags) {
@@ -206,8 +235,9 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   follow_training_data(job, flags.classes.has_value());
   job.options.head = to_head(flags.head, job.options.classes);
   if (job.options.head && job.options.head->momentum == HeadMomentum::none &&
-      flags.optimizer == "adamw") {
-    fail_input("--head-momentum none is for sgd and lars; AdamW cannot do without its moments.");
+      choose_optimizer(flags.optimizer).states.size() > 1) {
+    fail_input("--head-momentum none is for {}; {} cannot do without its moments.",
+               optimizer_names("--momentum"), flags.optimizer);
   }
   job.steps = flags.steps;
   job.epochs = flags.epochs;
@@ -235,14 +265,11 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   job.dump_passes = flags.dump_passes;
   job.check_finite = flags.check_finite;
 
-  using Optimizer = OptimizerSettings::Kind;
-  constexpr Optimizer kOptimizers[] = {Optimizer::sgd, Optimizer::adamw, Optimizer::lars};
-  job.optimizer.kind =
-      kOptimizers[choose("--optimizer", flags.optimizer, {"sgd", "adamw", "lars"})];
-  const bool adam = job.optimizer.kind == Optimizer::adamw;
+  const OptimizerDefinition& row = choose_optimizer(flags.optimizer);
+  job.optimizer.name = row.name;
   job.optimizer.momentum = flags.momentum;
   job.optimizer.nesterov = flags.nesterov;
-  job.optimizer.weight_decay = flags.weight_decay.value_or(adam ? 0.01 : 1e-4);
+  job.optimizer.weight_decay = flags.weight_decay.value_or(row.weight_decay);
   job.optimizer.decay_all = flags.decay_all;
   job.optimizer.clip_norm = flags.clip_norm;
   job.optimizer.beta1 = flags.adam_beta1;
@@ -255,7 +282,7 @@ TrainJob to_job(const JobFlags& flags, int processes) {
                                          RateSchedule::cosine, RateSchedule::polynomial};
   job.learning_rate.kind = kSchedules[choose("--lr-schedule", flags.schedule,
                                              {"constant", "step", "cosine", "polynomial"})];
-  job.learning_rate.base = flags.learning_rate.value_or(adam ? 0.001 : 0.1);
+  job.learning_rate.base = flags.learning_rate.value_or(row.learning_rate);
   job.learning_rate.final = flags.final_rate;
   job.learning_rate.warmup_steps = flags.warmup_steps;
   job.learning_rate.milestones = flags.milestones;

@@ -75,4 +75,7 @@ TrainJob to_job(const JobFlags& flags, int processes = 1);
 size_t choose(std::string_view flag, const std::string& value,
               const std::vector<std::string>& choices);
 
+// Throws InputError for a name that no optimizer has.
+const OptimizerDefinition& choose_optimizer(const std::string& name);
+
 }  // namespace millrace

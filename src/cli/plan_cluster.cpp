@@ -154,10 +154,11 @@ class ClusterPlanner {
   }
 
   static void require_predictable(ScheduleKind schedule) {
-    if (schedule != ScheduleKind::zero_bubble) return;
+    if (is_predictable(schedule)) return;
     fail_input(
-        "--schedule zero-bubble cannot be predicted on a described cluster; use another, or 'plan "
-        "--predict' for this machine.");
+        "--schedule {} cannot be predicted on a described cluster; use another, or 'plan "
+        "--predict' for this machine.",
+        name_of(schedule));
   }
 
   void check_combination(PlannedJob& job) const {
@@ -224,7 +225,7 @@ class ClusterPlanner {
     job.precision = precision_of(command_);
     job.wire = job_.precision.communication;
     job.real_data = job_.data.source != "synthetic";
-    job.optimizer_states = job_.optimizer.kind == OptimizerSettings::Kind::adamw ? 2 : 1;
+    job.optimizer_states = static_cast<int>(optimizer_named(job_.optimizer.name).states.size());
     job.head = head_;
     return job;
   }

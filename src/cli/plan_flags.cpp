@@ -31,7 +31,7 @@ Plan plan_from_file(const std::string& path) {
 }  // namespace
 
 void add_plan_flags(CLI::App& command, PlanFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const char* help) {
+  const auto add = [&](const char* name, auto& value, const std::string& help) {
     return command.add_option(name, value, help)->group(kPlanningGroup);
   };
   add("--devices", flags.devices,
@@ -58,8 +58,10 @@ void add_plan_flags(CLI::App& command, PlanFlags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false);
   add("--schedule", flags.schedule,
-      "Order of a pipeline: gpipe, 1f1b-flush or zero-bubble (as one device computes), 1f1b, ssp "
-      "or 2bw (never drained, updates from slightly older weights)")
+      fmt::format(
+          "Order of a pipeline: {} (as one device computes), {} (never drained, updates from "
+          "slightly older weights)",
+          schedule_names(true), schedule_names(false)))
       ->capture_default_str();
   add("--static-scheduling", flags.static_scheduling,
       "ssp: on fixes the order of work, off lets whatever is ready run")

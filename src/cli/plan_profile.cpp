@@ -152,13 +152,14 @@ class ProfilePlanner {
     const PrecisionSettings precision = to_precision(flags_.job.precision);
     request.precision = precision.type;
     request.wire = precision.communication;
-    const size_t optimizer = choose("--optimizer", flags_.job.optimizer, {"sgd", "lars", "adamw"});
-    request.optimizer_states = optimizer == 2 ? 2 : 1;
+    request.optimizer_states =
+        static_cast<int>(choose_optimizer(flags_.job.optimizer).states.size());
     request.asynchronous = !flags_.cluster.synchronous;
     if (given("--schedule")) {
       const ScheduleKind schedule = parse_schedule(flags_.job.plan.schedule);
-      if (schedule == ScheduleKind::zero_bubble) {
-        fail_input("--schedule zero-bubble cannot be predicted from a profile; use another.");
+      if (!is_predictable(schedule)) {
+        fail_input("--schedule {} cannot be predicted from a profile; use another.",
+                   name_of(schedule));
       }
       request.order = order_of(schedule);
     }

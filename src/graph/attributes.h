@@ -19,6 +19,10 @@ class Attributes {
   Attributes(std::initializer_list<std::pair<const std::string, Value>> values) : values_(values) {}
 
   void set(const std::string& name, Value value) { values_[name] = std::move(value); }
+  // Takes over those of another.
+  void set_all(const Attributes& others) {
+    for (const auto& [name, value] : others.values_) values_[name] = value;
+  }
   bool has(std::string_view name) const { return values_.find(name) != values_.end(); }
 
   // The getters throw std::logic_error for a missing name or another type: a broken invariant,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/parallel.h"
@@ -20,85 +21,158 @@ namespace {
 struct Range {
   int64_t begin;
   int64_t count;
+  int64_t whole;
 };
 
 Range range_of(const KernelRequest& request) {
   const int64_t whole = request.inputs[0].physical_elements();
-  if (!request.op.attributes.has("parts")) return {0, whole};
+  if (!request.op.attributes.has("parts")) return {0, whole, whole};
   const auto part = static_cast<int>(request.op.attributes.integer("part"));
   const auto parts = static_cast<int>(request.op.attributes.integer("parts"));
-  return {part_begin(whole, part, parts), part_size(whole, part, parts)};
+  return {part_begin(whole, part, parts), part_size(whole, part, parts), whole};
 }
 
-// Weights, states and gradient in the order in which an update has them.
-struct Update {
-  UpdateRule rule;
-  UpdateInputs inputs;
-  Range own;
+// The row whose NAME_update, or whose NAME_moments, the operator is.
+const OptimizerDefinition& row_of(const KernelRequest& request) {
+  const std::string_view type = request.op.type;
+  return optimizer_named(type.substr(0, type.rfind('_')));
+}
 
-  Update(const KernelRequest& request, RuleKind kind)
-      : rule(update_rule_of(kind, request.op.attributes)),
-        inputs(UpdateInputs::of(request)),
-        own(range_of(request)) {}
-
-  size_t states() const { return state_count(rule.kind); }
-  const float* gradient(const KernelArguments& a) const { return a.input<float>(1 + states()); }
-
-  // AdamW counts the updates of each parameter, behind its gradient.
-  RuleStep step(const KernelArguments& a) const {
-    int64_t before = 0;
-    if (rule.kind == RuleKind::adamw) {
-      float& updates = *a.input<float>(2 + states());
-      before = static_cast<int64_t>(updates);
-      updates += 1;
-    }
-    return rule.at(a.step->learning_rate, before, inputs.scale(a));
+// Weights, states and gradient, a count of updates, and the sums of squares of the parts of a
+// tensor, in the order in which an update has them.
+class Update {
+ public:
+  explicit Update(const KernelRequest& request)
+      : row_(row_of(request)),
+        rule_(update_rule_of(row_.kind, request.op.attributes)),
+        inputs_(UpdateInputs::of(request)),
+        own_(range_of(request)) {
+    const Attributes& attributes = request.op.attributes;
+    if (attributes.has("squares_at")) place_ = attributes.integer("squares_at");
+    if (row_.trust == Trust::gradient) trust_ = attributes.number("trust");
+    gradient_ = 1 + row_.states.size();
+    counter_ = gradient_ + 1;
+    squares_ = counter_ + (row_.counts_updates ? 1 : 0);
   }
 
-  void apply(const KernelArguments& a, const RuleStep& step) const {
-    auto* weights = a.input<float>(0) + own.begin;
-    const auto* gradients = gradient(a) + own.begin;
-    parallel_ranges(own.count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
-      float* parts[2] = {};
-      for (size_t i = 0; i < states(); ++i) parts[i] = a.input<float>(1 + i) + begin;
-      step.apply(weights + begin, parts, gradients + begin, end - begin);
+  uint64_t workspace_bytes() const {
+    if (row_.trust == Trust::none) return 0;
+    const uint64_t sums = row_.trust == Trust::step ? 2 : 1;
+    return sums * static_cast<uint64_t>(norm_chunks(own_.whole)) * sizeof(double);
+  }
+
+  void run(const KernelArguments& a) const {
+    if (inputs_.skips(a)) return;
+    const bool has_begun = row_.trust == Trust::step && place_ >= 0;
+    RuleStep now = step(a, has_begun ? 0 : 1);
+    if (row_.trust == Trust::gradient) fit_to_gradient(a, now);
+    if (row_.trust == Trust::step) {
+      const Squares squares = has_begun ? given_squares(a) : begin(a, now);
+      if (squares.weights > 0 && squares.other > 0) {
+        now.rate *= static_cast<float>(std::sqrt(squares.weights / squares.other));
+      }
+    }
+    for_ranges([&](int64_t begin, int64_t end) {
+      now.apply(a.input<float>(0) + own_.begin + begin, states(a, begin).data(),
+                a.input<float>(gradient_) + own_.begin + begin, end - begin);
     });
   }
+
+  // The first half of a step whose squares are to be added up.
+  void run_moments(const KernelArguments& a) const {
+    if (inputs_.skips(a)) return;
+    const Squares own = begin(a, step(a, 1));
+    float* squares = a.input<float>(squares_) + place_;
+    squares[0] = static_cast<float>(own.weights);
+    squares[1] = static_cast<float>(own.other);
+  }
+
+ private:
+  struct Squares {
+    double weights = 0;
+    double other = 0;
+  };
+
+  // Counts the update where the rule does and `counts` says so.
+  RuleStep step(const KernelArguments& a, int counts) const {
+    int64_t before = 0;
+    if (row_.counts_updates) {
+      float& updates = *a.input<float>(counter_);
+      updates += static_cast<float>(counts);
+      before = static_cast<int64_t>(updates) - 1;
+    }
+    return rule_.at(a.step->learning_rate, before, inputs_.scale(a));
+  }
+
+  std::array<float*, 2> states(const KernelArguments& a, int64_t begin) const {
+    std::array<float*, 2> parts = {};
+    for (size_t i = 0; i < row_.states.size(); ++i) parts[i] = a.input<float>(1 + i) + begin;
+    return parts;
+  }
+
+  template <typename Body>
+  void for_ranges(const Body& body) const {
+    parallel_ranges(own_.count, kElementwiseGrain,
+                    [&](int, int64_t begin, int64_t end) { body(begin, end); });
+  }
+
+  Squares given_squares(const KernelArguments& a) const {
+    const float* sums = a.input<float>(squares_) + place_;
+    return {double{sums[0]}, double{sums[1]}};
+  }
+
+  void fit_to_gradient(const KernelArguments& a, RuleStep& step) const {
+    auto* sums = reinterpret_cast<double*>(a.workspace);
+    const auto squares = [&](size_t input) {
+      return sum_squares(a.input<float>(input), own_.whole, sums);
+    };
+    const Squares norms = place_ >= 0 ? given_squares(a) : Squares{squares(0), squares(gradient_)};
+    const double weights = std::sqrt(norms.weights);
+    const double gradient = std::sqrt(norms.other) * step.scale;
+    if (weights == 0 || gradient == 0) return;
+    const double bound = gradient + rule_.weight_decay * weights + rule_.epsilon;
+    step.rate = static_cast<float>(step.rate * (trust_ * weights / bound));
+  }
+
+  // In chunks, so that the sums do not depend on the number of threads.
+  Squares begin(const KernelArguments& a, const RuleStep& step) const {
+    auto* sums = reinterpret_cast<double*>(a.workspace);
+    const int64_t chunks = norm_chunks(own_.count);
+    const float* weights = a.input<float>(0) + own_.begin;
+    const float* gradients = a.input<float>(gradient_) + own_.begin;
+    parallel_for(chunks, kElementwiseGrain / kNormChunk, [&](int64_t chunk) {
+      const int64_t first = chunk * kNormChunk;
+      sums[chunk] = step.begin(weights + first, states(a, first).data(), gradients + first,
+                               std::min(kNormChunk, own_.count - first));
+    });
+    double all = 0;
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) all += sums[chunk];
+    return {sum_squares(weights, own_.count, sums + chunks), all};
+  }
+
+  const OptimizerDefinition& row_;
+  const UpdateRule rule_;
+  const UpdateInputs inputs_;
+  const Range own_;
+  int64_t place_ = -1;  // of this tensor among the squares; -1: there are none
+  double trust_ = 0;
+  size_t gradient_ = 0;  // among the inputs, as the next two
+  size_t counter_ = 0;
+  size_t squares_ = 0;
 };
 
-template <RuleKind kind>
 std::unique_ptr<Kernel> make_update(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
-  return make_function_kernel([update = Update(request, kind)](const KernelArguments& a) {
-    if (!update.inputs.skips(a)) update.apply(a, update.step(a));
-  });
+  const Update update(request);
+  return make_function_kernel([update](const KernelArguments& a) { update.run(a); },
+                              update.workspace_bytes());
 }
 
-std::unique_ptr<Kernel> make_lars(const KernelRequest& request, std::string* refusal) {
+std::unique_ptr<Kernel> make_moments(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal)) return nullptr;
-  const int64_t count = request.inputs[0].physical_elements();
-  const Attributes& attributes = request.op.attributes;
-  const double trust = attributes.number("trust");
-  const bool is_slice = attributes.has("squares_at");
-  const int64_t place = is_slice ? attributes.integer("squares_at") : 0;
-  const auto run = [=, update = Update(request, RuleKind::lars)](const KernelArguments& a) {
-    if (update.inputs.skips(a)) return;
-    RuleStep step = update.step(a);
-    auto* sums = reinterpret_cast<double*>(a.workspace);
-    const auto squares = [&](const float* values, int64_t which) {
-      if (is_slice) return double{a.input<float>(3)[place + which]};
-      return sum_squares(values, count, sums);
-    };
-    const double weight_norm = std::sqrt(squares(a.input<float>(0), 0));
-    const double gradient_norm = std::sqrt(squares(update.gradient(a), 1)) * step.scale;
-    if (weight_norm != 0 && gradient_norm != 0) {
-      const double bound =
-          gradient_norm + update.rule.weight_decay * weight_norm + update.rule.epsilon;
-      step.rate = static_cast<float>(step.rate * (trust * weight_norm / bound));
-    }
-    update.apply(a, step);
-  };
-  return make_function_kernel(run, static_cast<uint64_t>(norm_chunks(count)) * sizeof(double));
+  const Update update(request);
+  return make_function_kernel([update](const KernelArguments& a) { update.run_moments(a); },
+                              update.workspace_bytes());
 }
 
 // One sum for each input, or one of all.
@@ -149,17 +223,7 @@ LayoutWish keep(const KernelRequest& request) {
 }  // namespace
 
 std::vector<KernelFamily> kernels() {
-  return {
-      {"sgd_update",
-       {{"vector", make_update<RuleKind::momentum>}, {"reference", reference_sgd}},
-       follow},
-      {"sgd_plain_update",
-       {{"vector", make_update<RuleKind::plain>}, {"reference", reference_sgd_plain}},
-       follow},
-      {"adamw_update",
-       {{"vector", make_update<RuleKind::adamw>}, {"reference", reference_adamw}},
-       follow},
-      {"lars_update", {{"vector", make_lars}, {"reference", reference_lars}}, follow},
+  std::vector<KernelFamily> families = {
       {"sum_of_squares",
        {{"vector", make_squares<false>}, {"reference", reference_sum_of_squares}},
        keep},
@@ -169,6 +233,13 @@ std::vector<KernelFamily> kernels() {
       {"keep_squares", {{"scalar", make_keep_squares}}},
       {"clip_scale", {{"scalar", make_clip_scale}, {"reference", reference_clip_scale}}},
   };
+  for (const OptimizerDefinition& row : optimizers()) {
+    families.push_back(
+        {row.update_type, {{"vector", make_update}, {"reference", reference_update}}, follow});
+    if (row.trust == Trust::step)
+      families.push_back({row.moments_type, {{"vector", make_moments}}, follow});
+  }
+  return families;
 }
 
 }  // namespace millrace::optimizer

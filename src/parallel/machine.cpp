@@ -19,6 +19,7 @@ bool goes_backward(Work work) { return work == Work::backward || work == Work::b
 Machine::Machine(const Schedule& schedule, const std::vector<Channel>& channels, const Costs& costs)
     : schedule_(schedule), channels_(channels), costs_(costs) {
   states_.resize(schedule.rows.size());
+  ordered_.resize(schedule.orders.size(), 0);
   result_.rows.resize(schedule.rows.size());
   result_.busy.resize(schedule.rows.size(), 0);
   for (int row = 0; row < row_count(); ++row) {
@@ -59,6 +60,10 @@ std::vector<Task> Machine::candidates(int row) const {
   const Row& table = row_at(row);
   if (schedule_.fixed_order) {
     if (now.position == table.tasks.size()) return {};
+    if (!schedule_.orders.empty()) {
+      const size_t device = device_of(row);
+      if (schedule_.orders[device][ordered_[device]].row != row) return {};
+    }
     return {table.tasks[now.position]};
   }
   const int64_t all = schedule_.updates_of(table.stage);
@@ -135,6 +140,12 @@ void Machine::finish(int row, const Task& task, double begin) {
   const double end = begin + (costs_.task ? costs_.task(stage, task) : default_cost(task));
   RowState& now = state(row);
   now.free_at = end;
+  if (!schedule_.orders.empty()) {
+    ++ordered_[device_of(row)];
+    for (int other = 0; other < row_count(); ++other) {
+      if (device_of(other) == device_of(row)) state(other).free_at = end;
+    }
+  }
   ++now.position;
   if (task.work == Work::forward) {
     ++now.forwards;

@@ -52,6 +52,8 @@ class Machine {
   bool step_fixed();
   bool step_free(Preference preference);
   bool ended(int row) const;
+  // Of a schedule that says what each device does.
+  size_t device_of(int row) const { return static_cast<size_t>(row) % schedule_.orders.size(); }
 
   bool reads(const Channel& channel, int stage, const Task& task) const;
   bool writes(const Channel& channel, int stage, const Task& task) const;
@@ -67,6 +69,7 @@ class Machine {
   std::vector<RowState> states_;
   std::vector<std::vector<Queue>> queues_;        // per channel, per pair of rows
   std::vector<std::vector<size_t>> channels_of_;  // by stage, those that touch it
+  std::vector<size_t> ordered_;  // tasks that each device has done of schedule_.orders
   Simulation result_;
 };
 

@@ -38,6 +38,18 @@ std::vector<std::vector<int>> Plan::device_numbers() const {
   return numbers;
 }
 
+int Plan::turns() const {
+  size_t turns = 1;
+  while (turns < stages.size() && stages[turns] != stages[0]) ++turns;
+  for (size_t stage = turns; stage < stages.size(); ++stage) {
+    if (stages[stage] != stages[stage - turns]) return 0;
+  }
+  int devices_of_turns = 0;
+  for (size_t stage = 0; stage < turns; ++stage) devices_of_turns += stages[stage].size();
+  const bool apart = devices_of_turns == static_cast<int>(devices().size());
+  return apart && stages.size() % turns == 0 ? static_cast<int>(turns) : 0;
+}
+
 std::string Plan::schedule_name() const {
   if (stages.size() > 1) return std::string(name_of(schedule));
   if (!runs_whole()) return "accumulate";

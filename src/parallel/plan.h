@@ -38,6 +38,10 @@ struct Plan {
   // The place among `devices` of each device of each stage.
   std::vector<std::vector<int>> device_numbers() const;
 
+  // How many placements take the stages in turn, each several times: 2 for 0:0.0:1.0:0.0:1; as many
+  // as stages where none comes again, 0 where they come in some other way.
+  int turns() const;
+
   // Whether a step is one program from end to end on each device.
   bool runs_whole() const {
     const bool takes_turns = round_robin && stages[0].size() > 1;

@@ -14,17 +14,32 @@ constexpr int kMostRows = 4096;
 constexpr int64_t kMostTasks = 4'000'000;
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-struct KindName {
+struct KindFacts {
   ScheduleKind kind;
   std::string_view name;
+  bool synchronous = false;
+  bool predictable = true;
 };
 
-constexpr KindName kKinds[] = {{ScheduleKind::gpipe, "gpipe"},
-                               {ScheduleKind::one_f_one_b_flush, "1f1b-flush"},
-                               {ScheduleKind::zero_bubble, "zero-bubble"},
-                               {ScheduleKind::one_f_one_b, "1f1b"},
-                               {ScheduleKind::ssp, "ssp"},
-                               {ScheduleKind::two_bw, "2bw"}};
+constexpr KindFacts kKinds[] = {
+    {.kind = ScheduleKind::gpipe, .name = "gpipe", .synchronous = true},
+    {.kind = ScheduleKind::one_f_one_b_flush, .name = "1f1b-flush", .synchronous = true},
+    {.kind = ScheduleKind::zero_bubble,
+     .name = "zero-bubble",
+     .synchronous = true,
+     .predictable = false},
+    {.kind = ScheduleKind::interleaved,
+     .name = "interleaved",
+     .synchronous = true,
+     .predictable = false},
+    {.kind = ScheduleKind::one_f_one_b, .name = "1f1b"},
+    {.kind = ScheduleKind::ssp, .name = "ssp"},
+    {.kind = ScheduleKind::two_bw, .name = "2bw"}};
+
+const KindFacts& facts_of(ScheduleKind kind) {
+  return *std::find_if(std::begin(kKinds), std::end(kKinds),
+                       [&](const KindFacts& entry) { return entry.kind == kind; });
+}
 
 int64_t divide_up(int64_t count, int64_t by) { return (count + by - 1) / by; }
 
@@ -160,6 +175,7 @@ class RowBuilder {
         row_.versions = 2;
         break;
       case ScheduleKind::one_f_one_b_flush:
+      case ScheduleKind::interleaved:
         break;
     }
   }
@@ -175,30 +191,117 @@ class RowBuilder {
   int64_t updates_ = 0;
 };
 
+// Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+// Megatron-LM", section 2.2.2. A device works on groups of as many micro-batches as there are
+// devices: such a group forward through its first stage, its second and so on, backward through its
+// last stage first; and when as many are under way as keep the devices behind it busy, one forward
+// and one backward in turn.
+class TurnsBuilder {
+ public:
+  TurnsBuilder(const Schedule& schedule, int devices)
+      : schedule_(schedule), devices_(devices), chunks_(schedule.stages / devices) {}
+
+  std::vector<RowTask> order_of(int device) const {
+    std::vector<RowTask> order;
+    const int64_t all = schedule_.micro_batches * chunks_;
+    const int64_t behind = devices_ - device - 1;
+    const int64_t ahead = chunks_ == 1 ? behind : 2 * behind + int64_t{chunks_ - 1} * devices_;
+    const int64_t warm = std::min(all, ahead);
+    for (int64_t step = 0; step < schedule_.steps; ++step) {
+      for (int64_t i = 0; i < all + warm; ++i) {
+        if (i < all) order.push_back(task(Work::forward, step, i, device));
+        if (i >= warm) order.push_back(task(Work::backward, step, i - warm, device));
+      }
+      for (int chunk = 0; chunk < chunks_; ++chunk) {
+        const int64_t last = (step + 1) * schedule_.micro_batches - 1;
+        order.push_back({chunk * devices_ + device, {Work::update, last, step}});
+      }
+    }
+    return order;
+  }
+
+ private:
+  RowTask task(Work work, int64_t step, int64_t number, int device) const {
+    const int64_t group = number / (int64_t{devices_} * chunks_);
+    const auto within = static_cast<int>(number % (int64_t{devices_} * chunks_));
+    const int turn = within / devices_;
+    const int chunk = work == Work::forward ? turn : chunks_ - 1 - turn;
+    const int64_t m = step * schedule_.micro_batches + group * devices_ + within % devices_;
+    return {chunk * devices_ + device, {work, m, step}};
+  }
+
+  const Schedule& schedule_;
+  const int devices_;
+  const int chunks_;  // stages of each device
+};
+
+Row row_within(const std::vector<RowTask>& order, int stage) {
+  Row row;
+  row.stage = stage;
+  int64_t alive = 0;
+  for (const RowTask& one : order) {
+    if (one.row != stage) continue;
+    row.tasks.push_back(one.task);
+    if (one.task.work == Work::forward) row.in_flight = std::max(row.in_flight, ++alive);
+    if (one.task.work == Work::backward) --alive;
+  }
+  return row;
+}
+
+void take_in_turns(Schedule& schedule, int turns) {
+  if (turns < 1 || schedule.stages % turns != 0 || schedule.round_robin) {
+    fail_input(
+        "The schedule interleaved needs stages that devices take in turn, each as often as the "
+        "others, such as --placement 0:0.0:1.0:0.0:1, and split replicas.");
+  }
+  if (schedule.micro_batches % turns != 0) {
+    fail_input(
+        "The schedule interleaved needs micro-batches in groups of {}, one for each device of the "
+        "row, but has {}; change --microbatches.",
+        turns, schedule.micro_batches);
+  }
+  const TurnsBuilder builder(schedule, turns);
+  for (int device = 0; device < turns; ++device)
+    schedule.orders.push_back(builder.order_of(device));
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const auto device = static_cast<size_t>(stage % turns);
+    schedule.rows.push_back(row_within(schedule.orders[device], stage));
+  }
+}
+
 }  // namespace
 
-std::string_view name_of(ScheduleKind kind) {
-  return std::find_if(std::begin(kKinds), std::end(kKinds),
-                      [&](const KindName& entry) { return entry.kind == kind; })
-      ->name;
+std::string_view name_of(ScheduleKind kind) { return facts_of(kind).name; }
+
+std::string schedule_names() {
+  std::vector<std::string> names;
+  for (const KindFacts& entry : kKinds) names.emplace_back(entry.name);
+  return join_choices(names);
+}
+
+std::string schedule_names(bool synchronous) {
+  std::vector<std::string> names;
+  for (const KindFacts& entry : kKinds) {
+    if (entry.synchronous == synchronous) names.emplace_back(entry.name);
+  }
+  return join_choices(names);
 }
 
 ScheduleKind parse_schedule(std::string_view name) {
   std::vector<std::string> names;
-  for (const KindName& entry : kKinds) {
+  for (const KindFacts& entry : kKinds) {
     if (entry.name == name) return entry.kind;
     names.emplace_back(entry.name);
   }
   const std::string close = nearest(name, names);
   fail_input("The schedule '{}' is not known; {}.", name,
-             close.empty() ? "choose gpipe, 1f1b-flush, zero-bubble, 1f1b, ssp or 2bw"
+             close.empty() ? fmt::format("choose {}", schedule_names())
                            : fmt::format("did you mean '{}'?", close));
 }
 
-bool is_synchronous(ScheduleKind kind) {
-  return kind == ScheduleKind::gpipe || kind == ScheduleKind::one_f_one_b_flush ||
-         kind == ScheduleKind::zero_bubble;
-}
+bool is_synchronous(ScheduleKind kind) { return facts_of(kind).synchronous; }
+
+bool is_predictable(ScheduleKind kind) { return facts_of(kind).predictable; }
 
 std::string_view name_of(Work work) {
   switch (work) {
@@ -264,6 +367,10 @@ Schedule make_schedule(const ScheduleRequest& request) {
   schedule.round_robin = request.round_robin;
   schedule.fixed_order = request.kind != ScheduleKind::ssp || request.static_scheduling;
 
+  if (request.kind == ScheduleKind::interleaved) {
+    take_in_turns(schedule, request.turns);
+    return schedule;
+  }
   std::vector<int> in_turn = schedule.replicas;
   if (!schedule.round_robin) in_turn.assign(in_turn.size(), 1);
   const int workers = std::accumulate(in_turn.begin(), in_turn.end(), 0);

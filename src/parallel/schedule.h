@@ -17,13 +17,17 @@ enum class ScheduleKind : uint8_t {
   gpipe,              // all forward, then all backward, one update
   one_f_one_b_flush,  // one forward, one backward in turn, one update per step
   zero_bubble,        // as above, with the weights' gradients apart, where there would be a bubble
+  interleaved,        // 1f1b-flush where devices take several stages in turn, a few micro-batches each
   one_f_one_b,        // never drained; each mini-batch updates, and keeps the weights it began with
   ssp,                // the same with a bound on staleness; the order may be left to run time
   two_bw,             // never drained; one update per step, two versions of the weights
 };
 
-// "gpipe", "1f1b-flush", "zero-bubble", "1f1b", "ssp", "2bw".
+// "gpipe", "1f1b-flush" and so on.
 std::string_view name_of(ScheduleKind kind);
+// Of all schedules, or of those that are synchronous or not, for a person: "1f1b, ssp or 2bw".
+std::string schedule_names();
+std::string schedule_names(bool synchronous);
 
 // Throws InputError for another name, with the nearest one.
 ScheduleKind parse_schedule(std::string_view name);
@@ -31,6 +35,9 @@ ScheduleKind parse_schedule(std::string_view name);
 // Whether every step ends with an empty pipeline, so that the weights are those of one device that
 // accumulates gradients.
 bool is_synchronous(ScheduleKind kind);
+
+// Whether the planner's formulas know how long it takes on machines that are not there.
+bool is_predictable(ScheduleKind kind);
 
 enum class Work : uint8_t { forward, backward, backward_input, backward_weights, update };
 
@@ -59,6 +66,12 @@ struct Row {
   int64_t waiting_weights = 0;
 };
 
+// A task of one of the rows that share a device.
+struct RowTask {
+  int row = 0;
+  Task task;
+};
+
 struct ScheduleRequest {
   ScheduleKind kind = ScheduleKind::one_f_one_b_flush;
   int stages = 1;
@@ -72,6 +85,9 @@ struct ScheduleRequest {
   bool round_robin = false;
   // ssp only: false leaves the order to run time, within the bounds of the rows.
   bool static_scheduling = true;
+  // Devices that take the stages in turn: stage s runs where stage s mod turns does. 0: stages are
+  // placed in some other way, or each on its own.
+  int turns = 0;
 };
 
 // With split replicas there is one row per stage, which all its replicas follow, each with its part
@@ -93,6 +109,9 @@ struct Schedule {
   // `in_flight` are in flight, with the newest weights; updates follow their backwards at once.
   bool fixed_order = true;
   std::vector<Row> rows;
+  // What each device does, row r being of device r mod orders.size(), where the schedule says that;
+  // empty: rows that share a device are merged by `interleave`.
+  std::vector<std::vector<RowTask>> orders = {};
 
   int64_t total_micro_batches() const { return micro_batches * steps; }
   // Rows that a stage has in the table.
@@ -110,7 +129,8 @@ struct Schedule {
 
 // Throws InputError, one sentence, where the request makes no sense: counts below 1, more than
 // 4096 stages and replicas together, more than four million tasks, replicas that are not one per
-// stage, or 2bw with fewer micro-batches than devices in a row.
+// stage, 2bw with fewer micro-batches than devices in a row, or interleaved where stages are not
+// taken in turn or micro-batches do not divide over the devices.
 Schedule make_schedule(const ScheduleRequest& request);
 
 // Forwards that a row of `stage` runs before its first backward, 1F1B: the devices behind it,

@@ -45,6 +45,9 @@ Simulation simulate(const Schedule& schedule, const std::vector<Channel>& channe
 
 std::vector<RowTask> interleave(const Schedule& schedule, const std::vector<int>& rows,
                                 const std::vector<Channel>& channels, const Costs& costs) {
+  if (!schedule.orders.empty()) {
+    return schedule.orders[static_cast<size_t>(rows.front()) % schedule.orders.size()];
+  }
   const Simulation simulation = simulate(schedule, channels, costs);
   std::vector<RowTask> merged;
   for (const auto& [row, position] : simulation.order) {

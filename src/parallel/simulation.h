@@ -64,13 +64,8 @@ struct Simulation {
 Simulation simulate(const Schedule& schedule, const std::vector<Channel>& channels,
                     const Costs& costs = {});
 
-struct RowTask {
-  int row = 0;
-  Task task;
-};
-
-// One order for a device that runs several rows (stages that share it): a merge of their
-// tasks that cannot get stuck if every device follows its own such merge.
+// One order for a device that runs several rows (stages that share it): the schedule's own, or a
+// merge of their tasks that cannot get stuck if every device follows its own such merge.
 std::vector<RowTask> interleave(const Schedule& schedule, const std::vector<int>& rows,
                                 const std::vector<Channel>& channels, const Costs& costs = {});
 

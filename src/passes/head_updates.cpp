@@ -16,24 +16,28 @@ void append_all(std::vector<TensorId>& inputs, const std::vector<TensorId>& more
   inputs.insert(inputs.end(), more.begin(), more.end());
 }
 
+// Of the operators that update centres by this rule.
+const char* suffix_of(RuleKind kind) {
+  if (kind == RuleKind::plain) return "";
+  return kind == RuleKind::momentum ? "_momentum" : "_adamw";
+}
+
 }  // namespace
 
-// LARS treats centres as SGD does.
 HeadUpdates::Rule HeadUpdates::rule_of(OperatorId id) {
   const Attributes head = graph_.op(id).attributes;
   const TensorId centres = graph_.op(id).inputs.at(kCentresInput);
-  const bool adamw = settings_.kind == OptimizerSettings::Kind::adamw;
-  const bool without = head.number("sample_rate") < 1 &&
+  const OptimizerDefinition& row = settings_.row_of_centres();
+  const bool without = row.kind == RuleKind::momentum && head.number("sample_rate") < 1 &&
                        head.integer("head_momentum") == static_cast<int64_t>(HeadMomentum::none);
   Rule rule;
-  if (adamw) {
-    rule.suffix = "_adamw";
-    rule.states = {state(centres, ".first_moment"), state(centres, ".second_moment")};
-  } else if (without) {
+  if (without) {
     rule.rate_factor = 1 / (1 - settings_.momentum);
-  } else if (settings_.momentum != 0) {
-    rule.suffix = "_momentum";
-    rule.states = {state(centres, ".momentum")};
+  } else {
+    rule.suffix = suffix_of(row.kind);
+    for (const std::string_view suffix : row.states) {
+      rule.states.push_back(state(centres, std::string(suffix)));
+    }
   }
   rule.state_count = static_cast<int64_t>(rule.states.size());
   rule.lazy = wants_lazy_updates(head) && (rule.state_count > 0 || settings_.weight_decay > 0);
@@ -47,12 +51,7 @@ HeadUpdates::Rule HeadUpdates::rule_of(OperatorId id) {
 }
 
 void HeadUpdates::set(const Rule& rule, Attributes& attributes) const {
-  attributes.set("weight_decay", settings_.weight_decay);
-  attributes.set("momentum", settings_.momentum);
-  attributes.set("nesterov", settings_.nesterov);
-  attributes.set("beta1", settings_.beta1);
-  attributes.set("beta2", settings_.beta2);
-  attributes.set("epsilon", settings_.epsilon);
+  attributes.set_all(attributes_of(settings_));
   attributes.set("rate_factor", rule.rate_factor);
   if (!rule.lazy) return;
   attributes.set("lazy", true);

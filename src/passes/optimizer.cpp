@@ -1,5 +1,7 @@
 #include "passes/optimizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
@@ -47,19 +49,22 @@ class Updates {
                                {{"max_norm", settings_.clip_norm}}, Phase::update);
   }
 
-  // Sums of squares of weights and gradients of which every member has a slice, in one exchange.
-  void measure_slices(const std::vector<ParameterGradient>& gradients) {
-    if (settings_.kind != OptimizerSettings::Kind::lars || options_.members == 1) return;
-    std::vector<TensorId> inputs;
+  // Of tensors that are divided over the members, what their steps are fitted to, in one exchange.
+  void measure_parts(const std::vector<ParameterGradient>& gradients) {
+    if (options_.members == 1) return;
+    std::vector<ParameterGradient> divided;
     for (const ParameterGradient& pair : gradients) {
-      if (!is_own(graph_, pair.parameter, options_) || is_vector(pair.parameter)) continue;
-      squares_at_[pair.parameter] = std::ssize(inputs);
-      inputs.insert(inputs.end(), {pair.parameter, pair.gradient});
+      const Trust trust = row_of(pair.parameter).trust;
+      const bool is_slice = is_own(graph_, pair.parameter, options_);
+      if (trust == Trust::none || !(is_slice || trust == Trust::step)) continue;
+      if (!is_slice && !is_shared_out(pair.parameter)) continue;
+      squares_at_[pair.parameter] = 2 * std::ssize(divided);
+      divided.push_back(pair);
     }
-    if (inputs.empty()) return;
-    const TensorId own =
-        graph_.apply("squares_of_each", "slices/squares", inputs, {}, Phase::update);
-    slice_squares_ = all_reduce("slices/all_squares", own);
+    if (divided.empty()) return;
+    const bool of_steps = row_of(divided.front().parameter).trust == Trust::step;
+    const TensorId own = of_steps ? begin_steps(divided) : measure_slices(divided);
+    part_squares_ = all_reduce("parts/all_squares", own);
   }
 
   // Where gradients are about to be summed over members: looks at one that the backward pass makes
@@ -106,11 +111,10 @@ class Updates {
   void step_heads() { heads_.add_steps(clip_scale_, skip_); }
 
   OperatorId add(const ParameterGradient& pair) {
-    const bool vector = is_vector(pair.parameter);
-    const double decay = vector && !settings_.decay_all ? 0.0 : settings_.weight_decay;
-    if (settings_.kind == OptimizerSettings::Kind::adamw) return adamw(pair, decay);
-    if (settings_.kind == OptimizerSettings::Kind::lars && !vector) return lars(pair, decay);
-    return sgd(pair, decay);
+    const bool has_begun = operands_.contains(pair.parameter);
+    std::vector<TensorId> inputs = has_begun ? operands_.at(pair.parameter) : operands(pair);
+    if (squares_at_.contains(pair.parameter)) inputs.push_back(part_squares_);
+    return update(row_of(pair.parameter).update_type, std::move(inputs));
   }
 
  private:
@@ -137,43 +141,45 @@ class Updates {
     return graph_.add_tensor(std::move(tensor));
   }
 
-  OperatorId sgd(const ParameterGradient& pair, double decay) {
-    Attributes attributes = {{"momentum", settings_.momentum},
-                             {"weight_decay", decay},
-                             {"nesterov", settings_.nesterov},
-                             {"dampening", 0.0}};
-    if (settings_.momentum == 0) {
-      return update("sgd_plain_update", {pair.parameter, pair.gradient}, std::move(attributes));
-    }
-    return update("sgd_update",
-                  {pair.parameter, part_of_state(pair.parameter, ".momentum"), pair.gradient},
-                  std::move(attributes));
+  const OptimizerDefinition& row_of(TensorId parameter) const {
+    const OptimizerDefinition& chosen = optimizer_named(settings_.name);
+    const bool replaced = is_vector(parameter) && !chosen.for_vectors.empty();
+    return row_for(replaced ? optimizer_named(chosen.for_vectors) : chosen, settings_.momentum);
   }
 
-  OperatorId adamw(const ParameterGradient& pair, double decay) {
-    const TensorId first = part_of_state(pair.parameter, ".first_moment");
-    const TensorId second = part_of_state(pair.parameter, ".second_moment");
-    const TensorId updates =
-        held(graph_.tensor(pair.parameter).name + ".updates", 1, Role::optimizer_state);
-    return update("adamw_update", {pair.parameter, first, second, pair.gradient, updates},
-                  {{"beta1", settings_.beta1},
-                   {"beta2", settings_.beta2},
-                   {"epsilon", settings_.epsilon},
-                   {"weight_decay", decay}});
+  // Weights, states, gradient and perhaps a count of updates.
+  std::vector<TensorId> operands(const ParameterGradient& pair) {
+    const OptimizerDefinition& row = row_of(pair.parameter);
+    std::vector<TensorId> inputs = {pair.parameter};
+    for (const std::string_view suffix : row.states) {
+      inputs.push_back(part_of_state(pair.parameter, std::string(suffix)));
+    }
+    inputs.push_back(pair.gradient);
+    if (row.counts_updates) {
+      const std::string name = graph_.tensor(pair.parameter).name + ".updates";
+      inputs.push_back(held(name, 1, Role::optimizer_state));
+    }
+    return inputs;
   }
 
-  OperatorId lars(const ParameterGradient& pair, double decay) {
-    Attributes attributes = {{"momentum", settings_.momentum},
-                             {"weight_decay", decay},
-                             {"trust", settings_.trust},
-                             {"epsilon", settings_.epsilon}};
-    const TensorId momentum = part_of_state(pair.parameter, ".momentum");
-    std::vector<TensorId> inputs = {pair.parameter, momentum, pair.gradient};
-    if (squares_at_.contains(pair.parameter)) {
-      attributes.set("squares_at", squares_at_.at(pair.parameter));
-      inputs.push_back(slice_squares_);
+  TensorId measure_slices(const std::vector<ParameterGradient>& slices) {
+    std::vector<TensorId> inputs;
+    for (const ParameterGradient& pair : slices) {
+      inputs.insert(inputs.end(), {pair.parameter, pair.gradient});
     }
-    return update("lars_update", std::move(inputs), std::move(attributes));
+    return graph_.apply("squares_of_each", "parts/squares", inputs, {}, Phase::update);
+  }
+
+  TensorId begin_steps(const std::vector<ParameterGradient>& parts) {
+    const TensorId squares =
+        held(fmt::format("parts/squares_{}", operands_.size()), 2 * std::ssize(parts));
+    for (const ParameterGradient& pair : parts) {
+      operands_[pair.parameter] = operands(pair);
+      std::vector<TensorId> inputs = operands_[pair.parameter];
+      inputs.push_back(squares);
+      update(row_of(pair.parameter).moments_type, std::move(inputs));
+    }
+    return squares;
   }
 
   bool is_shared_out(TensorId parameter) const {
@@ -197,18 +203,24 @@ class Updates {
     return added;
   }
 
-  OperatorId update(std::string_view type, std::vector<TensorId> inputs, Attributes attributes) {
-    const std::string name = graph_.tensor(inputs[0]).name + "/update";
+  OperatorId update(std::string_view type, std::vector<TensorId> inputs) {
+    const TensorId parameter = inputs[0];
+    const bool decays = !is_vector(parameter) || settings_.decay_all;
+    Attributes attributes = attributes_of(settings_);
+    attributes.set("weight_decay", decays ? settings_.weight_decay : 0.0);
     attributes.set("has_clip", clip_scale_ != kNone);
-    if (is_shared_out(inputs[0])) {
+    if (is_shared_out(parameter)) {
       attributes.set("part", static_cast<int64_t>(options_.member));
       attributes.set("parts", static_cast<int64_t>(options_.members));
     }
+    if (squares_at_.contains(parameter)) attributes.set("squares_at", squares_at_.at(parameter));
     if (clip_scale_ != kNone) inputs.push_back(clip_scale_);
     if (skip_ != kNone) {
       attributes.set("has_skip", true);
       inputs.push_back(skip_);
     }
+    const bool begins = type == row_of(parameter).moments_type;
+    const std::string name = graph_.tensor(parameter).name + (begins ? "/moments" : "/update");
     return graph_.add_operator(type, name, std::move(inputs), std::move(attributes), Phase::update);
   }
 
@@ -219,8 +231,9 @@ class Updates {
   TensorId squares_ = kNone;
   TensorId clip_scale_ = kNone;
   TensorId skip_ = kNone;
-  TensorId slice_squares_ = kNone;
-  std::map<TensorId, int64_t> squares_at_;  // in slice_squares_
+  TensorId part_squares_ = kNone;
+  std::map<TensorId, int64_t> squares_at_;                   // in part_squares_
+  std::map<TensorId, std::vector<TensorId>> operands_ = {};  // of steps that have begun
 };
 
 // Puts each update behind the last operator that makes its gradient or reads its parameter.
@@ -261,7 +274,7 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
   }
   if (gradients.empty() && !heads.has_deferred()) return;
   if (options.members == 1 && !defers) return update_at_once(graph, gradients, updates);
-  const bool whole = clips || settings.kind == OptimizerSettings::Kind::lars;
+  const bool whole = clips || optimizer_named(settings.name).trust == Trust::gradient;
   if (options.check_overflow && options.members > 1) updates.probe(gradients);
   GradientExchange exchange(graph, gradients, options, whole);
   std::vector<std::vector<ParameterGradient>> ready;
@@ -277,7 +290,7 @@ void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
   }
   for (size_t i = 0; i < ready.size() || exchange.more(); ++i) {
     if (i == ready.size()) ready.push_back(exchange.next());
-    updates.measure_slices(ready[i]);
+    updates.measure_parts(ready[i]);
     for (const ParameterGradient& pair : ready[i]) {
       updates.add(pair);
       exchange.share(pair.parameter);

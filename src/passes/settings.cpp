@@ -4,6 +4,18 @@
 
 namespace millrace {
 
+const OptimizerDefinition& OptimizerSettings::row_of_centres() const {
+  const OptimizerDefinition& chosen = optimizer_named(name);
+  return row_for(chosen.for_rows.empty() ? chosen : optimizer_named(chosen.for_rows), momentum);
+}
+
+Attributes attributes_of(const OptimizerSettings& settings) {
+  return {{"momentum", settings.momentum}, {"weight_decay", settings.weight_decay},
+          {"nesterov", settings.nesterov}, {"beta1", settings.beta1},
+          {"beta2", settings.beta2},       {"epsilon", settings.epsilon},
+          {"trust", settings.trust}};
+}
+
 std::string_view precision_name(DataType type) {
   switch (type) {
     case DataType::f32:

@@ -7,13 +7,14 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/attributes.h"
+#include "graph/optimizers.h"
 #include "graph/types.h"
 
 namespace millrace {
 
 struct OptimizerSettings {
-  enum class Kind : uint8_t { sgd, adamw, lars };
-  Kind kind = Kind::sgd;
+  std::string name = "sgd";  // of a row of graph/optimizers.h
   double momentum = 0.9;
   double weight_decay = 1e-4;
   double beta1 = 0.9;
@@ -23,7 +24,14 @@ struct OptimizerSettings {
   bool nesterov = false;
   double clip_norm = 0;    // the largest norm of all gradients together; 0 is no limit
   bool decay_all = false;  // otherwise tensors of rank one or less are not decayed
+
+  // The row that updates of whole tensors follow, and that of class centres.
+  const OptimizerDefinition& row() const { return row_for(optimizer_named(name), momentum); }
+  const OptimizerDefinition& row_of_centres() const;
 };
+
+// As operators that update have them.
+Attributes attributes_of(const OptimizerSettings& settings);
 
 // In how many bits tensors are kept and computed with. Parameters, their gradients and the state of
 // the optimizer are float32 in any case.

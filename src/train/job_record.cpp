@@ -8,18 +8,6 @@
 namespace millrace {
 namespace {
 
-std::string_view name_of(OptimizerSettings::Kind kind) {
-  switch (kind) {
-    case OptimizerSettings::Kind::sgd:
-      return "sgd";
-    case OptimizerSettings::Kind::adamw:
-      return "adamw";
-    case OptimizerSettings::Kind::lars:
-      return "lars";
-  }
-  return "?";
-}
-
 std::string_view name_of(ConvolutionAlgorithm algorithm) {
   switch (algorithm) {
     case ConvolutionAlgorithm::automatic:
@@ -98,7 +86,7 @@ Json describe_job(const TrainJob& job) {
   fixed["channels"] = job.options.channels;
   fixed["batch"] = job.options.batch;
   fixed["seed"] = job.seed;
-  fixed["optimizer"] = name_of(job.optimizer.kind);
+  fixed["optimizer"] = job.optimizer.name;
   if (!job.class_names.empty()) fixed["class_names"] = job.class_names;
   if (job.options.head) fixed["head"] = describe_head(*job.options.head);
   json["data"] = printable(job.data.source);

@@ -205,8 +205,7 @@ std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& co
   MarginHeadOptions head = *job.options.head;
   if (head.parallel != HeadParallel::pfc) head.sample_rate = kUsualRate;
   const OptimizerSettings& optimizer = job.optimizer;
-  const bool adam = optimizer.kind == OptimizerSettings::Kind::adamw;
-  const int states = adam ? 2 : optimizer.momentum == 0 ? 0 : 1;
+  const auto states = static_cast<int>(optimizer.row_of_centres().states.size());
   const auto devices = static_cast<int>(job.plan.devices().size());
   const auto needs_of = [&](HeadParallel parallel) {
     return head_needs(head, parallel, devices, job.options.batch, kDimension, states);

@@ -36,6 +36,7 @@ Schedule schedule_of(const Plan& plan, int64_t steps) {
   for (const Placement& stage : plan.stages) request.replicas.push_back(stage.size());
   request.round_robin = plan.round_robin;
   request.static_scheduling = plan.static_scheduling;
+  request.turns = plan.turns();
   return make_schedule(request);
 }
 
@@ -45,8 +46,8 @@ bool agrees_on_updates(const TrainJob& job) {
   if (clips_together && !is_synchronous(plan.schedule)) {
     fail_input(
         "--clip-norm limits the norm of all gradients, but with --schedule {} every stage updates "
-        "at a moment of its own; use gpipe, 1f1b-flush or zero-bubble.",
-        plan.schedule_name());
+        "at a moment of its own; use {}.",
+        plan.schedule_name(), schedule_names(/*synchronous=*/true));
   }
   return clips_together || (job.loss_scale.in_use() && is_synchronous(plan.schedule));
 }

@@ -39,6 +39,8 @@ LAYOUTS = {
     "same2.2": [[0, 1], [0, 1]],
     "turned2.2": [[0, 1], [1, 0]],
     "back1.1.1": [[0], [1], [0]],
+    "turns1.1.1.1": [[0], [1], [0], [1]],
+    "turns2.1.2.1": [[0, 1], [2], [0, 1], [2]],
     "shared2.1": [[0, 1], [1]],
 }
 
@@ -48,12 +50,13 @@ AXES = {
     "ranks": ["1", "2"],
     "batch": ["2", "3", "4"],
     "parallel": ["", "data", "model", "hybrid"],
-    "schedule": ["", "gpipe", "1f1b-flush", "zero-bubble", "1f1b", "ssp", "2bw"],
+    "schedule": ["", "gpipe", "1f1b-flush", "zero-bubble", "interleaved", "1f1b", "ssp",
+                 "2bw"],
     "static": ["", "on", "off"],
     "replicas": ["", "split", "roundrobin"],
     "microbatches": ["", "1", "2", "3", "4"],
     "cut": ["", "weights", "after"],
-    "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars"],
+    "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars", "lamb"],
     "decay": ["", "0", "0.01", "0.01-all"],
     "clip": ["", "0.5", "1000"],
     "share": ["", "on"],
@@ -88,6 +91,15 @@ def stages_of(draw):
 def devices_of(draw):
     """How many different devices the job has."""
     return len({device for stage in stages_of(draw) for device in stage})
+
+
+def turns_of(stages):
+    """How many placements take the stages in turn; 0 if they do not."""
+    turns = next((i for i in range(1, len(stages)) if stages[i] == stages[0]), len(stages))
+    devices = [device for stage in stages[:turns] for device in stage]
+    in_turn = len(stages) % turns == 0 and all(
+        stage == stages[i % turns] for i, stage in enumerate(stages))
+    return turns if in_turn and len(devices) == len(set(devices)) else 0
 
 
 def mended(draw):
@@ -134,6 +146,12 @@ def mended(draw):
         draw["microbatches"] = "1"
     if draw["schedule"] != "ssp":
         draw["static"] = ""
+    if draw["schedule"] == "interleaved":
+        turns = turns_of(stages)
+        if not turns or draw["replicas"] == "roundrobin":
+            draw["schedule"] = ""
+        elif draw["microbatches"] and int(draw["microbatches"]) % turns:
+            draw["microbatches"] = ""
     if draw["schedule"] == "2bw":
         draw["microbatches"] = draw["microbatches"] if draw["microbatches"] == "4" else ""
     return with_room(draw)

@@ -16,6 +16,7 @@ OPTIMIZERS = {
     "adamw-betas": ["--optimizer", "adamw", "--adam-beta1", "0.8", "--adam-beta2", "0.95",
                     "--adam-epsilon", "1e-3"],
     "lars": ["--optimizer", "lars", "--lars-trust", "0.02"],
+    "lamb": ["--optimizer", "lamb"],
 }
 
 # Words that are flags of their own.

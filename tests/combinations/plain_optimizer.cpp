@@ -15,10 +15,9 @@ double norm(const std::vector<double>& values) {
 
 void PlainOptimizer::prepare(TrainedTensor& tensor) const {
   std::vector<std::string> names;
-  if (settings_.kind == OptimizerSettings::Kind::adamw) {
+  if (settings_.name == "adamw" || settings_.name == "lamb") {
     names = {".first_moment", ".second_moment"};
-  } else if (settings_.momentum != 0 ||
-             (settings_.kind == OptimizerSettings::Kind::lars && tensor.shape.size() > 1)) {
+  } else if (settings_.momentum != 0 || (settings_.name == "lars" && tensor.shape.size() > 1)) {
     names = {".momentum"};
   }
   for (const std::string& name : names) tensor.state[name].assign(tensor.values.size(), 0);
@@ -28,9 +27,9 @@ void PlainOptimizer::update(TrainedTensor& tensor, const std::vector<double>& gr
                             double learning_rate, int64_t number) const {
   const bool is_vector = tensor.shape.size() <= 1;
   const double decay = is_vector && !settings_.decay_all ? 0 : settings_.weight_decay;
-  if (settings_.kind == OptimizerSettings::Kind::adamw) {
+  if (settings_.name == "adamw" || settings_.name == "lamb") {
     adamw(tensor, gradient, learning_rate, decay, number);
-  } else if (settings_.kind == OptimizerSettings::Kind::lars && !is_vector) {
+  } else if (settings_.name == "lars" && !is_vector) {
     lars(tensor, gradient, learning_rate, decay);
   } else {
     sgd(tensor, gradient, learning_rate, decay);
@@ -56,14 +55,19 @@ void PlainOptimizer::adamw(TrainedTensor& tensor, const std::vector<double>& gra
   const auto t = static_cast<double>(number);
   std::vector<double>& first = tensor.state.at(".first_moment");
   std::vector<double>& second = tensor.state.at(".second_moment");
+  std::vector<double> step(tensor.values.size());
   for (size_t i = 0; i < tensor.values.size(); ++i) {
     first[i] = settings_.beta1 * first[i] + (1 - settings_.beta1) * gradient[i];
     second[i] = settings_.beta2 * second[i] + (1 - settings_.beta2) * gradient[i] * gradient[i];
     const double mean = first[i] / (1 - std::pow(settings_.beta1, t));
     const double variance = second[i] / (1 - std::pow(settings_.beta2, t));
-    tensor.values[i] -= learning_rate * decay * tensor.values[i];
-    tensor.values[i] -= learning_rate * mean / (std::sqrt(variance) + settings_.epsilon);
+    step[i] = mean / (std::sqrt(variance) + settings_.epsilon) + decay * tensor.values[i];
   }
+  double length = learning_rate;  // LAMB: You et al. (arXiv 1904.00962), algorithm 2
+  if (settings_.name == "lamb" && tensor.shape.size() > 1 && norm(step) > 0) {
+    length *= norm(tensor.values) / norm(step);
+  }
+  for (size_t i = 0; i < tensor.values.size(); ++i) tensor.values[i] -= length * step[i];
 }
 
 // You, Gitman, Ginsburg (arXiv 1708.03888), algorithm 1.

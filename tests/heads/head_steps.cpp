@@ -58,7 +58,7 @@ MarginHeadOptions head_of(const Settings& settings, int64_t classes) {
 CompileOptions options_of(const Settings& settings) {
   CompileOptions options;
   options.kernels.threads = 2;
-  options.optimizer.kind = static_cast<OptimizerSettings::Kind>(settings("optimizer"));
+  options.optimizer.name = optimizers()[static_cast<size_t>(settings("optimizer"))].name;
   options.optimizer.momentum = settings("momentum");
   options.optimizer.nesterov = settings("nesterov") != 0;
   options.optimizer.weight_decay = settings("weight_decay");

@@ -56,6 +56,53 @@ TEST(Schedule, TablesByHand) {
                                                "B2.0", "W1.0", "W2.0", "U2.0"));
 }
 
+// Two devices with two stages each: device 0 has stages 0 and 2.
+TEST(Schedule, InterleavedByHand) {
+  const Schedule schedule = make_schedule(
+      {.kind = ScheduleKind::interleaved, .stages = 4, .micro_batches = 4, .steps = 1, .turns = 2});
+  std::vector<std::string> first;
+  for (const RowTask& one : schedule.orders.at(0)) {
+    const std::string letter = one.task.work == Work::forward    ? "F"
+                               : one.task.work == Work::backward ? "B"
+                                                                 : "U";
+    first.push_back(letter + std::to_string(one.task.micro_batch) + "s" + std::to_string(one.row));
+  }
+  EXPECT_THAT(first,
+              ElementsAre("F0s0", "F1s0", "F0s2", "F1s2", "F2s0", "B0s2", "F3s0", "B1s2", "F2s2",
+                          "B0s0", "F3s2", "B1s0", "B2s2", "B3s2", "B2s0", "B3s0", "U3s0", "U3s2"));
+}
+
+// Bubbles are as many times shorter as a device has stages (Narayanan et al., section 2.2.2).
+TEST(Schedule, InterleavedTakesTheTimeOfTheFormula) {
+  for (const int devices : {1, 2, 3, 4, 8}) {
+    for (const int chunks : {1, 2, 3, 4}) {
+      for (const int groups : {1, 2, 5}) {
+        ScheduleRequest request = {.kind = ScheduleKind::interleaved,
+                                   .stages = devices * chunks,
+                                   .micro_batches = devices * groups,
+                                   .turns = devices};
+        const Schedule schedule = make_schedule(request);
+        ASSERT_EQ(check(schedule, channels_between(schedule)), "")
+            << devices << " " << chunks << " " << groups;
+        EXPECT_DOUBLE_EQ(simulate(schedule, channels_between(schedule)).seconds,
+                         3.0 * (devices * groups * chunks + devices - 1))
+            << devices << " " << chunks << " " << groups;
+        request.steps = 3;
+        EXPECT_EQ(check(make_schedule(request), channels_between(schedule)), "");
+      }
+    }
+  }
+}
+
+TEST(Schedule, InterleavedRefusesWhatIsNotInTurn) {
+  ScheduleRequest request = {
+      .kind = ScheduleKind::interleaved, .stages = 4, .micro_batches = 4, .turns = 0};
+  EXPECT_THAT(message_of(request), HasSubstr("in turn"));
+  request.turns = 2;
+  request.micro_batches = 3;
+  EXPECT_THAT(message_of(request), HasSubstr("--microbatches"));
+}
+
 TEST(Schedule, WarmUpFollowsPipeDream) {
   EXPECT_EQ(warm_up({1, 1, 1, 1}, 0), 3);
   EXPECT_EQ(warm_up({1, 1, 1, 1}, 3), 0);

@@ -66,8 +66,7 @@ TEST(Optimizer, PlainSgdKeepsNoState) {
 }
 
 TEST(Optimizer, AdamwKeepsTwoMomentsAndCountsItsUpdates) {
-  const Graph graph = trained(
-      {.kind = OptimizerSettings::Kind::adamw, .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6});
+  const Graph graph = trained({.name = "adamw", .beta1 = 0.8, .beta2 = 0.99, .epsilon = 1e-6});
   EXPECT_EQ(all_of_type(graph, "adamw_update").size(), 20u);
   const Operator& op = graph.op(operator_named(graph, "stem.weight/update"));
   EXPECT_THAT(input_names(graph, op),
@@ -79,7 +78,7 @@ TEST(Optimizer, AdamwKeepsTwoMomentsAndCountsItsUpdates) {
 }
 
 TEST(Optimizer, LarsLeavesVectorsToSgd) {
-  const Graph graph = trained({.kind = OptimizerSettings::Kind::lars, .trust = 0.02});
+  const Graph graph = trained({.name = "lars", .trust = 0.02});
   EXPECT_EQ(all_of_type(graph, "lars_update").size(), 7u);  // six convolutions and the head
   EXPECT_EQ(all_of_type(graph, "sgd_update").size(), 13u);
   EXPECT_EQ(graph.op(operator_named(graph, "stem.weight/update")).attributes.number("trust"), 0.02);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Optimizers against torch.optim, LARS against its paper in float64: 20 steps, every weight and every
+"""Optimizers against torch.optim, LARS and LAMB against their papers in float64: 20 steps, every weight and every
 state.
 
 train_smooth.cpp trains a small network without kinks by the flags of `millrace train`, on one batch of
@@ -39,6 +39,32 @@ class Lars(torch.optim.Optimizer):
                             + group["lr"] * local * (weight.grad + decay * weight))
                 self.state[weight]["momentum_buffer"] = velocity
                 weight -= velocity
+
+
+class Lamb(torch.optim.Optimizer):
+    """You et al., Large batch optimization for deep learning: training BERT in 76 minutes, algorithm 2
+    with phi the identity: Adam's step and the decay together get the length of the weights."""
+
+    def __init__(self, parameters, lr, betas, eps, weight_decay):
+        super().__init__(parameters, {"lr": lr, "betas": betas, "eps": eps,
+                                      "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for weight in group["params"]:
+                state = self.state[weight]
+                if not state:
+                    state.update(step=torch.tensor(0.0), exp_avg=torch.zeros_like(weight),
+                                 exp_avg_sq=torch.zeros_like(weight))
+                state["step"] += 1
+                state["exp_avg"].mul_(beta1).add_((1 - beta1) * weight.grad)
+                state["exp_avg_sq"].mul_(beta2).add_((1 - beta2) * weight.grad ** 2)
+                mean = state["exp_avg"] / (1 - beta1 ** state["step"].item())
+                square = state["exp_avg_sq"] / (1 - beta2 ** state["step"].item())
+                ratio = mean / (square.sqrt() + group["eps"]) + group["weight_decay"] * weight
+                weight -= group["lr"] * weight.norm() / ratio.norm() * ratio
 
 
 class Case:
@@ -81,7 +107,12 @@ def lars(momentum, trust):
     return lambda weights, rate, decay: Lars(weights, rate, momentum, decay, trust)
 
 
+def lamb(beta1, beta2, epsilon):
+    return lambda weights, rate, decay: Lamb(weights, rate, (beta1, beta2), epsilon, decay)
+
+
 ADAMW = ["--optimizer", "adamw", "--adam-beta1", 0.8, "--adam-beta2", 0.99, "--adam-epsilon", 1e-3]
+LAMB = ["--optimizer", "lamb", *ADAMW[2:]]
 LARS = ["--optimizer", "lars", "--momentum", 0.8]
 CASES = {
     "sgd, no momentum": Case(["--momentum", 0], sgd(0), 0.3, 0.03),
@@ -99,6 +130,12 @@ CASES = {
     "lars": Case([*LARS, "--lars-trust", 0.02], lars(0.8, 0.02), 0.5, 0.03, vectors=sgd(0.8)),
     "lars, usual trust, clipped": Case(LARS, lars(0.8, 0.001), 2.0, 0.03, decay_all=True, clip=0.3,
                                        vectors=sgd(0.8)),
+    "lamb": Case(LAMB, lamb(0.8, 0.99, 1e-3), 0.02, 0.2, vectors=adamw(0.8, 0.99, 1e-3)),
+    "lamb, as usual": Case(["--optimizer", "lamb"], lamb(0.9, 0.999, 1e-8), 0.005, 0.01, say=False,
+                           vectors=adamw(0.9, 0.999, 1e-8)),
+    "lamb, decay of all, clipped, overflows": Case(
+        LAMB, lamb(0.8, 0.99, 1e-3), 0.02, 0.2, decay_all=True, clip=0.6, overflows=(0, 3, 11),
+        vectors=adamw(0.8, 0.99, 1e-3)),
 }
 
 

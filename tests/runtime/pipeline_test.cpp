@@ -87,7 +87,7 @@ TEST(SynchronousPipeline, SegmentAfterSegment) {
   PipelineSpec spec =
       spec_of(alexnet_like(12), {{0}, {1, 2}}, ScheduleKind::one_f_one_b_flush, 3, kSteps);
   spec.steps = 2;
-  spec.optimizer.kind = OptimizerSettings::Kind::adamw;
+  spec.optimizer.name = "adamw";
   expect_as_alone(spec, 3);
 }
 

@@ -102,7 +102,7 @@ TEST_P(StrictJobs, DataParallel) {
 TEST_P(StrictJobs, SharedOptimizer) {
   TrainJob many = job("0:0-1");
   many.plan.share_optimizer = true;
-  many.optimizer.kind = OptimizerSettings::Kind::adamw;
+  many.optimizer.name = "adamw";
   many.optimizer.clip_norm = 1;
   expect_same(many);
 }
@@ -120,6 +120,9 @@ TEST_P(StrictJobs, HybridParallel) {
 }
 
 TEST_P(StrictJobs, Pipeline) { expect_same(job("0:0.0:1", 4)); }
+TEST_P(StrictJobs, StagesInTurn) {
+  expect_same(job("0:0.0:1.0:0.0:1", 4, ScheduleKind::interleaved));
+}
 TEST_P(StrictJobs, WidePipeline) { expect_same(job("0:0-1.0:2", 2, ScheduleKind::zero_bubble)); }
 TEST_P(StrictJobs, StagesThatShareADevice) { expect_same(job("0:0.0:1.0:0", 2)); }
 TEST_P(StrictJobs, LateWeights) { expect_same(job("0:0.0:1.0:2", 1, ScheduleKind::one_f_one_b)); }

@@ -10,7 +10,6 @@ namespace {
 using ::testing::HasSubstr;
 
 using CombinedDevicesTest = DevicesTest;
-using Kind = OptimizerSettings::Kind;
 
 TrainJob with(TrainJob job, Parallelism parallelism) {
   job.plan.sharding.parallelism = parallelism;
@@ -100,6 +99,7 @@ TEST_F(CombinedDevicesTest, ClipsByTheNormOfTheWholeModel) {
       job("0:0.0:1", 3),
       job("0:0.0:0", 2),
       with(job("0:0-1.0:2", 2), ScheduleKind::zero_bubble),
+      with(job("0:0.0:1.0:0.0:1", 4), ScheduleKind::interleaved),
       with(in_turn(job("0:0-1.0:2", 3)), ScheduleKind::gpipe),
       sharing_state(job("0:0-1.0:2-3", 2)),
       with(job("0:0-1", 2), Parallelism::model),
@@ -118,16 +118,24 @@ TEST_F(CombinedDevicesTest, ClipsByTheNormOfTheWholeModel) {
 }
 
 // The norms of a layer are those of the whole layer.
-TEST_F(CombinedDevicesTest, LarsTakesTheNormsOfWholeLayers) {
-  const auto lars = [](TrainJob job, double clip) {
-    job.optimizer.kind = Kind::lars;
+TEST_F(CombinedDevicesTest, StepsAreFittedToTheNormsOfWholeLayers) {
+  struct Case {
+    const char* optimizer;
+    double rate;
+    double clip;
+  };
+  const auto fitted = [](TrainJob job, const Case& by) {
+    job.optimizer.name = by.optimizer;
     job.optimizer.trust = 0.05;
-    job.optimizer.clip_norm = clip;
-    job.learning_rate.base = 0.5;
+    job.optimizer.epsilon = 1e-4;
+    job.optimizer.clip_norm = by.clip;
+    job.learning_rate.base = by.rate;
     return job;
   };
-  for (const double clip : {0.0, 0.1}) {
-    const Outcome one = run(lars(job("0:0"), clip), "one");
+  for (const Case& by : std::vector<Case>{
+           {"lars", 0.5, 0}, {"lars", 0.5, 0.1}, {"lamb", 0.02, 0}, {"lamb", 0.02, 0.1}}) {
+    SCOPED_TRACE(by.optimizer);
+    const Outcome one = run(fitted(job("0:0"), by), "one");
     const std::vector<TrainJob> jobs = {
         with(job("0:0-1"), Parallelism::model),
         with(job("0:0-2", 2), Parallelism::model),
@@ -138,7 +146,7 @@ TEST_F(CombinedDevicesTest, LarsTakesTheNormsOfWholeLayers) {
     };
     for (size_t i = 0; i < jobs.size(); ++i) {
       SCOPED_TRACE(i);
-      expect_same(run(lars(jobs[i], clip), "many"), one);
+      expect_same(run(fitted(jobs[i], by), "many"), one);
     }
   }
 }
@@ -146,7 +154,7 @@ TEST_F(CombinedDevicesTest, LarsTakesTheNormsOfWholeLayers) {
 // Two replicas in turn make one update of two steps; each is corrected by the number of updates.
 TEST_F(CombinedDevicesTest, AdamwCountsTheUpdatesOfEachStage) {
   TrainJob turns = in_turn(with(job("0:0-1.0:2"), ScheduleKind::one_f_one_b));
-  turns.optimizer.kind = Kind::adamw;
+  turns.optimizer.name = "adamw";
   turns.optimizer.weight_decay = 0;
   turns.learning_rate.base = 0.01;
   turns.plan.cut_after = {"conv2"};

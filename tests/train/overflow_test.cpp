@@ -142,14 +142,13 @@ TEST_F(OverflowTest, APowerOfTwoChangesNoBit) {
 }
 
 TEST_F(OverflowTest, OrOfAnyOptimizer) {
-  using Kind = OptimizerSettings::Kind;
-  for (const Kind kind : {Kind::sgd, Kind::adamw, Kind::lars}) {
+  for (const std::string& name : std::vector<std::string>{"sgd", "adamw", "lars"}) {
     for (const double clip : {0.0, 0.5}) {
       TrainJob plain = job("0:0-1");
-      plain.optimizer.kind = kind;
+      plain.optimizer.name = name;
       plain.optimizer.clip_norm = clip;
       EXPECT_THAT(differences(run(plain, "without"), run(scaled(plain), "with")), ElementsAre())
-          << static_cast<int>(kind) << " " << clip;
+          << name << " " << clip;
     }
   }
 }
@@ -161,7 +160,7 @@ TEST_F(OverflowTest, OnOneDeviceIsTheSameSkipOnAllAndChangesNothing) {
       SCOPED_TRACE(name + ", device " + std::to_string(device));
       TrainJob before = scaled(plain);
       before.steps = 2;
-      before.optimizer.kind = OptimizerSettings::Kind::adamw;
+      before.optimizer.name = "adamw";
       before.learning_rate.base = 0.001;
       TrainJob after = before;
       after.steps = 3;
@@ -187,7 +186,7 @@ TEST_F(OverflowTest, OnOneDeviceIsTheSameSkipOnAllAndChangesNothing) {
 TEST_F(OverflowTest, LeavesNoTrace) {
   for (const std::string placement : {"0:0", "0:0-1", "0:0.0:1"}) {
     TrainJob whole = scaled(job(placement));
-    whole.optimizer.kind = OptimizerSettings::Kind::adamw;
+    whole.optimizer.name = "adamw";
     whole.optimizer.clip_norm = 1;
     whole.learning_rate.base = 0.001;
     whole.steps = 1;
@@ -216,7 +215,7 @@ TEST_F(OverflowTest, AJobGoesOnExactlyAfterASkip) {
   for (const auto& [name, plain] : jobs) {
     SCOPED_TRACE(name);
     TrainJob whole = scaled(plain);
-    whole.optimizer.kind = OptimizerSettings::Kind::adamw;
+    whole.optimizer.name = "adamw";
     whole.learning_rate.base = 0.001;
     whole.loss_scale.window = 2;
     whole.steps = 6;

@@ -1,47 +1,54 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
+#include "graph/optimizers.h"
 
 namespace millrace::optimizer {
 namespace {
 
-// Tensors shaped like the weights (themselves, states, gradient), what else the update reads, then
-// perhaps the clip scale and what overflow_check wrote.
-void expect_update(const Inference& inference, size_t like_weights, size_t others = 0) {
-  const bool has_clip = inference.op.attributes.flag("has_clip");
-  const bool has_skip = inference.op.attributes.flag("has_skip");
-  const size_t count = like_weights + others + (has_clip ? 1 : 0) + (has_skip ? 1 : 0);
+// Weights, states and gradient, of one shape; then the number of updates where the rule counts
+// them; with "squares_at" the sums of squares that the step is fitted to, those of this tensor from
+// that place on; perhaps the clip scale and what overflow_check wrote.
+struct UpdateShapes {
+  size_t like_weights = 0;
+  bool counts = false;
+  bool has_squares = false;
+  bool has_clip = false;
+  bool has_skip = false;
+};
+
+void expect_update(const Inference& inference, const UpdateShapes& shapes) {
+  const size_t counter = shapes.like_weights;
+  const size_t squares = counter + (shapes.counts ? 1 : 0);
+  const size_t clip = squares + (shapes.has_squares ? 1 : 0);
+  const size_t count = clip + (shapes.has_clip ? 1 : 0) + (shapes.has_skip ? 1 : 0);
   expect_inputs(inference, count);
-  for (size_t i = 1; i < like_weights; ++i) {
+  for (size_t i = 1; i < shapes.like_weights; ++i) {
     expect_shape(inference, i, inference.shape(0), "states and a gradient like the weights,");
   }
-  if (has_clip) expect_shape(inference, like_weights + others, {1}, "a clip scale");
-  if (has_skip) expect_shape(inference, count - 1, {2}, "whether to skip");
-}
-
-template <size_t like_weights>
-std::vector<TensorType> infer_sgd(const Inference& inference) {
-  expect_update(inference, like_weights);
-  return {};
-}
-
-// Counts its own updates: what the bias correction needs goes where the moments go.
-std::vector<TensorType> infer_adamw(const Inference& inference) {
-  expect_update(inference, 4, 1);
-  expect_shape(inference, 4, {1}, "a number of updates");
-  return {};
-}
-
-// With "squares_at" the weights are a slice of a tensor: an input has the sums of squares of whole
-// weights and gradients, those of this tensor from that place on.
-std::vector<TensorType> infer_lars(const Inference& inference) {
-  const bool is_slice = inference.op.attributes.has("squares_at");
-  expect_update(inference, 3, is_slice ? 1 : 0);
-  if (!is_slice) return {};
+  if (shapes.counts) expect_shape(inference, counter, {1}, "a number of updates");
+  if (shapes.has_clip) expect_shape(inference, clip, {1}, "a clip scale");
+  if (shapes.has_skip) expect_shape(inference, count - 1, {2}, "whether to skip");
+  if (!shapes.has_squares) return;
   const int64_t place = inference.op.attributes.integer("squares_at");
-  if (place < 0 || inference.inputs[3].elements() < place + 2) {
+  if (place < 0 || inference.inputs[squares].elements() < place + 2) {
     fail_input("needs sums of squares up to place {} but gets {}", place + 1,
-               to_string(inference.shape(3)));
+               to_string(inference.shape(squares)));
   }
+}
+
+// The row whose NAME_update, or whose NAME_moments, the operator is.
+const OptimizerDefinition& row_of(const Operator& op) {
+  return optimizer_named(std::string_view(op.type).substr(0, op.type.rfind('_')));
+}
+
+std::vector<TensorType> infer_update(const Inference& inference) {
+  const OptimizerDefinition& row = row_of(inference.op);
+  const Attributes& attributes = inference.op.attributes;
+  expect_update(inference, {.like_weights = 2 + row.states.size(),
+                            .counts = row.counts_updates,
+                            .has_squares = attributes.has("squares_at"),
+                            .has_clip = attributes.flag("has_clip"),
+                            .has_skip = attributes.flag("has_skip")});
   return {};
 }
 
@@ -72,10 +79,9 @@ std::vector<TensorType> infer_clip_scale(const Inference& inference) {
   return {{{1}, DataType::f32}};
 }
 
-template <int operations>
-double count_per_weight(const Inference& inference) {
+double count_update(const Inference& inference) {
   const int clip = inference.op.attributes.flag("has_clip") ? 1 : 0;
-  return static_cast<double>(operations + clip) *
+  return static_cast<double>(row_of(inference.op).operations + clip) *
          static_cast<double>(inference.inputs[0].elements());
 }
 
@@ -87,29 +93,39 @@ double count_squares(const Inference& inference) {
   return count;
 }
 
+OperatorDefinition update_of(const OptimizerDefinition& row) {
+  OperatorDefinition definition = {
+      .type = row.update_type, .infer = infer_update, .arithmetic = count_update};
+  const auto states = static_cast<int>(row.states.size());
+  for (int i = 0; i <= states; ++i) definition.mutated_inputs.push_back(i);
+  if (row.counts_updates) definition.mutated_inputs.push_back(states + 2);
+  return definition;
+}
+
+// The first half of a step that is fitted to its own norm, where others have the rest of the
+// tensor: counts the update, brings the states up to date, and writes the sums of squares of
+// weights and step to its place among those that all of them add up. The second half is the update.
+OperatorDefinition moments_of(const OptimizerDefinition& row) {
+  OperatorDefinition definition = update_of(row);
+  definition.type = row.moments_type;
+  definition.mutated_inputs.erase(definition.mutated_inputs.begin());
+  definition.mutated_inputs.push_back(definition.mutated_inputs.back() + 1);  // the squares
+  return definition;
+}
+
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
-  return {{.type = "sgd_update",
-           .infer = infer_sgd<3>,
-           .mutated_inputs = {0, 1},
-           .arithmetic = count_per_weight<6>},
-          {.type = "sgd_plain_update",
-           .infer = infer_sgd<2>,
-           .mutated_inputs = {0},
-           .arithmetic = count_per_weight<4>},
-          {.type = "adamw_update",
-           .infer = infer_adamw,
-           .mutated_inputs = {0, 1, 2, 4},
-           .arithmetic = count_per_weight<14>},
-          {.type = "lars_update",
-           .infer = infer_lars,
-           .mutated_inputs = {0, 1},
-           .arithmetic = count_per_weight<10>},
-          {.type = "sum_of_squares", .infer = infer_sum_of_squares, .arithmetic = count_squares},
-          {.type = "squares_of_each", .infer = infer_squares_of_each, .arithmetic = count_squares},
-          {.type = "keep_squares", .infer = infer_keep_squares, .mutated_inputs = {0}},
-          {.type = "clip_scale", .infer = infer_clip_scale}};
+  std::vector<OperatorDefinition> all = {
+      {.type = "sum_of_squares", .infer = infer_sum_of_squares, .arithmetic = count_squares},
+      {.type = "squares_of_each", .infer = infer_squares_of_each, .arithmetic = count_squares},
+      {.type = "keep_squares", .infer = infer_keep_squares, .mutated_inputs = {0}},
+      {.type = "clip_scale", .infer = infer_clip_scale}};
+  for (const OptimizerDefinition& row : optimizers()) {
+    all.push_back(update_of(row));
+    if (row.trust == Trust::step) all.push_back(moments_of(row));
+  }
+  return all;
 }
 
 }  // namespace millrace::optimizer

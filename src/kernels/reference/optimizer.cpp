@@ -33,10 +33,7 @@ double plain_sum_of_squares(const float* values, int64_t count) {
   return sum;
 }
 
-}  // namespace
-
-std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request) {
   return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
     if (u.skips(a)) return;
     for (int64_t i = 0; i < u.count; ++i) {
@@ -51,8 +48,7 @@ std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request, std::string*
   });
 }
 
-std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request) {
   return make_function_kernel([u = update_of(request)](const KernelArguments& a) {
     if (u.skips(a)) return;
     for (int64_t i = 0; i < u.count; ++i) {
@@ -63,8 +59,7 @@ std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request, std::s
   });
 }
 
-std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request) {
   const double beta1 = request.op.attributes.number("beta1");
   const double beta2 = request.op.attributes.number("beta2");
   const double epsilon = request.op.attributes.number("epsilon");
@@ -92,8 +87,7 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request, std::strin
   });
 }
 
-std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string* refusal) {
-  if (!is_plain(request, refusal)) return nullptr;
+std::unique_ptr<Kernel> reference_lars(const KernelRequest& request) {
   const Attributes& attributes = request.op.attributes;
   const double trust = attributes.number("trust");
   const double epsilon = attributes.number("epsilon");
@@ -120,6 +114,57 @@ std::unique_ptr<Kernel> reference_lars(const KernelRequest& request, std::string
       w = static_cast<float>(w - momentum);
     }
   });
+}
+
+// You et al., "Large Batch Optimization for Deep Learning", algorithm 2, with phi the identity.
+std::unique_ptr<Kernel> reference_lamb(const KernelRequest& request) {
+  const double beta1 = request.op.attributes.number("beta1");
+  const double beta2 = request.op.attributes.number("beta2");
+  const double epsilon = request.op.attributes.number("epsilon");
+  return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
+    if (u.skips(a)) return;
+    float& updates = a.input<float>(4)[0];
+    updates += 1;
+    const double t = std::floor(updates);
+    double weight_squares = 0;
+    double step_squares = 0;
+    const auto step_of = [&](int64_t i) {
+      const double mean = a.input<float>(1)[i] / (1 - std::pow(beta1, t));
+      const double square = a.input<float>(2)[i] / (1 - std::pow(beta2, t));
+      return mean / (std::sqrt(square) + epsilon) + u.weight_decay * a.input<float>(0)[i];
+    };
+    for (int64_t i = 0; i < u.count; ++i) {
+      const double g = a.input<float>(3)[i] * u.scale(a);
+      float& first = a.input<float>(1)[i];
+      float& second = a.input<float>(2)[i];
+      first = static_cast<float>(beta1 * first + (1 - beta1) * g);
+      second = static_cast<float>(beta2 * second + (1 - beta2) * g * g);
+      weight_squares += double{a.input<float>(0)[i]} * a.input<float>(0)[i];
+      step_squares += step_of(i) * step_of(i);
+    }
+    const bool still = weight_squares == 0 || step_squares == 0;
+    const double ratio = still ? 1 : std::sqrt(weight_squares / step_squares);
+    for (int64_t i = 0; i < u.count; ++i) {
+      float& w = a.input<float>(0)[i];
+      w = static_cast<float>(w - a.step->learning_rate * ratio * step_of(i));
+    }
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Kernel> reference_update(const KernelRequest& request, std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  const std::string& type = request.op.type;
+  if (type == "sgd_update") return reference_sgd(request);
+  if (type == "sgd_plain_update") return reference_sgd_plain(request);
+  if (type == "adamw_update") return reference_adamw(request);
+  if (type == "lars_update") return reference_lars(request);
+  if (type == "lamb_update" && !request.op.attributes.has("squares_at")) {
+    return reference_lamb(request);
+  }
+  *refusal = "there is no reference for it";
+  return nullptr;
 }
 
 std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest& request,

@@ -35,10 +35,7 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest&, std:
 std::unique_ptr<Kernel> reference_head_statistics(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_head_update(const KernelRequest&, std::string*);
 
-std::unique_ptr<Kernel> reference_sgd(const KernelRequest&, std::string*);
-std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest&, std::string*);
-std::unique_ptr<Kernel> reference_adamw(const KernelRequest&, std::string*);
-std::unique_ptr<Kernel> reference_lars(const KernelRequest&, std::string*);
+std::unique_ptr<Kernel> reference_update(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_squares_of_each(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_clip_scale(const KernelRequest&, std::string*);

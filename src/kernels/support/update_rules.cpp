@@ -1,6 +1,7 @@
 #include "kernels/support/update_rules.h"
 
 #include <cmath>
+#include <stdexcept>
 
 #include "kernels/support/vectorize.h"
 
@@ -54,6 +55,33 @@ MILLRACE_VECTORIZED void step_lars(const RuleStep s, float* w, float* m, const f
   }
 }
 
+// The step of a weight whose moments are up to date.
+inline float lamb_step(const RuleStep& s, float w, float first, float second) {
+  return first / (__builtin_sqrtf(second) * s.deviation + s.epsilon) + s.decay * w;
+}
+
+MILLRACE_VECTORIZED double begin_lamb(const RuleStep s, const float* w, float* first, float* second,
+                                      const float* g, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float gradient = g[i] * s.scale;
+    first[i] = s.momentum * first[i] + s.share1 * gradient;
+    second[i] = s.beta2 * second[i] + s.share2 * gradient * gradient;
+  }
+  double squares = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double step = lamb_step(s, w[i], first[i], second[i]);
+    squares += step * step;
+  }
+  return squares;
+}
+
+MILLRACE_VECTORIZED void finish_lamb(const RuleStep s, float* w, const float* first,
+                                     const float* second, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) w[i] -= s.rate * lamb_step(s, w[i], first[i], second[i]);
+}
+
 MILLRACE_VECTORIZED void shrink_weights(float factor, float* w, int64_t count) {
   for (int64_t i = 0; i < count; ++i) w[i] *= factor;
 }
@@ -88,7 +116,7 @@ MILLRACE_VECTORIZED void wait_adamw(const AdamPause p, float* __restrict w, floa
 
 size_t state_count(RuleKind kind) {
   if (kind == RuleKind::plain) return 0;
-  return kind == RuleKind::adamw ? 2 : 1;
+  return kind == RuleKind::adamw || kind == RuleKind::lamb ? 2 : 1;
 }
 
 void RuleStep::apply(float* weights, float* const* states, const float* gradient,
@@ -104,7 +132,17 @@ void RuleStep::apply(float* weights, float* const* states, const float* gradient
       return step_adamw(*this, weights, states[0], states[1], gradient, count);
     case RuleKind::lars:
       return step_lars(*this, weights, states[0], gradient, count);
+    case RuleKind::lamb:
+      return finish_lamb(*this, weights, states[0], states[1], count);
   }
+}
+
+double RuleStep::begin(const float* weights, float* const* states, const float* gradient,
+                       int64_t count) const {
+  if (kind == RuleKind::lamb) {
+    return begin_lamb(*this, weights, states[0], states[1], gradient, count);
+  }
+  throw std::logic_error("a step that is not fitted to its norm has no beginning");
 }
 
 RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
@@ -114,16 +152,24 @@ RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
   step.decay = static_cast<float>(weight_decay);
   step.momentum = static_cast<float>(momentum);
   step.scale = scale;
-  if (kind != RuleKind::adamw) return step;
+  if (kind != RuleKind::adamw && kind != RuleKind::lamb) return step;
   const auto t = static_cast<double>(updates + 1);
-  step.rate = static_cast<float>(rate / (1 - std::pow(beta1, t)));
-  step.decay = static_cast<float>(1 - rate * weight_decay);
+  const double correction = 1 - std::pow(beta1, t);
+  double deviation = 1 / std::sqrt(1 - std::pow(beta2, t));
+  double offset = epsilon;
+  if (kind == RuleKind::lamb) {  // which needs the step itself
+    deviation *= correction;
+    offset *= correction;
+  } else {
+    step.rate = static_cast<float>(rate / correction);
+    step.decay = static_cast<float>(1 - rate * weight_decay);
+  }
   step.momentum = static_cast<float>(beta1);
   step.beta2 = static_cast<float>(beta2);
   step.share1 = static_cast<float>(1 - beta1);
   step.share2 = static_cast<float>(1 - beta2);
-  step.epsilon = static_cast<float>(epsilon);
-  step.deviation = static_cast<float>(1 / std::sqrt(1 - std::pow(beta2, t)));
+  step.epsilon = static_cast<float>(offset);
+  step.deviation = static_cast<float>(deviation);
   return step;
 }
 

@@ -7,18 +7,11 @@
 #include <string_view>
 
 #include "graph/attributes.h"
+#include "graph/optimizers.h"
 
 namespace millrace {
 
-enum class RuleKind : uint8_t {
-  plain,     // w -= rate * g
-  momentum,  // m = momentum * m + g; w -= rate * m
-  nesterov,  // likewise; w -= rate * (g + momentum * m)
-  adamw,     // first and second moments with bias correction, decoupled decay
-  lars,      // m = momentum * m + rate * g; w -= m
-};
-
-// States of each kind: none, one, or AdamW's two.
+// States of each kind: none, one, or two moments.
 size_t state_count(RuleKind kind);
 
 // What some updates in a row do to a weight that gets no gradient, if it has none for all of them:
@@ -48,6 +41,11 @@ struct RuleStep {
 
   // One step of `count` elements; `states` has as many as the kind.
   void apply(float* weights, float* const* states, const float* gradient, int64_t count) const;
+
+  // Of kinds whose step is fitted to its own norm, before `apply`: brings the states up to date and
+  // returns the sum of the step's squares.
+  double begin(const float* weights, float* const* states, const float* gradient,
+               int64_t count) const;
 };
 
 // An optimizer's settings. Plain data.

@@ -50,17 +50,15 @@ PipelineOrder order_of(ScheduleKind kind) {
   switch (kind) {
     case ScheduleKind::gpipe:
       return PipelineOrder::gpipe;
-    case ScheduleKind::one_f_one_b_flush:
-    case ScheduleKind::zero_bubble:
-      return PipelineOrder::flush;
     case ScheduleKind::one_f_one_b:
       return PipelineOrder::one_by_one;
     case ScheduleKind::ssp:
       return PipelineOrder::stale;
     case ScheduleKind::two_bw:
       return PipelineOrder::two_copies;
+    default:
+      return PipelineOrder::flush;
   }
-  throw std::logic_error("unknown schedule");
 }
 
 std::string_view name_of(PipelineOrder order) { return name_of(schedule_kind(order)); }
