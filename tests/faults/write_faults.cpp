@@ -146,7 +146,8 @@ int __open64_2(const char* path, int flags) { return open_file(AT_FDCWD, path, f
 
 int mkstemp(char* pattern) {
   for (int i = 0; i < 100; ++i) {
-    snprintf(pattern + strlen(pattern) - 6, 7, "%06d", (getpid() * 100 + i) % 1000000);
+    const std::string digits = std::to_string(1'000'000 + (getpid() * 100 + i) % 1'000'000);
+    memcpy(pattern + strlen(pattern) - 6, digits.data() + 1, 6);
     const int file = open_file(AT_FDCWD, pattern, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file >= 0 || errno != EEXIST) return file;
   }
