@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/card_flags.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
@@ -36,6 +37,10 @@ struct EvalFlags {
   bool json = false, confusion = false;
 };
 
+void warn_of_checkpoint(std::string_view sentence) {
+  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+}
+
 TrainJob to_evaluation_job(EvalFlags flags) {
   if (!flags.run.empty()) {
     if (!flags.checkpoint.empty()) {
@@ -46,6 +51,9 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   }
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
+  }
+  if (!flags.checkpoint.empty() && !flags.job.best) {
+    flags.checkpoint = newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();
   }
   const std::string data = std::exchange(flags.job.data, "synthetic");
   return evaluation_job(flags.job, flags.checkpoint, flags.load_weights, data);
@@ -59,7 +67,7 @@ Json run_classes(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& m
   if (!flags.logits.empty()) save_logits(flags.logits, kept, job.model);
   Json json = to_json(result.report);
   json.erase("step");
-  json["data"] = job.evaluation_data;
+  json["data"] = printable(job.evaluation_data);
   json["samples_per_second"] = static_cast<double>(result.report.samples) / result.report.seconds;
   json["devices"] = Json::array({to_json(DeviceReport{
       .id = "0:0", .arena_bytes = result.arena_bytes, .breakdown = result.breakdown})});
@@ -106,10 +114,10 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
   Json json = Json::object();
   if (result.verification) {
     json = describe(*result.verification, text);
-    json["verification"] = flags.verification;
+    json["verification"] = printable(flags.verification);
   }
   if (const auto& report = result.identification) {
-    json["identification"] = flags.identification;
+    json["identification"] = printable(flags.identification);
     json["gallery"] = report->gallery;
     json["probes"] = report->probes;
     json["rank1"] = report->rank1;
@@ -134,8 +142,8 @@ int run_eval(const EvalFlags& flags) {
   if (!flags.logits.empty()) require_writable(flags.logits, "--logits");
   ProgressPrinter messages(false);
   std::string text;
-  Json json = faces ? run_faces(job, flags, messages, text)
-                    : run_classes(job, flags, messages, text);
+  Json json =
+      faces ? run_faces(job, flags, messages, text) : run_classes(job, flags, messages, text);
   json["model"] = job.model;
   json["process_peak_rss_bytes"] = peak_resident_bytes();
   if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "data/formats/files.h"
 #include "data/safetensors.h"
 #include "train/engine.h"
 #include "train/evaluation_model.h"
@@ -62,6 +63,11 @@ void share_statistics(Engine& engine) {
 
 }  // namespace
 
+void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
+  const std::vector<std::string> files = feed.passed_over();
+  if (!files.empty()) observer.on_message(Severity::warning, describe_passed_over(files));
+}
+
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
                                          KeptLogits* kept) {
   const auto start = std::chrono::steady_clock::now();
@@ -101,6 +107,7 @@ EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observe
   EvaluationModel model(given, observer);
   Engine& engine = model.engine();
   const auto feed = data->start();
+  tell_passed_over(*feed, observer);
   const auto report = evaluate(engine, *feed, given.stop, kept);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),

@@ -1,8 +1,13 @@
 #include "data/formats/files.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <utility>
+
+#include "base/text.h"
 
 namespace millrace {
 namespace {
@@ -21,12 +26,30 @@ class FilesSource : public RecordSource {
   std::vector<std::filesystem::path> files_;
 };
 
-}  // namespace
-
-bool is_image_name(const std::filesystem::path& path) {
+std::string lower_extension(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return extension;
+}
+
+}  // namespace
+
+std::string describe_passed_over(const std::vector<std::string>& files) {
+  std::map<std::string, size_t> counts;
+  for (const std::string& file : files) ++counts[printable(lower_extension(file))];
+  std::vector<std::string> kinds;
+  for (const auto& [extension, count] : counts) {
+    kinds.push_back(fmt::format("{} {}", count, extension.empty() ? "without one" : extension));
+  }
+  return fmt::format(
+      "{} {} passed over, as images end in .jpg, .jpeg, .png or .webp: {}; '{}' is {}.",
+      files.size(), files.size() == 1 ? "file is" : "files are", fmt::join(kinds, ", "),
+      printable(files.front()), files.size() == 1 ? "it" : "the first");
+}
+
+bool is_image_name(const std::filesystem::path& path) {
+  const std::string extension = lower_extension(path);
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png" || extension == ".webp";
 }
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "base/file.h"
+#include "base/directory.h"
+#include "base/output_file.h"
 #include "base/text.h"
 #include "data/formats/files.h"
 #include "data/image/codec.h"
@@ -18,15 +19,19 @@ class FolderSource : public RecordSource {
   FolderSource(const std::filesystem::path& directory, const std::vector<std::string>& names)
       : classes_(names) {
     const std::vector<std::string> found = folder_classes(directory);
-    if (classes_.empty()) classes_ = found;
+    if (classes_.empty()) {
+      for (const std::string& name : found) classes_.push_back(printable(name));
+    }
     try {
       for (const std::string& name : found) list(directory / name, name);
+      for (const auto& entry : std::filesystem::directory_iterator(directory)) pass_over(entry);
     } catch (const std::filesystem::filesystem_error& error) {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
     if (files_.empty()) {
-      fail_input("'{}' has no class directories with .jpg, .jpeg, .png or .webp files in them.",
-                 directory.string());
+      fail_input("'{}' has no class directories with .jpg, .jpeg, .png or .webp files in them{}",
+                 directory.string(),
+                 passed_over_.empty() ? "." : "; " + describe_passed_over(passed_over_));
     }
   }
 
@@ -51,13 +56,17 @@ class FolderSource : public RecordSource {
     int64_t label;
   };
 
+  void pass_over(const std::filesystem::directory_entry& entry) {
+    if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) return;
+    passed_over_.push_back(printable(entry.path().string()));
+  }
+
   void list(const std::filesystem::path& below, const std::string& name) {
     const size_t first = files_.size();
-    const auto place = std::find(classes_.begin(), classes_.end(), name);
+    const auto place = std::find(classes_.begin(), classes_.end(), printable(name));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
-      if (!entry.is_regular_file()) continue;
-      if (!is_image_name(entry.path())) {
-        passed_over_.push_back(entry.path().string());
+      if (!entry.is_regular_file() || !is_image_name(entry.path())) {
+        pass_over(entry);
         continue;
       }
       if (place == classes_.end()) fail_unknown(below, name);
@@ -83,7 +92,7 @@ class FolderSource : public RecordSource {
 class FolderWriter : public RecordWriter {
  public:
   explicit FolderWriter(std::filesystem::path directory) : directory_(std::move(directory)) {
-    make_directory(directory_);
+    make_directory(directory_, "The data set");
     if (!std::filesystem::is_empty(directory_)) {
       fail_input("'{}' is not empty; name a new directory.", directory_.string());
     }
@@ -93,27 +102,21 @@ class FolderWriter : public RecordWriter {
     if (sample.label < 0 || sample.label >= kMaxClasses) {
       fail_data("its label {} is outside 0 to {}", sample.label, kMaxClasses - 1);
     }
-    while (classes_ <= sample.label) make_directory(class_directory(classes_++));
+    while (classes_ <= sample.label) {
+      make_directory(class_directory(classes_++), "The data set");
+    }
     const EncodedImage image(sample);
     const char* extension = is_jpeg(image.bytes()) ? "jpg" : "png";
     const auto path =
         class_directory(sample.label) / fmt::format("{:08}.{}", written_++, extension);
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(image.bytes().data()),
-               static_cast<std::streamsize>(image.bytes().size()));
-    file.close();
-    if (!file) fail_input("Cannot write '{}'.", path.string());
+    OutputFile file(path, OutputFile::Flush::later);
+    file.write(image.bytes().data(), image.bytes().size());
+    file.commit();
   }
 
-  void finish() override { sync_directory(directory_); }
+  void finish() override { flush_file_system(directory_); }
 
  private:
-  static void make_directory(const std::filesystem::path& path) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) fail_input("Cannot create '{}': {}.", path.string(), error.message());
-  }
-
   std::filesystem::path class_directory(int64_t label) const {
     return directory_ / fmt::format("{:06}", label);
   }
