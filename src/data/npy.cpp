@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/output_file.h"
 
 namespace millrace {
 
@@ -18,7 +18,7 @@ void write_npy(const std::filesystem::path& path, std::span<const float> values,
   header.append(kAlignment - (before + header.size() + 1) % kAlignment, ' ');
   header += '\n';
   const auto length = static_cast<uint16_t>(header.size());
-  AtomicFile file(path);
+  OutputFile file(path);
   file.write(magic);
   file.write(&length, sizeof(length));
   file.write(header);
