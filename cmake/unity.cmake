@@ -1,8 +1,8 @@
 # Builds in minutes: the files of a target are compiled together, and the headers that nearly all
 # of them include are compiled once. Developers who change one file do better without
 # (preset `separate`), which also finds includes that are missing.
-set(millrace_batch 24 CACHE STRING "Files that are compiled together")
-mark_as_advanced(millrace_batch)
+set(MILLRACE_BATCH 24 CACHE STRING "Files that are compiled together")
+mark_as_advanced(MILLRACE_BATCH)
 
 # What the anonymous namespace of a file hides is seen as part of the file that includes it.
 target_compile_options(millrace_options INTERFACE -Wno-subobject-linkage)
@@ -34,7 +34,7 @@ endif()
 # millrace_combine(TARGET HEADERS): compiles a target's files together, with the precompiled
 # headers of the target HEADERS.
 function(millrace_combine target headers)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${millrace_batch})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${MILLRACE_BATCH})
   target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 

@@ -41,7 +41,7 @@ std::string_view trace_name(Work work, Phase phase) {
                                           : name_of(phase);
 }
 
-TraceCategory category(const PhaseRange& range) {
+TraceCategory category_of(const PhaseRange& range) {
   constexpr TraceCategory kCategories[] = {TraceCategory::forward, TraceCategory::backward,
                                            TraceCategory::update};
   return kCategories[static_cast<size_t>(range.phase)];
@@ -197,7 +197,7 @@ void StageRunner::run_phase(const Task& task, const PhaseRange& range, const Fra
   try {
     for (size_t begin = range.begin; begin < range.end;) {
       const PhaseRange part = part_from(begin, range);
-      const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device, category(part),
+      const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device, category_of(part),
                              trace_name(task.work, part.phase), task.micro_batch);
       session_.run_phase(training_, part, traced, state);
       begin = part.end;
