@@ -27,7 +27,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import face_models  # noqa: E402
 import safetensors_file  # noqa: E402
 
-# At a rate of 0.1 the losses rise first, and rounding grows from step to step.
+# At a rate of 0.1 the losses rise first, and rounding grows from step to step: mobilefacenet with arcface,
+# 112 pixels, batch 8 is 15 % off in the fifth loss in PyTorch's own float32 (against its double), as here.
 STEPS, BATCH, CLASSES, SCALE, RATE = 5, 8, 24, 64.0, 0.02
 LOSS_TOLERANCE, CENTRE_TOLERANCE, BACKBONE_TOLERANCE = 1e-2, 2e-2, 5e-2
 
