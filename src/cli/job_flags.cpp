@@ -196,9 +196,11 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
       "constant; step (times --lr-gamma at each milestone); cosine or polynomial (down to "
       "--lr-final at the end)")
       ->capture_default_str();
-  add("--lr-warmup-steps", flags.warmup_steps, "Rise linearly to --lr over the first steps")
+  add("--lr-warmup,--lr-warmup-steps", flags.warmup,
+      "Rise linearly to --lr over the first steps (500) or epochs (1e)")
       ->capture_default_str();
-  add("--lr-milestones", flags.milestones, "Steps at which the rate drops, such as 3000,6000")
+  add("--lr-milestones", flags.milestones,
+      "Steps or epochs at which the rate drops, such as 3000,6000 or 30e,60e")
       ->delimiter(',')
       ->allow_extra_args(false);
   add("--lr-gamma", flags.gamma, "Factor at each milestone")->capture_default_str();
@@ -257,6 +259,30 @@ std::vector<RateScale> to_rates(const std::string& text) {
     rates.push_back({part.substr(0, sign), factor});
   }
   return rates;
+}
+
+// "500" or "3e"; `in_epochs` says which.
+int64_t to_moment(const std::string& text, std::string_view flag, bool& in_epochs) {
+  in_epochs = text.ends_with('e');
+  const char* end = text.data() + text.size() - (in_epochs ? 1 : 0);
+  int64_t number = 0;
+  const auto [stop, status] = std::from_chars(text.data(), end, number);
+  if (status != std::errc() || stop != end || text.empty()) {
+    fail_input("{} has '{}'; give steps (500) or epochs (3e).", flag, text);
+  }
+  return number;
+}
+
+void set_moments(const JobFlags& flags, LearningRateSettings& settings) {
+  settings.warmup_steps = to_moment(flags.warmup, "--lr-warmup-steps", settings.warmup_in_epochs);
+  for (const std::string& text : flags.milestones) {
+    bool in_epochs = false;
+    settings.milestones.push_back(to_moment(text, "--lr-milestones", in_epochs));
+    if (settings.milestones.size() > 1 && in_epochs != settings.milestones_in_epochs) {
+      fail_input("--lr-milestones has steps and epochs; give one of the two.");
+    }
+    settings.milestones_in_epochs = in_epochs;
+  }
 }
 
 TrainedSettings to_trained(const JobFlags& flags) {
@@ -377,8 +403,7 @@ TrainJob to_job(const JobFlags& flags, int processes) {
                                              {"constant", "step", "cosine", "polynomial"})];
   job.learning_rate.base = flags.learning_rate.value_or(row.learning_rate);
   job.learning_rate.final = flags.final_rate;
-  job.learning_rate.warmup_steps = flags.warmup_steps;
-  job.learning_rate.milestones = flags.milestones;
+  set_moments(flags, job.learning_rate);
   job.learning_rate.gamma = flags.gamma;
   job.learning_rate.power = flags.power;
   return job;

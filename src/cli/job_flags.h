@@ -58,8 +58,8 @@ struct JobFlags {
   double adam_beta1 = 0.9, adam_beta2 = 0.999, lars_trust = 0.001;
 
   std::string schedule = "constant";
-  int64_t warmup_steps = 0;
-  std::vector<int64_t> milestones;
+  std::string warmup = "0";
+  std::vector<std::string> milestones;
   double gamma = 0.1, power = 2, final_rate = 0;
 };
 

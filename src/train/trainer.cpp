@@ -123,6 +123,7 @@ void Trainer::open() {
   }
   result_.step = result_.first_step = manifest.step;
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
+  job_.learning_rate = in_steps(job_.learning_rate, feed_->batches_per_epoch());
   job_.learning_rate.total_steps = result_.total_steps;
   tell_changes(start_, job_, observer_);
   tell_passed_over(*feed_, observer_);
