@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/output_file.h"
 
 namespace millrace {
 
@@ -89,7 +90,7 @@ class SafetensorsWriter {
   void put(const void* data, uint64_t size);
 
   std::filesystem::path path_;
-  AtomicFile file_;
+  OutputFile file_;
   uint64_t remaining_ = 0;
   Written written_;
 };

@@ -226,7 +226,7 @@ void cut_checkpoint(const std::filesystem::path& checkpoint, const std::filesyst
   });
   std::vector<CheckpointFile> files = writer.commit();
   for (const std::string_view name : {kWeightsFile, kOptimizerFile}) {
-    std::filesystem::copy_file(checkpoint / name, partial.path() / name);
+    write_copy(checkpoint / name, partial.path() / name);
     const auto same = [&](const CheckpointFile& file) { return file.name == name; };
     files.push_back(*std::find_if(manifest.files.begin(), manifest.files.end(), same));
   }

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
-#include "base/file.h"
+#include "base/directory.h"
+#include "base/output_file.h"
 #include "base/text.h"
 #include "data/image/codec.h"
 
@@ -13,10 +15,15 @@ namespace {
 constexpr std::streamoff kMaxFileBytes = 1 << 30;
 constexpr int64_t kMaxClasses = 1'000'000;
 
-bool is_image_name(const std::filesystem::path& path) {
+std::string lower_extension(const std::filesystem::path& path) {
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return extension;
+}
+
+bool is_image_name(const std::filesystem::path& path) {
+  const std::string extension = lower_extension(path);
   return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
 }
 
@@ -25,16 +32,31 @@ class FolderSource : public RecordSource {
   FolderSource(const std::filesystem::path& directory, const std::vector<std::string>& names)
       : classes_(names) {
     const std::vector<std::string> found = folder_classes(directory);
-    if (classes_.empty()) classes_ = found;
+    if (classes_.empty()) {
+      for (const std::string& name : found) classes_.push_back(printable(name));
+    }
     try {
       for (const std::string& name : found) list(directory / name, name);
+      for (const auto& entry : std::filesystem::directory_iterator(directory)) count_other(entry);
     } catch (const std::filesystem::filesystem_error& error) {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
     if (files_.empty()) {
-      fail_input("'{}' has no class directories with .jpg, .jpeg or .png files in them.",
-                 directory.string());
+      fail_input("'{}' has no class directories with .jpg, .jpeg or .png files in them{}",
+                 directory.string(), others_.empty() ? "." : "; " + passed_over());
     }
+  }
+
+  std::string passed_over() const override {
+    if (others_.empty()) return {};
+    uint64_t files = 0;
+    std::vector<std::string> kinds;
+    for (const auto& [extension, count] : others_) {
+      files += count;
+      kinds.push_back(fmt::format("{} {}", count, extension.empty() ? "without one" : extension));
+    }
+    return fmt::format("{} {} passed over, as images end in .jpg, .jpeg or .png: {}.", files,
+                       files == 1 ? "file is" : "files are", fmt::join(kinds, ", "));
   }
 
   uint64_t count() const override { return files_.size(); }
@@ -65,11 +87,19 @@ class FolderSource : public RecordSource {
     int64_t label;
   };
 
+  void count_other(const std::filesystem::directory_entry& entry) {
+    if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) return;
+    ++others_[printable(lower_extension(entry.path()))];
+  }
+
   void list(const std::filesystem::path& below, const std::string& name) {
     const size_t first = files_.size();
-    const auto place = std::find(classes_.begin(), classes_.end(), name);
+    const auto place = std::find(classes_.begin(), classes_.end(), printable(name));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
-      if (!entry.is_regular_file() || !is_image_name(entry.path())) continue;
+      if (!entry.is_regular_file() || !is_image_name(entry.path())) {
+        count_other(entry);
+        continue;
+      }
       if (place == classes_.end()) fail_unknown(below, name);
       files_.push_back({entry.path().string(), place - classes_.begin()});
     }
@@ -86,12 +116,13 @@ class FolderSource : public RecordSource {
 
   std::vector<std::string> classes_;
   std::vector<File> files_;
+  std::map<std::string, uint64_t> others_;  // files that are no images, by extension
 };
 
 class FolderWriter : public RecordWriter {
  public:
   explicit FolderWriter(std::filesystem::path directory) : directory_(std::move(directory)) {
-    make_directory(directory_);
+    make_directory(directory_, "The data set");
     if (!std::filesystem::is_empty(directory_)) {
       fail_input("'{}' is not empty; name a new directory.", directory_.string());
     }
@@ -101,27 +132,21 @@ class FolderWriter : public RecordWriter {
     if (sample.label < 0 || sample.label >= kMaxClasses) {
       fail_data("its label {} is outside 0 to {}", sample.label, kMaxClasses - 1);
     }
-    while (classes_ <= sample.label) make_directory(class_directory(classes_++));
+    while (classes_ <= sample.label) {
+      make_directory(class_directory(classes_++), "The data set");
+    }
     const EncodedImage image(sample);
     const char* extension = is_jpeg(image.bytes()) ? "jpg" : "png";
     const auto path =
         class_directory(sample.label) / fmt::format("{:08}.{}", written_++, extension);
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(image.bytes().data()),
-               static_cast<std::streamsize>(image.bytes().size()));
-    file.close();
-    if (!file) fail_input("Cannot write '{}'.", path.string());
+    OutputFile file(path, OutputFile::Flush::later);
+    file.write(image.bytes().data(), image.bytes().size());
+    file.commit();
   }
 
-  void finish() override { sync_directory(directory_); }
+  void finish() override { flush_file_system(directory_); }
 
  private:
-  static void make_directory(const std::filesystem::path& path) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) fail_input("Cannot create '{}': {}.", path.string(), error.message());
-  }
-
   std::filesystem::path class_directory(int64_t label) const {
     return directory_ / fmt::format("{:06}", label);
   }
