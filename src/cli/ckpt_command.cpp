@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kCkptExamples = R"(Examples:
     millrace ckpt inspect runs/r50                  every checkpoint of a run
     millrace ckpt inspect runs/r50/step-00012000    one of them
+    millrace ckpt verify runs/r50                   are they as they were written?
     millrace ckpt export runs/r50 resnet50.safetensors
     millrace ckpt export runs/faces centres.safetensors --centres
     millrace ckpt split runs/faces --shards 3       class centres in three files
@@ -56,7 +57,7 @@ Json describe_tensors(const std::filesystem::path& path) {
 
 Json inspect_checkpoint(const std::filesystem::path& path) {
   Json json;
-  json["checkpoint"] = path.string();
+  json["checkpoint"] = printable(path.string());
   try {
     json["manifest"] = to_json(verify_checkpoint(path));
     const ShardReader shards(path, read_manifest(path));
@@ -71,7 +72,7 @@ Json inspect_checkpoint(const std::filesystem::path& path) {
     json["intact"] = true;
   } catch (const InputError& error) {
     json["intact"] = false;
-    json["damage"] = error.what();
+    json["damage"] = printable(error.what());
   }
   return json;
 }
@@ -111,6 +112,32 @@ int run_inspect(const CkptFlags& flags) {
   }
   if (flags.json) fmt::print("{}\n", all.dump(2));
   return kExitSuccess;
+}
+
+// Status 1 if one of them is damaged.
+int run_ckpt_verify(const CkptFlags& flags) {
+  Json all = Json::array();
+  int status = kExitSuccess;
+  for (const std::filesystem::path& path : find_checkpoints(flags.source)) {
+    Json one = {{"checkpoint", printable(path.string())}};
+    std::string text = "intact";
+    try {
+      uint64_t bytes = 0;
+      const Manifest manifest = verify_checkpoint(path);
+      for (const CheckpointFile& file : manifest.files) bytes += file.bytes;
+      one.update({{"intact", true}, {"step", manifest.step}, {"bytes", bytes}});
+      text = fmt::format("intact, step {}, {} in {} files", manifest.step, format_bytes(bytes),
+                         manifest.files.size());
+    } catch (const InputError& error) {
+      one.update({{"intact", false}, {"damage", printable(error.what())}});
+      text = fmt::format("damaged: {}", error.what());
+      status = kExitJobFailed;
+    }
+    if (!flags.json) fmt::print("{}: {}\n", path.string(), text);
+    all.push_back(std::move(one));
+  }
+  if (flags.json) fmt::print("{}\n", all.dump(2));
+  return status;
 }
 
 std::filesystem::path newest_of(const CkptFlags& flags) {
@@ -189,7 +216,7 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
   command->callback([&chosen, command] {
     if (command->get_subcommands().empty()) {
       chosen = []() -> int {
-        fail_input("Say what to do: millrace ckpt inspect, export, merge or split.");
+        fail_input("Say what to do: millrace ckpt inspect, verify, export, merge or split.");
       };
     }
   });
@@ -201,6 +228,17 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
     chosen = [flags] {
       require_argument(flags->source, "The checkpoint's directory");
       return run_inspect(*flags);
+    };
+  });
+
+  CLI::App* verify = command->add_subcommand(
+      "verify", "Compare every file with its checksum; exit status 1 if a checkpoint is damaged");
+  verify->add_option("directory", flags->source, "A run's directory or one checkpoint");
+  verify->add_flag("--json", flags->json, "Print JSON");
+  verify->callback([flags, &chosen] {
+    chosen = [flags] {
+      require_argument(flags->source, "The checkpoint's directory");
+      return run_ckpt_verify(*flags);
     };
   });
 

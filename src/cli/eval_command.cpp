@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
@@ -36,16 +37,10 @@ struct EvalFlags {
   bool json = false;
 };
 
-// What the newest checkpoint says of its model, where flags do not. Returns the names of its
-// classes, if it has any.
-std::vector<std::string> take_model_from(const std::filesystem::path& directory, JobFlags& flags) {
-  std::filesystem::path newest = directory;
-  if (!std::filesystem::exists(directory / kManifestFile)) {
-    const std::vector<CheckpointPlace> places = list_checkpoints(directory);
-    if (places.empty()) fail_input("There is no checkpoint in '{}'.", directory.string());
-    newest = places.back().path;
-  }
-  const Manifest manifest = read_manifest(newest);
+// What the checkpoint says of its model, where flags do not. Returns the names of its classes, if
+// it has any.
+std::vector<std::string> take_model_from(const std::filesystem::path& checkpoint, JobFlags& flags) {
+  const Manifest manifest = read_manifest(checkpoint);
   if (!flags.model.empty() && flags.model != manifest.model) return {};
   flags.model = manifest.model;
   const Json fixed = manifest.job.value("fixed", Json::object());
@@ -60,6 +55,10 @@ std::vector<std::string> take_model_from(const std::filesystem::path& directory,
   return fixed.value("class_names", std::vector<std::string>());
 }
 
+void warn_of_checkpoint(std::string_view sentence) {
+  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+}
+
 TrainJob to_evaluation_job(EvalFlags flags) {
   if (!flags.run.empty()) {
     if (!flags.checkpoint.empty()) {
@@ -72,7 +71,10 @@ TrainJob to_evaluation_job(EvalFlags flags) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
   std::vector<std::string> names;
-  if (!flags.checkpoint.empty()) names = take_model_from(flags.checkpoint, flags.job);
+  if (!flags.checkpoint.empty()) {
+    flags.checkpoint = newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();
+    names = take_model_from(flags.checkpoint, flags.job);
+  }
   const std::string data = std::exchange(flags.job.data, "synthetic");
   TrainJob job = to_job(flags.job);
   job.load_weights = flags.load_weights;
@@ -92,7 +94,7 @@ Json run_classes(const TrainJob& job, const std::string& logits, ProgressPrinter
   if (!logits.empty()) save_logits(logits, kept, job.model);
   Json json = to_json(result.report);
   json.erase("step");
-  json["data"] = job.evaluation_data;
+  json["data"] = printable(job.evaluation_data);
   json["samples_per_second"] = static_cast<double>(result.report.samples) / result.report.seconds;
   json["devices"] = Json::array({to_json(DeviceReport{
       .id = "0:0", .arena_bytes = result.arena_bytes, .breakdown = result.breakdown})});
@@ -134,10 +136,10 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
   Json json = Json::object();
   if (result.verification) {
     json = describe(*result.verification, text);
-    json["verification"] = flags.verification;
+    json["verification"] = printable(flags.verification);
   }
   if (const auto& report = result.identification) {
-    json["identification"] = flags.identification;
+    json["identification"] = printable(flags.identification);
     json["gallery"] = report->gallery;
     json["probes"] = report->probes;
     json["rank1"] = report->rank1;

@@ -33,6 +33,8 @@ class RecordSource {
   virtual std::vector<std::string> class_names() const { return {}; }
   // One above the largest label where the format tells without reading every record; else 0.
   virtual int64_t classes() const { return 0; }
+  // A sentence on files that are not part of the set though they lie in it; else empty.
+  virtual std::string passed_over() const { return {}; }
 };
 
 enum class Split { train, test };

@@ -194,7 +194,12 @@ std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& direc
   std::vector<CheckpointPlace> places;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::optional<int64_t> step = step_of(entry.path().filename().string());
+    std::string name = entry.path().filename().string();
+    if (name.ends_with(kFormer)) {
+      name.resize(name.size() - kFormer.size());
+      if (std::filesystem::exists(directory / name, error)) continue;
+    }
+    const std::optional<int64_t> step = step_of(name);
     if (step && entry.is_directory(error)) places.push_back({*step, entry.path()});
   }
   std::sort(places.begin(), places.end(),

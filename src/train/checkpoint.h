@@ -86,6 +86,10 @@ struct CheckpointPlace {
   std::filesystem::path path;
 };
 
+// The ending of a checkpoint that another of its step is about to replace, on a file system where
+// that takes two moments; it counts while there is no other.
+inline constexpr std::string_view kFormer = ".former";
+
 // Oldest first. Empty if the directory does not exist.
 std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& directory);
 

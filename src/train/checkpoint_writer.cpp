@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace millrace {
 namespace {
@@ -50,6 +51,16 @@ uint64_t write_checkpoint(PartialCheckpoint& partial, Manifest manifest,
   return bytes;
 }
 
+uint64_t checkpoint_bytes(const JobState& state) {
+  constexpr uint64_t kHeaders = uint64_t{1} << 16;
+  uint64_t bytes = kHeaders;
+  for (const JobTensor& tensor : state.tensors()) {
+    const DataType written = tensor.in_rows() ? tensor.stored : DataType::f32;
+    bytes += static_cast<uint64_t>(elements_of(tensor.shape) * size_of(written));
+  }
+  return bytes;
+}
+
 void contribute(const JobState& state) {
   StateSnapshot nothing;
   take_snapshot(state, nothing);
@@ -86,7 +97,12 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest) {
   centres_.reset();
   early_failure_.clear();
   try {
-    partial_ = std::make_unique<PartialCheckpoint>(directory_ / checkpoint_name(manifest.step));
+    early_failure_ = lack_of_space(state);
+    if (early_failure_.empty()) {
+      partial_ = std::make_unique<PartialCheckpoint>(directory_ / checkpoint_name(manifest.step));
+    }
+  } catch (const InputError& error) {
+    early_failure_ = error.what();
   } catch (const std::filesystem::filesystem_error& error) {
     early_failure_ =
         fmt::format("Cannot write '{}': {}.", directory_.string(), error.code().message());
@@ -103,6 +119,14 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest) {
     pause_seconds_ = seconds_between(start, write_start_);
   }
   changed_.notify_all();
+}
+
+std::string CheckpointWriter::lack_of_space(const JobState& state) const {
+  const uint64_t needed = checkpoint_bytes(state);
+  const uint64_t there = free_bytes(directory_);
+  if (there >= needed) return {};
+  return fmt::format("A checkpoint takes {}, and the disk of '{}' has {} left.",
+                     format_bytes(needed), directory_.string(), format_bytes(there));
 }
 
 std::vector<CheckpointWriter::Outcome> CheckpointWriter::take_outcomes() {

@@ -62,6 +62,11 @@ void share_statistics(Engine& engine) {
 
 }  // namespace
 
+void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
+  const std::string sentence = feed.passed_over();
+  if (!sentence.empty()) observer.on_message(Severity::warning, sentence);
+}
+
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
                                          KeptLogits* kept) {
   const auto start = std::chrono::steady_clock::now();
@@ -116,6 +121,7 @@ EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observe
   load_weights(state, weights);
   if (centres) load_centres_as_classifier(*centres, state);
   const auto feed = data->start();
+  tell_passed_over(*feed, observer);
   const auto report = evaluate(engine, *feed, job.stop, kept);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),

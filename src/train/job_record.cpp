@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace millrace {
 namespace {
@@ -88,7 +89,7 @@ Json describe_job(const TrainJob& job) {
   fixed["optimizer"] = job.optimizer.name;
   if (!job.class_names.empty()) fixed["class_names"] = job.class_names;
   if (job.options.head) fixed["head"] = describe_head(*job.options.head);
-  json["data"] = job.data.source;
+  json["data"] = printable(job.data.source);
   json["label-offset"] = job.data.label_offset;
   json["augment"] = job.data.augment;
   json["dropout"] = job.options.dropout;

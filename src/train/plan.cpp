@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "base/parts.h"
 #include "compile/arithmetic.h"
@@ -285,6 +286,8 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
       static_cast<double>(job.options.batch) / compiled.seconds_per_step;
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
+  json["host_needs_bytes"] = bytes_of_fullest_host(compiled.devices);
+  json["host_memory_bytes"] = host_memory();
   if (!refusal.empty()) json["reason"] = refusal;
   if (job.options.head && job.plan.stage_count() == 1) {
     const std::vector<HeadChoice> head_ways = head_choices(job, compiled, speed);

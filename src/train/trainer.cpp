@@ -1,7 +1,9 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "compile/arithmetic.h"
@@ -39,10 +41,12 @@ class Trainer {
       while (goes_on && result_.step < result_.total_steps) {
         steps();
         checkpoints_->report();
-        if (engine_.any(job_.stop != nullptr && job_.stop->load())) break;
+        const bool stops = job_.stop != nullptr && job_.stop->load();
+        if (engine_.any(stops || !take_next_batch())) break;
         if (result_.step < result_.total_steps) goes_on = do_periodic_work();
       }
       finish();
+      if (data_failure_) std::rethrow_exception(data_failure_);
       engine_.finish();
     } catch (const std::exception& error) {
       engine_.fail(error.what());
@@ -56,6 +60,8 @@ class Trainer {
   void prepare();
   void set_activity(const std::string& what);
   int64_t steps_at_once() const;
+  std::optional<FeedBatch> fetch();
+  bool take_next_batch();
   void steps();
   void finish_step(int64_t step, const StepOutcome& outcome);
   bool owes_evaluation() const;
@@ -84,6 +90,9 @@ class Trainer {
   TrainResult result_;
   int64_t evaluated_step_ = -1;
   std::optional<FeedBatch> next_batch_;
+  bool taken_ahead_ = false;  // next_batch_ has not been used yet
+  FeedPosition position_;     // behind the batches that were used
+  std::exception_ptr data_failure_;
   bool inputs_written_ = false;
 };
 
@@ -97,6 +106,7 @@ void Trainer::open() {
   const Manifest& manifest = start_.manifest;
   engine_.adopt_convolutions(manifest.convolutions);
   feed_ = data_.training({.epoch = manifest.epoch, .index = manifest.position}, rows);
+  position_ = feed_->position();
   if (data_.evaluation) start_evaluation_ = data_.evaluation(rows);
   if (engine_.rank_group() != nullptr) {
     require_agreement(*engine_.rank_group(), describe_agreement(job_, network_, feed_->samples()));
@@ -108,6 +118,7 @@ void Trainer::open() {
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
   job_.learning_rate.total_steps = result_.total_steps;
   tell_changes(start_, job_, observer_);
+  tell_passed_over(*feed_, observer_);
   if (job_.classes_assumed) {
     observer_.on_message(Severity::note,
                          fmt::format("--classes is {}, as the data does not tell how many it has.",
@@ -146,7 +157,7 @@ void Trainer::prepare() {
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.session().arena_bytes(),
+                      .stage_bytes = bytes_of_stages(describe_devices(engine_)),
                       .arithmetic = describe(job_.precision)});
 }
 
@@ -169,6 +180,29 @@ int64_t Trainer::steps_at_once() const {
   return count;
 }
 
+std::optional<FeedBatch> Trainer::fetch() {
+  std::optional<FeedBatch> batch = feed_->next();
+  if (!batch) {
+    fail_job("The training data ended after step {} of {}.", result_.step, result_.total_steps);
+  }
+  return batch;
+}
+
+// The data of the next step, before it begins: if that cannot be read, all ranks still stand at the
+// end of a step and can save it. Stages that run into each other take theirs as they go. False if
+// the data has failed.
+bool Trainer::take_next_batch() {
+  const bool done = result_.step == result_.total_steps;
+  if (done || engine_.overlaps_steps() || feed_->constant()) return true;
+  try {
+    next_batch_ = clock_.wait_ahead([this] { return fetch(); });
+    taken_ahead_ = true;
+  } catch (const std::exception&) {
+    data_failure_ = std::current_exception();
+  }
+  return !data_failure_;
+}
+
 void Trainer::steps() {
   clock_.start();
   Engine::Steps work;
@@ -179,12 +213,11 @@ void Trainer::steps() {
     return static_cast<float>(learning_rate_at(job_.learning_rate, step));
   };
   work.loss_scale = [this] { return static_cast<float>(scaler_.use()); };
-  work.next = [this, taken = result_.step]() mutable -> const FeedBatch* {
-    next_batch_ = clock_.wait([this] { return feed_->next(); });
-    if (!next_batch_) {
-      fail_job("The training data ended after step {} of {}.", taken, result_.total_steps);
+  work.next = [this]() -> const FeedBatch* {
+    if (!std::exchange(taken_ahead_, false)) {
+      next_batch_ = clock_.wait([this] { return fetch(); });
     }
-    ++taken;
+    position_ = feed_->position();
     return inputs_written_ ? nullptr : &*next_batch_;
   };
   work.finished = [this](int64_t step, const StepOutcome& outcome) { finish_step(step, outcome); };
@@ -253,6 +286,7 @@ bool Trainer::do_periodic_work() {
 
 bool Trainer::evaluate_now() {
   const auto feed = start_evaluation_();
+  if (evaluated_step_ < 0) tell_passed_over(*feed, observer_);
   std::optional<EvaluationReport> report = evaluate(engine_, *feed, job_.stop);
   inputs_written_ = false;
   if (!report) return false;
@@ -266,7 +300,7 @@ bool Trainer::evaluate_now() {
 }
 
 void Trainer::save_checkpoint() {
-  Progress progress = {result_.step, feed_->position(), scaler_.record(engine_)};
+  Progress progress = {result_.step, position_, scaler_.record(engine_)};
   if (evaluated_step_ == result_.step) progress.accuracy = result_.evaluation->top1;
   checkpoints_->save(progress);
 }

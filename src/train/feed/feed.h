@@ -60,6 +60,9 @@ class Feed {
 
   // Records passed over so far because they could not be read.
   virtual int64_t skipped() const { return 0; }
+
+  // A sentence on files that are not part of the data set though they lie in it; else empty.
+  virtual std::string passed_over() const { return {}; }
 };
 
 struct BatchShape {

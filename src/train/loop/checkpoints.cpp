@@ -18,6 +18,9 @@ Checkpoints::Checkpoints(const TrainJob& job, Engine& engine, const JobState& st
   if (engine_.rank() == 0) {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
     writer_->reserve(state_);
+    if (const std::string lack = writer_->lack_of_space(state_); !lack.empty()) {
+      observer_.on_message(Severity::warning, lack + " Make room before the first is due.");
+    }
   } else {
     StateSnapshot nothing;
     take_snapshot(state_, nothing);
@@ -55,8 +58,8 @@ void Checkpoints::report() {
       observer_.on_checkpoint(outcome.report);
     } else {
       observer_.on_message(Severity::warning,
-                           fmt::format("Checkpoint of step {} was not written; earlier ones are "
-                                       "intact: {}",
+                           fmt::format("Checkpoint of step {} was not written; training goes on "
+                                       "and earlier ones are intact: {}",
                                        outcome.report.step, outcome.failure));
     }
   }
