@@ -10,6 +10,8 @@
 #include "cli/interruptible_job.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "cli/restarts.h"
+#include "comm/launcher.h"
 #include "comm/mpi_group.h"
 #include "train/job_classes.h"
 #include "train/metrics.h"
@@ -39,6 +41,7 @@ struct TrainFlags {
   std::string load_weights, save_weights;
   std::string checkpoint, checkpoint_every;
   int keep = 2;
+  int restarts = 0;
   bool resume = false;
   std::string evaluation_data, evaluation_every;
   std::string summary, metrics, trace;
@@ -73,6 +76,12 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       .add_flag("--resume", flags.resume,
                 "Continue from the newest intact checkpoint, or start if there is none")
       ->group("Checkpoints");
+  add("Checkpoints", "--restarts", flags.restarts,
+      "When the job fails or a rank of --hosts is lost, go on from the newest checkpoint by "
+      "itself, "
+      "at most so many times")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   add("Evaluation", "--eval-data", flags.evaluation_data,
       "Data set to measure accuracy on, written as --data");
   add("Evaluation", "--eval-every", flags.evaluation_every,
@@ -128,7 +137,18 @@ void print_end(const TrainResult& result, const TrainFlags& flags) {
   if (!flags.save_weights.empty()) fmt::print("Weights: {}\n", flags.save_weights);
 }
 
+int run_supervised(const TrainFlags& flags, Interruption& interruption) {
+  if (launched_ranks() > 1) {
+    fail_input("--restarts starts the ranks again itself; leave out mpirun and give --hosts.");
+  }
+  if (flags.checkpoint.empty()) {
+    fail_input("--restarts goes on from checkpoints; give --checkpoint and --checkpoint-every.");
+  }
+  return run_restarting({flags.restarts, flags.checkpoint, own_arguments()}, interruption);
+}
+
 int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interruption) {
+  if (flags.restarts > 0) return run_supervised(flags, interruption);
   if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
   TrainJob job = to_train_job(flags, session);
   const bool speaks = session == nullptr || session->rank() == 0;

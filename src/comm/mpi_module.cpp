@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
+#include "comm/launchers.h"
 #include "comm/mpi_beats.h"
 #include "comm/mpi_transport.h"
 
@@ -116,6 +117,7 @@ class LinkedMpi final : public MpiModule {
       if (done) break;
       const auto limit = patient ? kLongestGoodbye : kShortGoodbye;
       if (std::chrono::steady_clock::now() - start > limit) {
+        end_launchers(launchers_above());  // the abort may not reach all hosts
         MPI_Abort(MPI_COMM_WORLD, 1);
       }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
