@@ -168,7 +168,7 @@ class BenchPublishedTest : public ProgramTest {};
 
 TEST_F(BenchPublishedTest, WritesTables) {
   const Outcome outcome =
-      run("bench published --no-runs --no-exact --markdown table.md --json table.json");
+      run("bench published --no-runs --no-exact --markdown table.md --summary table.json");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(outcome.output, read_text(work() / "table.md"));
   const Json table = Json::parse(read_text(work() / "table.json"));
