@@ -116,7 +116,7 @@ int run_inspect(const CkptFlags& flags) {
 }
 
 // Status 1 if one of them is damaged.
-int run_verify(const CkptFlags& flags) {
+int run_ckpt_verify(const CkptFlags& flags) {
   Json all = Json::array();
   int status = kExitSuccess;
   for (const std::filesystem::path& path : find_checkpoints(flags.source)) {
@@ -245,7 +245,7 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
   verify->callback([flags, &chosen] {
     chosen = [flags] {
       require_argument(flags->source, "The checkpoint's directory");
-      return run_verify(*flags);
+      return run_ckpt_verify(*flags);
     };
   });
 

@@ -5,7 +5,7 @@
 //                        vanish (MILLRACE_FAULT_VANISHES is renamed away, then the call is made)
 // MILLRACE_FAULT_AT      at which of the calls, from 1; 0 only counts
 // MILLRACE_FAULT_FREE    the bytes that every file system says to have left
-// MILLRACE_FAULT_LOG     gets a line for every call: its number and name
+// MILLRACE_FAULT_LOG     gets a line for every call: its number, name and thread
 //
 // A full disk stays full: ENOSPC and EDQUOT hit every later call that needs space, EROFS every
 // later call. EIO hits one.
@@ -57,7 +57,8 @@ void log_call(long number, const char* name) {
   if (*log == '\0') return;
   const int file = static_cast<int>(
       syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  const std::string line = std::to_string(number) + " " + name + "\n";
+  const std::string line =
+      std::to_string(number) + " " + name + " " + std::to_string(syscall(SYS_gettid)) + "\n";
   if (syscall(SYS_write, file, line.data(), line.size()) < 0) abort();
   syscall(SYS_close, file);
 }
