@@ -1,5 +1,5 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
-.PHONY: all help deps deps-test build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
+.PHONY: all help deps deps-test deps-bench build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
         check-pytorch check-combinations check-fuzz check-faults check-ranks check-kill check-interrupt check-networks check-pages bench bench-single bench-data bench-checkpoint \
         bench-precision bench-head bench-planner format clean
 

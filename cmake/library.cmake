@@ -27,7 +27,7 @@ set(public_headers
   comm/group.h comm/transport.h
   compile/memory_breakdown.h
   data/image/recipe.h
-  graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/types.h
+  graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/optimizers.h graph/types.h
   kernels/convolution_algorithm.h
   models/models.h
   parallel/placement.h parallel/plan.h parallel/policy.h parallel/schedule.h

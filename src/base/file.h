@@ -30,6 +30,9 @@ class MappedFile {
   uint64_t size_ = 0;
 };
 
+// Lets the memory of a part of a mapped file go; it can be read again.
+void forget_pages(std::span<const std::byte> part);
+
 std::string read_text(const std::filesystem::path& path);
 
 // As one OutputFile: whole or not at all.

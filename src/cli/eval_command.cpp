@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/card_flags.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
@@ -36,24 +37,6 @@ struct EvalFlags {
   bool json = false, confusion = false;
 };
 
-// What the checkpoint says of its model, where flags do not. Returns the names of its classes, if
-// it has any.
-std::vector<std::string> take_model_from(const std::filesystem::path& checkpoint, JobFlags& flags) {
-  const Manifest manifest = read_manifest(checkpoint);
-  if (!flags.model.empty() && flags.model != manifest.model) return {};
-  flags.model = manifest.model;
-  const Json fixed = manifest.job.value("fixed", Json::object());
-  const auto take = [&](const char* name, std::optional<int64_t>& value) {
-    if (!value && fixed.contains(name) && fixed[name].is_number_integer()) {
-      value = fixed[name].get<int64_t>();
-    }
-  };
-  take("classes", flags.classes);
-  take("image", flags.image);
-  take("channels", flags.channels);
-  return fixed.value("class_names", std::vector<std::string>());
-}
-
 void warn_of_checkpoint(std::string_view sentence) {
   fmt::print(stderr, "millrace: warning: {}\n", sentence);
 }
@@ -69,10 +52,8 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
-  std::vector<std::string> names;
-  if (!flags.checkpoint.empty()) {
+  if (!flags.checkpoint.empty() && !flags.job.best) {
     flags.checkpoint = newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();
-    names = take_model_from(flags.checkpoint, flags.job);
   }
   const std::string data = std::exchange(flags.job.data, "synthetic");
   return evaluation_job(flags.job, flags.checkpoint, flags.load_weights, data);

@@ -228,7 +228,7 @@ constexpr FlagRule kBenchHead[] = {
 };
 
 constexpr FlagRule kBenchPublished[] = {
-    {"!--cross --constants --json", [](Flags flags) { return !flags.given("--cross"); },
+    {"!--cross --constants --summary", [](Flags flags) { return !flags.given("--cross"); },
      "beside --cross, which fits to random halves and prints no table"},
     {"--image --batch --steps", [](Flags flags) { return !flags.given("--no-runs"); },
      "beside --no-runs"},

@@ -211,6 +211,10 @@ int run_supervised(const TrainFlags& flags, Interruption& interruption) {
 }
 
 int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interruption) {
+  if (flags.print_config) {
+    fmt::print("{}", flags.given);
+    return kExitSuccess;
+  }
   if (flags.restarts > 0) return run_supervised(flags, interruption);
   if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
   TrainJob job = to_train_job(flags, session);

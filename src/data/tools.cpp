@@ -189,9 +189,8 @@ std::string describe_inspection(const Json& facts) {
     text += fmt::format("  {} records are bad; `millrace data verify` lists them\n",
                         facts["bad"].get<uint64_t>());
   }
-  if (const auto passed_over = facts["passed_over"].get<std::string>(); !passed_over.empty()) {
-    text += fmt::format("  {}\n", passed_over);
-  }
+  const auto passed_over = facts["passed_over"].get<std::vector<std::string>>();
+  if (!passed_over.empty()) text += fmt::format("  {}\n", describe_passed_over(passed_over));
   for (const char* side : {"width", "height"}) {
     if (facts[side].is_null()) continue;
     text += fmt::format("  {:6} {} to {}, mean {:.1f}\n", side, facts[side]["min"].get<int>(),

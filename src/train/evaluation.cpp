@@ -64,8 +64,8 @@ void share_statistics(Engine& engine) {
 }  // namespace
 
 void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
-  const std::string sentence = feed.passed_over();
-  if (!sentence.empty()) observer.on_message(Severity::warning, sentence);
+  const std::vector<std::string> files = feed.passed_over();
+  if (!files.empty()) observer.on_message(Severity::warning, describe_passed_over(files));
 }
 
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
@@ -108,7 +108,7 @@ EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observe
   Engine& engine = model.engine();
   const auto feed = data->start();
   tell_passed_over(*feed, observer);
-  const auto report = evaluate(engine, *feed, job.stop, kept);
+  const auto report = evaluate(engine, *feed, given.stop, kept);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown, model.cosine_scale()};

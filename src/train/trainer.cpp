@@ -311,7 +311,10 @@ bool Trainer::evaluate_now() {
 
 void Trainer::save_checkpoint() {
   Progress progress = {result_.step, position_, scaler_.record(engine_)};
-  if (evaluated_step_ == result_.step) progress.accuracy = result_.evaluation->top1;
+  if (evaluated_step_ == result_.step) {
+    progress.measured = measure(*result_.evaluation, job_.metric);
+  }
+  progress.best = best_.record();
   checkpoints_->save(progress);
 }
 

@@ -154,7 +154,7 @@ TEST_F(PlanClusterTest, MistakesAreOneSentence) {
                  "--sample-rate is 2");
   expect_refusal(kVgg + " --placement 0:0.0:1 --schedule gpipe --replicas roundrobin",
                  "goes with --schedule 1f1b");
-  expect_refusal(kVgg + " --output /none/plan.json", "--output");
+  expect_refusal(kVgg + " --output /dev/null/plan.json", "--output");
   expect_refusal(kVgg + " --parallel hybrid", "--parallel hybrid cannot be predicted");
   expect_refusal(kVgg + " --parallel model", "--parallel model cannot be predicted");
   expect_refusal(kVgg + " --placement 0:0.0:1 --schedule zero-bubble",

@@ -148,12 +148,11 @@ TEST_F(SafetyTest, AnErrorInTheDataSavesACheckpointFirst) {
 
 TEST_F(SafetyTest, FilesThatAreNoImagesAreCounted) {
   make_pictures("folder:set");
-  write_text(work() / "set" / "000001" / "a.webp", "x");
-  write_text(work() / "set" / "000001" / "b.WEBP", "x");
+  write_text(work() / "set" / "000001" / "a.gif", "x");
+  write_text(work() / "set" / "000001" / "b.GIF", "x");
   write_text(work() / "set" / "notes.txt", "x");
   const std::string sentence =
-      "3 files are passed over, as images end in .jpg, .jpeg or .png: 1 "
-      ".txt, 2 .webp.";
+      "3 files are passed over, as images end in .jpg, .jpeg, .png or .webp: 2 .gif, 1 .txt; ";
   const Outcome inspected = run("data inspect folder:set");
   EXPECT_NE(inspected.output.find(sentence), std::string::npos) << inspected.output;
   const Outcome trained =

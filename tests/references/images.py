@@ -34,7 +34,7 @@ DRAWS = 6
 
 # Against floats, against PIL's bytes (one level of rounding in each direction), and the mean over
 # an image of what training does to JPEG: chroma repeated and DCT-scaled, for speed.
-FLOATS, BYTES, FAST_JPEG = 0.005, 1.1, 2.5
+FLOATS, BYTES, FAST_JPEG = 0.005, 1.1, 3.2
 
 
 class Levels:

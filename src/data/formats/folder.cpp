@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <map>
 
 #include "base/directory.h"
 #include "base/output_file.h"
@@ -15,18 +14,6 @@ namespace {
 
 constexpr int64_t kMaxClasses = 1'000'000;
 
-std::string lower_extension(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return extension;
-}
-
-bool is_image_name(const std::filesystem::path& path) {
-  const std::string extension = lower_extension(path);
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
-
 class FolderSource : public RecordSource {
  public:
   FolderSource(const std::filesystem::path& directory, const std::vector<std::string>& names)
@@ -37,26 +24,15 @@ class FolderSource : public RecordSource {
     }
     try {
       for (const std::string& name : found) list(directory / name, name);
-      for (const auto& entry : std::filesystem::directory_iterator(directory)) count_other(entry);
+      for (const auto& entry : std::filesystem::directory_iterator(directory)) pass_over(entry);
     } catch (const std::filesystem::filesystem_error& error) {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
     if (files_.empty()) {
-      fail_input("'{}' has no class directories with .jpg, .jpeg or .png files in them{}",
-                 directory.string(), others_.empty() ? "." : "; " + passed_over());
+      fail_input("'{}' has no class directories with .jpg, .jpeg, .png or .webp files in them{}",
+                 directory.string(),
+                 passed_over_.empty() ? "." : "; " + describe_passed_over(passed_over_));
     }
-  }
-
-  std::string passed_over() const override {
-    if (others_.empty()) return {};
-    uint64_t files = 0;
-    std::vector<std::string> kinds;
-    for (const auto& [extension, count] : others_) {
-      files += count;
-      kinds.push_back(fmt::format("{} {}", count, extension.empty() ? "without one" : extension));
-    }
-    return fmt::format("{} {} passed over, as images end in .jpg, .jpeg or .png: {}.", files,
-                       files == 1 ? "file is" : "files are", fmt::join(kinds, ", "));
   }
 
   uint64_t count() const override { return files_.size(); }
@@ -80,9 +56,9 @@ class FolderSource : public RecordSource {
     int64_t label;
   };
 
-  void count_other(const std::filesystem::directory_entry& entry) {
+  void pass_over(const std::filesystem::directory_entry& entry) {
     if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) return;
-    ++others_[printable(lower_extension(entry.path()))];
+    passed_over_.push_back(printable(entry.path().string()));
   }
 
   void list(const std::filesystem::path& below, const std::string& name) {
@@ -90,7 +66,7 @@ class FolderSource : public RecordSource {
     const auto place = std::find(classes_.begin(), classes_.end(), printable(name));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
       if (!entry.is_regular_file() || !is_image_name(entry.path())) {
-        count_other(entry);
+        pass_over(entry);
         continue;
       }
       if (place == classes_.end()) fail_unknown(below, name);
@@ -110,7 +86,7 @@ class FolderSource : public RecordSource {
 
   std::vector<std::string> classes_;
   std::vector<File> files_;
-  std::map<std::string, uint64_t> others_;  // files that are no images, by extension
+  std::vector<std::string> passed_over_;
 };
 
 class FolderWriter : public RecordWriter {

@@ -61,9 +61,10 @@ class Feed {
 
   // Records passed over so far because they could not be read, and sentences for the first of them.
   virtual int64_t skipped() const { return 0; }
+  virtual std::vector<std::string> skipped_records() const { return {}; }
 
-  // A sentence on files that are not part of the data set though they lie in it; else empty.
-  virtual std::string passed_over() const { return {}; }
+  // Files of the data set that are left out as their names are none of images.
+  virtual std::vector<std::string> passed_over() const { return {}; }
 };
 
 struct BatchShape {

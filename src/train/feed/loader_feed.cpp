@@ -32,11 +32,10 @@ class LoaderFeed : public Feed {
   std::vector<std::string> passed_over() const override { return passed_over_; }
 
   int64_t samples() const override { return samples_; }
-  std::string passed_over() const override { return passed_over_; }
 
  private:
   int64_t samples_;
-  std::string passed_over_;
+  std::vector<std::string> passed_over_;
   Loader loader_;
   Batch batch_;
   FeedPosition position_;
