@@ -16,10 +16,17 @@ constexpr std::string_view kZipStart = "PK\3\4";
 constexpr std::string_view kOlderMagic = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv;
 constexpr int64_t kOlderVersion = 1001;
 
+// Whole modules of the older format name their classes so, with the source where there was one.
+bool refers_to_class(const Pickle& pickle, PickleId persistent) {
+  const std::vector<PickleId>& fields = pickle.elements(pickle[persistent].arguments);
+  return !fields.empty() && pickle[fields[0]].text == "module";
+}
+
 std::vector<TorchStorage> storages_in(const Pickle& pickle) {
   std::vector<TorchStorage> storages;
   for (PickleId id = 0; id < pickle.count(); ++id) {
-    if (pickle[id].kind == Kind::persistent) storages.push_back(storage_of(pickle, id));
+    if (pickle[id].kind != Kind::persistent || refers_to_class(pickle, id)) continue;
+    storages.push_back(storage_of(pickle, id));
   }
   return storages;
 }
