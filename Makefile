@@ -1,6 +1,6 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
 .PHONY: all help deps deps-test deps-bench build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
-        check-pytorch check-combinations check-fuzz check-faults check-ranks check-kill check-interrupt check-networks check-pages bench bench-single bench-data bench-checkpoint \
+        check-pytorch check-combinations check-fuzz check-faults check-ranks check-kill check-interrupt check-networks check-pages bench bench-single bench-shared bench-data bench-checkpoint \
         bench-precision bench-head bench-planner format clean
 
 all: build
@@ -103,10 +103,13 @@ check-pages: build ## open reports in headless Chromium: figures, zoom, narrow w
 	@tools/install-deps check
 	@tests/report/page_check.py build/millrace build/screenshots
 
-bench: bench-single bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
+bench: bench-single bench-shared bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
 
 bench-single: everything ## time one device against PyTorch and against the kernels alone
 	@build/millrace bench single
+
+bench-shared: everything ## what is left of the speed beside busy neighbours, against PyTorch
+	@bench/shared.py
 
 bench-data: everything ## the loader against PyTorch, real data against synthetic
 	@bench/data_loader_peer.py build

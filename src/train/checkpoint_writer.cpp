@@ -19,12 +19,13 @@ CheckpointFile describe_file(std::string_view name, SafetensorsWriter::Written w
 }
 
 // The training step goes first: for the processor, and where the disk has a queue that knows of
-// priorities, there too.
-void take_lowest_priority() {
-  constexpr int kLowest = 19;
+// priorities, there too. Not last of all on the processor: beside busy neighbours a thread of the
+// lowest priority waits seconds for its turn, even to end.
+void take_low_priority() {
+  constexpr int kNicer = 10;
   constexpr int kBestEffortLowest = (2 << 13) | 7;
   constexpr int kThisThread = 1;
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowest);
+  ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kNicer);
   ::syscall(SYS_ioprio_set, kThisThread, 0, kBestEffortLowest);
 }
 
@@ -146,7 +147,7 @@ void CheckpointWriter::wait() {
 }
 
 void CheckpointWriter::work() {
-  take_lowest_priority();
+  take_low_priority();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || pending_; });

@@ -97,7 +97,7 @@ WeightMatch match_weights(const WeightsFile& file, const std::vector<JobTensor>&
     if (is_new) match.anew.push_back(tensor.name);
   }
   const auto loaded = std::count(match.loaded.begin(), match.loaded.end(), true);
-  if (loaded < static_cast<int64_t>(tensors.size()) / 2) {
+  if (4 * loaded < static_cast<int64_t>(tensors.size())) {
     fail_input("Only {} of the model's {} tensors are in '{}'; it is of another network.", loaded,
                tensors.size(), file.path().string());
   }

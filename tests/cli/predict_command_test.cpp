@@ -152,7 +152,7 @@ TEST_F(PredictCommandTest, BadUsageIsOneSentence) {
   expect_refusal("predict run all --json --csv", "choose one");
   expect_refusal("predict run all --std 0", "--std");
   expect_refusal("predict run all --mean 1,2", "--mean has 2 numbers");
-  expect_refusal("predict run all -o absent/x.json", "--output");
+  expect_refusal("predict run all -o /dev/null/x.json", "--output");
   expect_refusal("predict run all --image 0", "--image");
   expect_refusal("embed run all -o x.npy", "gives no embeddings");
   expect_refusal("embed run all", "--output is missing");
