@@ -221,7 +221,9 @@ TEST_F(SafetyTest, AKilledJobGoesOnByItself) {
 TEST_F(SafetyTest, RestartsKnowWhenToGiveUp) {
   expect_refusal(train_ + " --steps 1 --restarts 2", "--checkpoint");
   make_pictures("idx:set");
-  const Outcome bad = run(train_ + " --steps 2 --lr 1e30 --restarts 5 --checkpoint run");
+  const Outcome bad =
+      run("train --model fashion_cnn --classes 3 --threads-per-device 1 --batch 8 --lr 1e30 --data "
+          "idx:set --steps 2 --restarts 5 --checkpoint run");
   EXPECT_EQ(bad.status, 1);
   EXPECT_NE(bad.errors.find("it is not restarted"), std::string::npos) << bad.errors;
 }
