@@ -216,8 +216,8 @@ class Assembler {
     std::vector<WrittenTensor> written;
     const auto add = [&](TensorId id, const TensorSpec& spec, bool is_output, size_t index) {
       const Tensor& tensor = graph_.tensor(id);
-      written.push_back({tensor.name, spec.type.dtype, spec.physical_elements(), is_output, index,
-                         tensor.role});
+      written.push_back(
+          {tensor.name, spec.type.dtype, spec.physical_elements(), is_output, index, tensor.role});
     };
     for (size_t i = 0; i < op.outputs.size(); ++i) add(op.outputs[i], request.outputs[i], true, i);
     for (const int mutated : definition.mutated_inputs) {

@@ -70,7 +70,8 @@ class Lowering {
 
   bool is_low(TensorId id) const { return graph_.tensor(id).type.dtype == type_; }
 
-  // One in 16 bits is that of an operator that reads and updates it as it is: the centres of a head.
+  // One in 16 bits is that of an operator that reads and updates it as it is: the centres of a
+  // head.
   bool is_parameter(TensorId id) const { return graph_.tensor(id).role == Role::parameter; }
 
   // The inputs that are images or rows, not parameters or statistics.

@@ -5,7 +5,8 @@
 namespace millrace {
 namespace {
 
-// An update of weights; what the gradients add up to may well be infinite in a step that is skipped.
+// An update of weights; what the gradients add up to may well be infinite in a step that is
+// skipped.
 bool changes_state(const Instruction& instruction) {
   return instruction.phase == Phase::update &&
          std::any_of(instruction.written.begin(), instruction.written.end(),
