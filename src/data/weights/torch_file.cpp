@@ -19,7 +19,11 @@ constexpr int64_t kOlderVersion = 1001;
 std::vector<TorchStorage> storages_in(const Pickle& pickle) {
   std::vector<TorchStorage> storages;
   for (PickleId id = 0; id < pickle.count(); ++id) {
-    if (pickle[id].kind == Kind::persistent) storages.push_back(storage_of(pickle, id));
+    if (pickle[id].kind != Kind::persistent) continue;
+    const std::vector<PickleId>& fields = pickle.elements(pickle[id].arguments);
+    // Whole modules of the older format refer to their classes in the same way.
+    if (!fields.empty() && pickle[fields[0]].text == "module") continue;
+    storages.push_back(storage_of(pickle, id));
   }
   return storages;
 }
