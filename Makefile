@@ -1,5 +1,5 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
-.PHONY: all help deps deps-test deps-bench build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
+.PHONY: all help deps deps-test build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
         check-pytorch check-combinations check-fuzz check-kill check-interrupt check-networks check-pages bench bench-single bench-data bench-checkpoint \
         bench-precision bench-head bench-planner format clean
 
@@ -14,9 +14,6 @@ deps: ## install the Debian packages that the program is built with
 deps-test:
 	@tools/install-deps product openmpi mpich demo test
 
-deps-bench:
-	@tools/install-deps product openmpi mpich demo test bench
-
 build: deps ## build the program and, for each MPI that is installed, its plug-in
 	@tools/configure product
 	@cmake --build --preset product
@@ -26,9 +23,9 @@ mpi: ## install Open MPI and build the program with its plug-in
 	@tools/configure product
 	@cmake --build --preset product
 
-everything: deps-bench
+everything: deps-test
 	@tools/configure default
-	@cmake --build --preset default
+	@cmake --build --preset everything
 
 demo: ## plan, train on two devices and as a pipeline, and write a report, in about a minute
 	@tools/install-deps product demo
@@ -51,7 +48,7 @@ check-format: ## formatting, without changing files
 	@tools/install-deps check
 	@tools/check-format
 
-check-separate: deps-bench ## every file compiles by itself
+check-separate: deps-test ## every file compiles by itself
 	@tools/configure separate
 	@tools/check-separate
 
@@ -70,7 +67,7 @@ check-combinations: everything ## N drawn combinations of flags (SEED says which
 check-mpich: everything ## the tests between processes under MPICH, those that `make test` leaves out too
 	@ctest --test-dir build -C slow -L mpich --no-tests=error --output-on-failure
 
-check-sanitizers: deps-bench ## the tests under address, undefined-behaviour and thread sanitizers
+check-sanitizers: deps-test ## the tests under address, undefined-behaviour and thread sanitizers
 	@tools/check-sanitizer asan-ubsan
 	@tools/check-sanitizer tsan
 

@@ -50,22 +50,49 @@ endfunction()
 # millrace_test(NAME SOURCES ... USES ...): one GoogleTest program per folder of tests/.
 function(millrace_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES;USES;LIBRARIES" ${ARGN})
-  add_executable(test_${name} ${TEST_SOURCES})
-  foreach(used ${TEST_USES})
-    target_link_libraries(test_${name} PRIVATE millrace_${used})
-  endforeach()
-  target_link_libraries(test_${name} PRIVATE ${TEST_LIBRARIES} GTest::gmock GTest::gtest_main millrace_options)
-  target_compile_definitions(test_${name} PRIVATE MILLRACE_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}")
-  millrace_test_options(test_${name})
+  millrace_test_program(test_${name}
+    SOURCES ${TEST_SOURCES}
+    USES ${TEST_USES}
+    LIBRARIES ${TEST_LIBRARIES} GTest::gtest_main)
   add_test(NAME ${name} COMMAND test_${name})
 endfunction()
 
-# millrace_test_options(TARGET): tests are compiled more often than they run. The two warnings are
-# false alarms of g++ 12 at this level, in std::string and where a test replaces operator new.
+# millrace_test_program(TARGET SOURCES ... USES ... [LIBRARIES ...]): a program that tests run.
+function(millrace_test_program target)
+  cmake_parse_arguments(PROGRAM "" "" "SOURCES;USES;LIBRARIES" ${ARGN})
+  if(MILLRACE_UNITY)
+    millrace_combined_tests(PROGRAM_SOURCES ${target} ${PROGRAM_SOURCES})
+  endif()
+  add_executable(${target} ${PROGRAM_SOURCES})
+  millrace_test_options(${target} ${PROGRAM_USES})
+  target_link_libraries(${target} PRIVATE ${PROGRAM_LIBRARIES})
+endfunction()
+
+# millrace_test_options(TARGET LAYERS...): tests are compiled more often than they run. The warnings
+# are false alarms of g++ 12 at this level, in std::string and where a test replaces operator new.
 function(millrace_test_options target)
-  target_compile_options(${target} PRIVATE
-    $<$<CONFIG:Release>:-O1> -Wno-array-bounds -Wno-mismatched-new-delete)
+  foreach(used ${ARGN})
+    target_link_libraries(${target} PRIVATE millrace_${used})
+  endforeach()
+  target_link_libraries(${target} PRIVATE GTest::gmock millrace_options)
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_definitions(${target} PRIVATE MILLRACE_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}")
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>
+    -Wno-array-bounds -Wno-mismatched-new-delete -Wno-stringop-overflow)
   if(MILLRACE_UNITY)
     target_precompile_headers(${target} REUSE_FROM millrace_test_headers)
   endif()
+endfunction()
+
+# millrace_test_library(TARGET KIND SOURCES ... USES ...): files that several test programs have,
+# compiled once, as code of a program is.
+function(millrace_test_library target kind)
+  cmake_parse_arguments(LIBRARY "" "" "SOURCES;USES" ${ARGN})
+  if(MILLRACE_UNITY)
+    millrace_combined_tests(LIBRARY_SOURCES ${target} ${LIBRARY_SOURCES})
+  endif()
+  add_library(${target} ${kind} ${LIBRARY_SOURCES})
+  millrace_test_options(${target} ${LIBRARY_USES})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIE)
 endfunction()

@@ -1,8 +1,8 @@
 # Builds in minutes: the files of a target are compiled together, and the headers that nearly all
 # of them include are compiled once. Developers who change one file do better without
 # (preset `separate`), which also finds includes that are missing.
-set(millrace_batch 12 CACHE STRING "Files that are compiled together")
-mark_as_advanced(millrace_batch)
+set(MILLRACE_BATCH 24 CACHE STRING "Files that are compiled together")
+mark_as_advanced(MILLRACE_BATCH)
 
 # What the anonymous namespace of a file hides is seen as part of the file that includes it.
 target_compile_options(millrace_options INTERFACE -Wno-subobject-linkage)
@@ -34,7 +34,7 @@ endif()
 # millrace_combine(TARGET HEADERS): compiles a target's files together, with the precompiled
 # headers of the target HEADERS.
 function(millrace_combine target headers)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${millrace_batch})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${MILLRACE_BATCH})
   target_precompile_headers(${target} REUSE_FROM ${headers})
 endfunction()
 
@@ -49,4 +49,31 @@ function(millrace_combined_file result name)
   set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
   file(CONFIGURE OUTPUT ${file} CONTENT "${text}")
   set(${result} ${file} PARENT_SCOPE)
+endfunction()
+
+# millrace_combined_tests(RESULT NAME SOURCES...): the sources of a test program, with its *_test.cpp
+# files made into one. Others, whose functions several files call, stay as they are.
+function(millrace_combined_tests result name)
+  set(tests "")
+  set(others "")
+  foreach(source ${ARGN})
+    get_filename_component(path ${source} ABSOLUTE)
+    if(path MATCHES "_test\\.cpp$")
+      list(APPEND tests ${path})
+    else()
+      list(APPEND others ${source})
+    endif()
+  endforeach()
+  list(LENGTH tests count)
+  if(count GREATER 1)
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/${name}_files.cpp)
+    set(script ${PROJECT_SOURCE_DIR}/cmake/combine.cmake)
+    add_custom_command(OUTPUT ${file}
+      COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} "-DSOURCES=${tests}" -DOUTPUT=${file} -P ${script}
+      DEPENDS ${tests} ${script} VERBATIM)
+    list(APPEND others ${file})
+  else()
+    list(APPEND others ${tests})
+  endif()
+  set(${result} ${others} PARENT_SCOPE)
 endfunction()

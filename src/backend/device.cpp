@@ -94,11 +94,7 @@ class Device::Impl {
 
   void prepare_team() {
     set_team_size(options_.threads);
-    if (!options_.pin || cores_.empty()) return;
-    parallel_ranges(options_.threads, 0, [&](int, int64_t begin, int64_t) {
-      keep_to({cores_[static_cast<size_t>(begin) % cores_.size()]});
-    });
-    keep_to({cores_.front()});
+    if (options_.pin && !cores_.empty()) keep_to(cores_);  // and with it the team, which it starts
   }
 
   DeviceOptions options_;

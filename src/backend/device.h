@@ -2,7 +2,9 @@
 //
 // Commands are given by the device's own thread through `run`, one call at a time; an exception
 // thrown there is rethrown to the caller. Where the device is this processor, that thread owns a
-// team of pinned threads, and what it gives to a direct stream it runs itself.
+// team that is kept to the device's cores, and what it gives to a direct stream it runs itself.
+// Among these cores threads may move: beside a busy neighbour a team of fixed places waits for its
+// slowest.
 #pragma once
 
 #include <functional>
@@ -15,8 +17,8 @@ namespace millrace {
 
 struct DeviceOptions {
   int threads = 1;
-  // The core of each thread; empty: the first `threads` that this process may use, or none in
-  // particular if it has fewer.
+  // As many as threads, which share them; empty: the first `threads` that this process may use, or
+  // none in particular if it has fewer.
   std::vector<int> cores = {};
   bool pin = true;
   std::shared_ptr<Backend> backend = {};  // null: this processor

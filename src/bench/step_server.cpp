@@ -30,7 +30,7 @@ class StepServer {
     steps.next = [&]() -> const FeedBatch* {
       return step_ == 0 || !job_.plan.runs_whole() ? &*batch_ : nullptr;
     };
-    steps.finished = [&](int64_t, const StepOutcome& outcome) { loss = outcome.loss; };
+    steps.finished = [&](int64_t, const StepOutcome& outcome) { loss = outcome.loss(); };
     const auto start = std::chrono::steady_clock::now();
     engine_.train(steps);
     const auto end = std::chrono::steady_clock::now();

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/activity_line.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/plan_check.h"
@@ -12,7 +13,6 @@
 #include "cli/plan_here.h"
 #include "cli/plan_pipedream.h"
 #include "cli/plan_profile.h"
-#include "cli/progress.h"
 #include "comm/mpi_group.h"
 #include "train/plan.h"
 
@@ -144,8 +144,9 @@ int run_plan(const PlanCommandFlags& flags) {
   TrainJob job = to_job(job_flags, nodes);
   if (job.steps == 0 && job.epochs == 0) job.steps = 1;
   check(job);
-  ProgressPrinter messages(true);
+  ActivityLine messages;
   const Json plan = describe_plan(job, messages, flags.print_program);
+  messages.clear();
   if (flags.json) {
     fmt::print("{}\n", plan.dump(2));
   } else {

@@ -213,12 +213,10 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
       one.costs.push_back({std::min(by_itself, together[k]), together[k]});
       one.spread.push_back(relative_spread(busy[i].instructions[k]));
     }
-    if (const PipelineLayout* layout = engine.layout()) {
-      const std::vector<RouteEnd> ends = layout->ends(worker.stage, worker.member);
-      for (const RouteEnd& end : ends) {
-        one.copies[copy_key(end.route, end.sends)] = seconds_to_copy(
-            worker, end, ring_bytes(ends), engine.graphs().plan().round_robin, options.rounds);
-      }
+    const std::vector<RouteEnd> ends = engine.layout().ends(worker.stage, worker.member);
+    for (const RouteEnd& end : ends) {
+      one.copies[copy_key(end.route, end.sends)] = seconds_to_copy(
+          worker, end, ring_bytes(ends), engine.graphs().plan().round_robin, options.rounds);
     }
     one.carry_seconds = seconds_to_carry(worker, options.alone_rounds);
     worker.session->set_collectives(worker.collectives.get());

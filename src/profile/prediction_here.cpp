@@ -189,8 +189,8 @@ void simulate_job(const TrainJob& job, Engine& engine, const KnownCosts& known,
     return copies.at(copy_key(route, sends));
   };
   simulated.steps = std::min(job.steps > 0 ? job.steps : kUsualSteps, kMostSteps);
-  if (const PipelineLayout* layout = engine.layout()) {
-    simulated.routes = layout->request();
+  if (!job.plan.runs_whole()) {
+    simulated.routes = engine.layout().request();
     simulated.schedule = [&](int64_t steps) { return schedule_of(job.plan, steps); };
   }
   prediction.simulation = build_simulation(simulated);

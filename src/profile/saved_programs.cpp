@@ -77,7 +77,7 @@ std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const TrainJ
     match.same(fmt::format("program {}'s stage", i), profile.programs[i].stage, worker.stage);
     match.same(fmt::format("program {}'s member", i), profile.programs[i].member, worker.member);
     programs.push_back(restore(profile.programs[i], worker, match));
-    if (engine.layout() != nullptr) require_copies(programs.back(), *engine.layout(), match);
+    require_copies(programs.back(), engine.layout(), match);
   }
   return programs;
 }

@@ -7,6 +7,7 @@ void InputGate::open(int slots) {
   slots_ = slots;
   read_.assign(static_cast<size_t>(slots), {});
   written_ = 0;
+  taken_ = 0;
   released_ = 0;
   closed_ = false;
 }
@@ -38,6 +39,20 @@ void InputGate::written(int64_t number) {
   }
   changed_.notify_all();
   bell_.ring();
+}
+
+void InputGate::wait_until_taken(int64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return closed_ || number < taken_; });
+  throw_if_closed();
+}
+
+void InputGate::taken(int64_t number) {
+  {
+    const std::lock_guard lock(mutex_);
+    taken_ = number + 1;
+  }
+  changed_.notify_all();
 }
 
 bool InputGate::is_written(int64_t number) const {

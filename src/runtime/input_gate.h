@@ -33,9 +33,12 @@ class InputGate {
   // The event behind which the slot may be written.
   Event wait_for_slot(int64_t number);
   void written(int64_t number);
+  // Where the device copies what was written: waits until it has.
+  void wait_until_taken(int64_t number);
 
   bool is_written(int64_t number) const;
   void wait_for_input(int64_t number);
+  void taken(int64_t number);
   void release(int64_t number, const Event& read);
 
  private:
@@ -47,6 +50,7 @@ class InputGate {
   int slots_ = 1;
   std::vector<Event> read_;  // by slot
   int64_t written_ = 0;
+  int64_t taken_ = 0;
   int64_t released_ = 0;
   bool closed_ = false;
 };

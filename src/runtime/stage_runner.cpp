@@ -20,16 +20,31 @@ const Slot* find_result(const Program& program, const std::string& name) {
   return nullptr;
 }
 
+// Empty if the program has none of them.
+std::vector<const Slot*> results_of(const Program& program, const std::vector<std::string>& names) {
+  std::vector<const Slot*> results;
+  for (const std::string& name : names) results.push_back(find_result(program, name));
+  const bool has_any =
+      std::any_of(results.begin(), results.end(), [](const Slot* slot) { return slot != nullptr; });
+  return has_any ? results : std::vector<const Slot*>{};
+}
+
 std::vector<int64_t> turns_of(int64_t micro_batches, int replicas, int replica) {
   std::vector<int64_t> own;
   for (int64_t m = replica; m < micro_batches; m += replicas) own.push_back(m);
   return own;
 }
 
-std::string_view trace_name(Work work) {
+std::string_view trace_name(Work work, Phase phase) {
   return work == Work::backward_input     ? "backward to inputs"
          : work == Work::backward_weights ? "backward to weights"
-                                          : name_of(work);
+                                          : name_of(phase);
+}
+
+TraceCategory category_of(const PhaseRange& range) {
+  constexpr TraceCategory kCategories[] = {TraceCategory::forward, TraceCategory::backward,
+                                           TraceCategory::update};
+  return kCategories[static_cast<size_t>(range.phase)];
 }
 
 }  // namespace
@@ -43,8 +58,7 @@ StageRunner::StageRunner(const StageRunnerOptions& options, Session& session,
       gate_(bell_),
       lanes_(options.lanes, session, training, evaluation, bell_),
       waits_(options.lanes.trace, options.lanes.trace_device),
-      results_{find_result(training, "loss"), find_result(training, "top1"),
-               find_result(training, "top5")},
+      results_(results_of(training, options.results)),
       feed_(session.device().make_stream(StreamKind::direct)) {}
 
 int StageRunner::row(const Schedule& schedule) const {
@@ -102,11 +116,34 @@ void StageRunner::prepare_evaluation(int64_t micro_batches) {
   lanes_.expect(micro_batches, false);
 }
 
-void StageRunner::write_input(int64_t number, const Slot& slot, const void* values) {
-  feed_->await(gate_.wait_for_slot(number));
-  const int copy = active_ == &training_ ? static_cast<int>(number % training_.memory.slots) : 0;
-  session_.copy_in(*active_, slot, copy, values, *feed_);
+void StageRunner::feed(int64_t number, const std::vector<FedInput>& inputs) {
+  const int slots = active_ == &training_ ? training_.memory.slots : 1;
+  const Event free = gate_.wait_for_slot(number);
+  if (slots == 1) {
+    offered_ = &inputs;
+    gate_.written(number);
+    gate_.wait_until_taken(number);
+    return;
+  }
+  feed_->await(free);
+  for (const FedInput& input : inputs) {
+    session_.copy_in(*active_, *input.slot, static_cast<int>(number % slots), input.values, *feed_);
+  }
   feed_->finish();
+  gate_.written(number);
+}
+
+void StageRunner::take_inputs(int64_t number, int64_t micro_batch) {
+  if (fed_.empty()) return;
+  waits_.measure(WaitCause::input, micro_batch, [&] { gate_.wait_for_input(number); });
+  if (offered_ == nullptr) return;
+  Stream& stream = session_.stream();
+  for (const FedInput& input : *offered_) {
+    session_.copy_in(*active_, *input.slot, 0, input.values, stream);
+  }
+  stream.finish();
+  offered_ = nullptr;
+  gate_.taken(number);
 }
 
 int64_t StageRunner::number_of(int64_t micro_batch) const {
@@ -151,20 +188,36 @@ void StageRunner::execute(const Task& task) {
   }
 }
 
-void StageRunner::run_phase(const Task& task, const PhaseRange& range, TraceCategory category,
-                            const Frame& frame) {
-  const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device, category,
-                         trace_name(task.work), task.micro_batch);
+void StageRunner::run_phase(const Task& task, const PhaseRange& range, const Frame& frame) {
   StepState state = step_state(task.micro_batch);
   const int64_t step = state.step;
   if (range.phase == Phase::update) state.step = updates();
+  Frame traced = frame;
+  traced.micro_batch = task.micro_batch;
   try {
-    Frame traced = frame;
-    traced.micro_batch = task.micro_batch;
-    session_.run_phase(training_, range, traced, state);
+    for (size_t begin = range.begin; begin < range.end;) {
+      const PhaseRange part = part_from(begin, range);
+      const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device, category_of(part),
+                             trace_name(task.work, part.phase), task.micro_batch);
+      session_.run_phase(training_, part, traced, state);
+      begin = part.end;
+    }
   } catch (const Suspicious& found) {
-    throw Suspicious(fmt::format("{} in stage {}", found.what(), stage()), step);
+    const bool alone = segment_.schedule->stages == 1;
+    throw Suspicious(alone ? found.what() : fmt::format("{} in stage {}", found.what(), stage()),
+                     step);
   }
+}
+
+// Instructions of one phase that follow each other are one event of the trace; a program that runs
+// whole has several such in its range.
+PhaseRange StageRunner::part_from(size_t begin, const PhaseRange& range) const {
+  const bool whole = training_.phases.size() == 1;
+  if (options_.lanes.trace == nullptr || !whole) return {range.phase, begin, range.end};
+  const Phase phase = training_.instructions[begin].phase;
+  size_t end = begin;
+  while (end < range.end && training_.instructions[end].phase == phase) ++end;
+  return {phase, begin, end};
 }
 
 void StageRunner::forward(const Task& task) {
@@ -178,12 +231,9 @@ void StageRunner::forward(const Task& task) {
   }
   largest_staleness_ = std::max(largest_staleness_, staleness);
   versions_.push_back(task.version);
-  if (!fed_.empty()) {
-    waits_.measure(WaitCause::input, m, [&] { gate_.wait_for_input(number_of(m)); });
-  }
+  take_inputs(number_of(m), m);
   lanes_.receive(training_, false, m, slot, waits_);
-  run_phase(task, training_.phase(Phase::forward), TraceCategory::forward,
-            {slot, version(task.version), 0});
+  run_phase(task, training_.phase(Phase::forward), {slot, version(task.version), 0});
   lanes_.send(training_, false, m, slot, waits_);
   read_results(task, slot);
 }
@@ -203,14 +253,17 @@ void StageRunner::backward(const Task& task) {
     frame.newest_version = version(updates_);
     frame.new_version = version(updates_ + 1);
   }
-  run_phase(task, weights ? training_.backward_weights : training_.phase(Phase::backward),
-            TraceCategory::backward, frame);
+  // A program that runs whole has done everything in its forward phase.
+  if (training_.has_phase(Phase::backward)) {
+    run_phase(task, weights ? training_.backward_weights : training_.phase(Phase::backward), frame);
+  }
   if (!weights) lanes_.send(training_, true, m, slot, waits_);
   if (!ends) return;
   ++accumulated_;
   ++backwards_;
   if (updates_in_backward()) {
     ++updates_;
+    accumulated_ = 0;
     const int64_t replicas = segment_.schedule->replicas_of(stage());
     const int64_t last =
         std::min(m / replicas * replicas + replicas, segment_.schedule->total_micro_batches()) - 1;
@@ -242,7 +295,7 @@ bool StageRunner::updates_with_others() const {
 }
 
 void StageRunner::run_update(size_t begin, size_t end) {
-  run_phase(*pending_, {Phase::update, begin, end}, TraceCategory::update,
+  run_phase(*pending_, {Phase::update, begin, end},
             {0, version(updates_), version(updates_ + 1), version(updates_)});
 }
 
@@ -291,23 +344,21 @@ void StageRunner::prepare_accumulators(const Task& task) {
 }
 
 void StageRunner::read_results(const Task& task, int slot) {
-  if (segment_.steps == nullptr || results_[0] == nullptr) return;
+  if (segment_.steps == nullptr || results_.empty()) return;
   const int64_t per_step = segment_.schedule->micro_batches;
   const int64_t m = task.micro_batch;
   if (!reads_) {
     reads_ = std::make_unique<StepReads>();
-    reads_->results.reserve(static_cast<size_t>(per_step));
+    reads_->results.reserve(static_cast<size_t>(per_step) * results_.size());
   }
   reads_->step = segment_.first_step + m / per_step;
-  std::array<float, 3>& values = reads_->results.emplace_back();
+  ++reads_->micro_batches;
   Stream& stream = session_.stream();
-  for (size_t i = 0; i < results_.size(); ++i) {
-    if (results_[i] == nullptr) {
-      values[i] = std::numeric_limits<float>::quiet_NaN();  // a margin head has no top5
-      continue;
-    }
+  for (const Slot* slot_of_result : results_) {
+    float& value = reads_->results.emplace_back(std::numeric_limits<float>::quiet_NaN());
+    if (slot_of_result == nullptr) continue;
     stream.give(
-        command::Read{session_.address(training_, *results_[i], slot), &values[i], sizeof(float)});
+        command::Read{session_.address(training_, *slot_of_result, slot), &value, sizeof(float)});
   }
   const int64_t next = m + segment_.schedule->replicas_of(stage());
   if (next / per_step == m / per_step) return;
@@ -331,9 +382,7 @@ void StageRunner::evaluate(int64_t micro_batch) {
   const int64_t replicas =
       request.round_robin ? std::ssize(request.devices.at(static_cast<size_t>(stage()))) : 1;
   const int64_t number = micro_batch / replicas;
-  if (!fed_.empty()) {
-    waits_.measure(WaitCause::input, micro_batch, [&] { gate_.wait_for_input(number); });
-  }
+  take_inputs(number, micro_batch);
   lanes_.receive(*evaluation_, false, micro_batch, 0, waits_);
   {
     const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device,

@@ -34,6 +34,14 @@ struct StageRunnerOptions {
   // Where replicas that share each micro-batch agree on an order that is left to run time: a group
   // of them, or nothing for a stage on one device or with whole micro-batches in turn.
   std::optional<Group> agreement = {};
+  // Results of one number that each step tells of, by name, where the stage has them.
+  std::vector<std::string> results = {};
+};
+
+// Values of an input: plain and row-major, this device's rows.
+struct FedInput {
+  const Slot* slot = nullptr;
+  const void* values = nullptr;
 };
 
 // One per (device, stage). Borrows the session, whose collectives are set, and the programs: the
@@ -41,10 +49,10 @@ struct StageRunnerOptions {
 // perhaps one for evaluation of the same micro-batches.
 //
 // For each segment the owner calls `prepare`, then `run_stages` on the device's thread, and
-// meanwhile feeds images and labels, for stages that read them, from a thread of its own:
-// `write_input` for each, then `inputs_written`, for each of the device's micro-batches in order.
-// A run that fails throws on the device's thread and on the feeding one; the owner then ends the
-// job's groups, so that the other devices do not wait for this one.
+// meanwhile feeds images and labels, for stages that read them, from a thread of its own: `feed`
+// for each of the device's micro-batches in order. A run that fails throws on the device's thread
+// and on the feeding one; the owner then ends the job's groups, so that the other devices do not
+// wait for this one.
 //
 // Weights of several versions: at a segment's beginning all versions are the session's current
 // one, which at its end is the newest.
@@ -78,10 +86,9 @@ class StageRunner {
   int64_t micro_batches() const { return static_cast<int64_t>(own_.size()); }
   // Which micro-batch of the segment that is.
   int64_t micro_batch(int64_t number) const { return own_[static_cast<size_t>(number)]; }
-  // Waits for the slot, and until it is written. The values are plain and row-major, this device's
-  // rows.
-  void write_input(int64_t number, const Slot& slot, const void* values);
-  void inputs_written(int64_t number) { gate_.written(number); }
+  // Waits for the slot, and until the values are in it; none: those of the last call are still
+  // there. A device with one slot takes them itself when it comes to it, with all its threads.
+  void feed(int64_t number, const std::vector<FedInput>& inputs);
   // Ends a run that cannot be fed.
   void close() { gate_.close(); }
 
@@ -107,10 +114,12 @@ class StageRunner {
   int64_t largest_staleness() const { return largest_staleness_; }
 
  private:
+  // Waits for the feeding thread.
+  void take_inputs(int64_t number, int64_t micro_batch);
   void forward(const Task& task);
   void backward(const Task& task);
-  void run_phase(const Task& task, const PhaseRange& range, TraceCategory category,
-                 const Frame& frame);
+  void run_phase(const Task& task, const PhaseRange& range, const Frame& frame);
+  PhaseRange part_from(size_t begin, const PhaseRange& range) const;
   void update(const Task& task);
   void run_update(size_t begin, size_t end);
   void note_skip(int64_t first, int64_t last);
@@ -137,7 +146,7 @@ class StageRunner {
   InputGate gate_;
   StageLanes lanes_;
   WaitMeter waits_;
-  const std::array<const Slot*, 3> results_;  // loss, top1, top5; null where another stage has them
+  const std::vector<const Slot*> results_;  // those asked for; null where the stage has none
 
   const Program* active_ = nullptr;
   std::vector<const Slot*> fed_;
@@ -153,9 +162,10 @@ class StageRunner {
   int64_t largest_staleness_ = 0;
   int64_t skipped_ = 0;
   std::vector<SkippedUpdate> skips_;
-  std::optional<Task> pending_;       // update that waits for the other stages
-  std::unique_ptr<StepReads> reads_;  // of the step that is under way
-  std::unique_ptr<Stream> feed_;      // of the feeding thread
+  std::optional<Task> pending_;                     // update that waits for the other stages
+  std::unique_ptr<StepReads> reads_;                // of the step that is under way
+  std::unique_ptr<Stream> feed_;                    // of the feeding thread
+  const std::vector<FedInput>* offered_ = nullptr;  // to a device that takes inputs itself
 };
 
 // The order in which a device runs its rows: the row's own, or a merge of several that share it.

@@ -28,11 +28,10 @@ std::optional<StepSums> StepQueue::pop() {
   entries_.pop_front();
   lock.unlock();
   reads->read.wait();
-  StepSums sums = {.step = reads->step, .micro_batches = std::ssize(reads->results)};
-  for (const auto& [loss, top1, top5] : reads->results) {
-    sums.loss += loss;
-    sums.top1 += top1;
-    sums.top5 += top5;
+  StepSums sums = {.step = reads->step, .micro_batches = reads->micro_batches, .results = {}};
+  sums.results.resize(reads->results.size() / static_cast<size_t>(reads->micro_batches), 0);
+  for (size_t i = 0; i < reads->results.size(); ++i) {
+    sums.results[i % sums.results.size()] += double{reads->results[i]};
   }
   return sums;
 }

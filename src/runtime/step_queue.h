@@ -1,7 +1,6 @@
 // What the last stage tells of each step.
 #pragma once
 
-#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -19,17 +18,15 @@ namespace millrace {
 struct StepSums {
   int64_t step = 0;  // of the job
   int64_t micro_batches = 0;
-  double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  std::vector<double> results;  // in the order in which the stage was asked for them
 };
 
-// The results of the micro-batches of a step that one device runs, which it reads into here: loss,
-// top1, top5; zero where another stage has them.
+// The results of the micro-batches of a step that one device runs, which it reads into here.
 struct StepReads {
   int64_t step = 0;
-  std::vector<std::array<float, 3>> results;  // one for each micro-batch; never moved
-  Event read;                                 // behind which they are there
+  int64_t micro_batches = 0;
+  std::vector<float> results;  // of one micro-batch behind the other; never moved
+  Event read;                  // behind which they are there
 };
 
 // From devices to whoever follows the training. Any thread may call it.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
+#include <cmath>
 #include <mutex>
 
 #include "backend/cpu/cores.h"
@@ -24,6 +24,16 @@ std::vector<int> device_counts(const TrainJob& job) {
   return counts;
 }
 
+// Those of one number, which each step tells of.
+std::vector<std::string> names_of_results(const Graph& network) {
+  std::vector<std::string> names;
+  for (const TensorId id : network.results()) {
+    const Tensor& tensor = network.tensor(id);
+    if (tensor.type.elements() == 1) names.push_back(tensor.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& observer)
@@ -34,7 +44,10 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
       samples_(job.options.batch),
       skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
       checks_overflow_(job.loss_scale.in_use()),
-      agrees_(agrees_on_updates(job)) {
+      agrees_(agrees_on_updates(job)),
+      result_names_(names_of_results(network)),
+      layout_(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers(),
+              job.precision.wire()) {
   KeptLayers(job.precision.keep).require_in(network);
   if (ranks() > 1) {
     heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
@@ -59,10 +72,6 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
   }
   if (wanted.empty()) wanted.push_back({0, 1});
   rows_ = BatchRows(std::move(wanted));
-  if (!plan_.runs_whole()) {
-    layout_.emplace(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers(),
-                    job.precision.wire());
-  }
 }
 
 Engine::~Engine() = default;
@@ -79,18 +88,18 @@ void Engine::start(uint64_t seed) {
     if (worker->collectives) worker->collectives->set_trace(trace_, number);
     worker->session->initialize(seed);
   }
-  if (layout_ && workers_.front()->training) start_pipeline();
+  start_pipeline();
 }
 
 void Engine::start_pipeline() {
   const std::vector<Group> messages = groups_.make_for_messages(groups_.all());
   std::vector<Group> everyone;
-  if (agrees_ && plan_.devices().size() > 1) {
+  if (agrees_ && plan_.devices().size() > 1 && !plan_.runs_whole()) {
     everyone = groups_.make(groups_.all(), 2 * plan_.stage_count() + 1);
   }
   Pipeline::Options options;
   options.graphs = &graphs_;
-  options.layout = &*layout_;
+  options.layout = &layout_;
   for (size_t i = 0; i < workers_.size(); ++i) {
     Worker& worker = *workers_[i];
     options.workers.push_back(&worker);
@@ -107,6 +116,7 @@ void Engine::start_pipeline() {
     options.trace_devices.push_back(static_cast<int>(i));
   }
   options.trace = trace_;
+  options.results = result_names_;
   options.stop = [this](const std::string& sentence) { groups_.stop(sentence); };
   options.place_of_row = [this](int64_t row) { return rows_.place(row); };
   pipeline_.emplace(std::move(options));
@@ -120,118 +130,29 @@ std::vector<TraceDevice> Engine::trace_devices() const {
   return devices;
 }
 
-void Engine::write_inputs(const FeedBatch& batch, bool evaluation) {
-  std::vector<int32_t> labels(batch.labels.begin(), batch.labels.end());
-  std::replace(labels.begin(), labels.end(), kNoLabel, 0);
-  const size_t row_size = batch.images.size() / batch.labels.size();
-  for (const auto& worker : workers_) {
-    const Program& program = evaluation ? *worker->evaluation : *worker->training;
-    for (const Slot& slot : program.inputs) {
-      const RowRange rows = rows_of_slot(slot, samples_);
-      const auto first = static_cast<size_t>(rows_.place(rows.begin));
-      const auto count = static_cast<size_t>(rows.end - rows.begin);
-      if (slot.name == "images") {
-        worker->session->write_input(program, "images",
-                                     batch.images.subspan(first * row_size, count * row_size));
-      } else {
-        worker->session->write_input(program, "labels",
-                                     std::span<const int32_t>(labels).subspan(first, count));
-      }
-    }
-  }
-}
-
-void Engine::run_all(const std::function<void(Worker&)>& work) {
-  std::mutex mutex;
-  std::exception_ptr first;
-  const auto guarded = [&](Worker& worker) {
-    try {
-      work(worker);
-    } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex);
-      if (first) return;
-      first = std::current_exception();
-      groups_.stop(fmt::format("device {} failed: {}", to_string(worker.id), error.what()));
-    }
-  };
-  for (const auto& worker : workers_) {
-    worker->device->start([&guarded, &worker] { guarded(*worker); });
-  }
-  for (const auto& worker : workers_) worker->device->finish();
-  if (first) std::rethrow_exception(first);
-}
-
-// Instructions of one phase that follow each other are one event of the trace.
-void Engine::run_whole(Worker& worker, const StepState& state) {
-  const Program& program = *worker.training;
-  const size_t count = program.instructions.size();
-  if (trace_ == nullptr) {
-    worker.session->run_phase(program, {Phase::forward, 0, count}, {}, state);
-    return;
-  }
-  constexpr TraceCategory kCategories[] = {TraceCategory::forward, TraceCategory::backward,
-                                           TraceCategory::update};
-  const auto device =
-      static_cast<int>(std::find_if(workers_.begin(), workers_.end(),
-                                    [&](const auto& one) { return one.get() == &worker; }) -
-                       workers_.begin());
-  for (size_t begin = 0; begin < count;) {
-    const Phase phase = program.instructions[begin].phase;
-    size_t end = begin;
-    while (end < count && program.instructions[end].phase == phase) ++end;
-    const TraceScope scope(trace_, device, kCategories[static_cast<size_t>(phase)], name_of(phase),
-                           state.step);
-    worker.session->run_phase(program, {phase, begin, end}, {.micro_batch = state.step}, state);
-    begin = end;
-  }
-}
-
-StepOutcome Engine::step(const FeedBatch* batch, const StepState& state) {
-  if (batch != nullptr) write_inputs(*batch, false);
-  run_all([&](Worker& worker) {
-    run_whole(worker, state);
-    worker.session->stream().finish();
-  });
-  const Worker& last = *workers_.back();
-  const auto value = [&](std::string_view name) {
-    const Slot* slot = find_result(*last.training, name);
-    if (slot == nullptr) return std::numeric_limits<double>::quiet_NaN();
-    return double{last.session->scalar(*last.training, slot->name)};
-  };
-  StepOutcome outcome = {value("loss"), value("top1"), value("top5")};
-  note_overflow(outcome);
-  return outcome;
-}
-
 bool Engine::overlaps_steps() const {
   return plan_.stage_count() > 1 && !is_synchronous(plan_.schedule);
 }
 
+// Where all devices agree before each update, on whether to make it, steps do not overlap.
 void Engine::train(const Steps& steps) {
-  if (pipeline_ && agrees_) {
-    Steps one = steps;
-    one.count = 1;
-    for (int64_t i = 0; i < steps.count; ++i, ++one.first) train_pipeline(one);
-    return;
-  }
-  if (pipeline_) {
-    train_pipeline(steps);
-    return;
-  }
-  for (int64_t i = 0; i < steps.count; ++i) {
-    const int64_t number = steps.first + i;
-    StepState state = {steps.seed, number, steps.learning_rate(number)};
-    if (steps.loss_scale) state.loss_scale = steps.loss_scale();
-    state.skipped = skipped_updates_[0];
-    steps.finished(number, step(steps.next(), state));
-  }
+  if (!agrees_) return train_segment(steps);
+  Steps one = steps;
+  one.count = 1;
+  for (int64_t i = 0; i < steps.count; ++i, ++one.first) train_segment(one);
 }
 
-void Engine::train_pipeline(const Steps& steps) {
-  const auto outcome = [&](const StepShares& sum) {
-    const double scale = sum.parts > 0 ? static_cast<double>(plan_.micro_batches) / sum.parts : 0;
-    return StepOutcome{sum.loss * scale, sum.top1 * scale, sum.top5 * scale};
-  };
+StepOutcome Engine::outcome_of(const StepShares& shares) const {
+  StepOutcome outcome;
+  const auto parts = static_cast<double>(plan_.micro_batches);
+  for (size_t i = 0; i < shares.results.size(); ++i) {
+    const double value = shares.parts > 0 ? shares.results[i] * parts / shares.parts : 0;
+    if (!std::isnan(value)) outcome.results[result_names_[i]] = value;
+  }
+  return outcome;
+}
+
+void Engine::train_segment(const Steps& steps) {
   std::vector<StepShares> shares;
   Pipeline::Work work;
   work.seed = steps.seed;
@@ -240,36 +161,48 @@ void Engine::train_pipeline(const Steps& steps) {
   if (steps.loss_scale) work.loss_scale = steps.loss_scale();
   work.skipped = skipped_updates_;
   work.learning_rate = steps.learning_rate;
-  work.next = [&]() -> const FeedBatch& { return *steps.next(); };
+  work.next = steps.next;
   // Results come from the last forward; the last step is over when the pipeline is empty. What
   // other processes and later updates have to say of a step is known then, too.
   const int64_t last = steps.first + steps.count - 1;
   const bool together = rank_group_ || checks_overflow_;
   work.finished = [&](int64_t step, const StepShares& sum) {
     shares.push_back(sum);
-    if (!together && step != last) steps.finished(step, outcome(sum));
+    if (!together && step != last) steps.finished(step, outcome_of(sum));
   };
   const auto start = std::chrono::steady_clock::now();
   pipeline_->train(work);
   if (!together) {
-    steps.finished(last, outcome(shares.back()));
+    steps.finished(last, outcome_of(shares.back()));
     return;
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  std::vector<double> sums;
-  for (const StepShares& share : shares) {
-    sums.insert(sums.end(), {share.loss, share.top1, share.top5, share.parts});
-  }
-  if (rank_group_) rank_group_->all_reduce(std::span(sums));
+  // Where every step is one program, all processes have its results already.
+  if (rank_group_ && !plan_.runs_whole()) add_up(shares);
   std::vector<StepOutcome> outcomes;
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const double* sum = sums.data() + 4 * i;
-    outcomes.push_back(outcome({sum[0], sum[1], sum[2], sum[3]}));
+  for (const StepShares& share : shares) {
+    outcomes.push_back(outcome_of(share));
     outcomes.back().seconds = elapsed.count() / static_cast<double>(steps.count);
   }
   if (checks_overflow_) note_overflows(outcomes);
   for (size_t i = 0; i < outcomes.size(); ++i) {
     steps.finished(steps.first + static_cast<int64_t>(i), outcomes[i]);
+  }
+}
+
+// Over the processes.
+void Engine::add_up(std::vector<StepShares>& shares) {
+  std::vector<double> sums;
+  for (StepShares& share : shares) {
+    share.results.resize(result_names_.size(), 0);
+    sums.insert(sums.end(), share.results.begin(), share.results.end());
+    sums.push_back(share.parts);
+  }
+  rank_group_->all_reduce(std::span(sums));
+  auto next = sums.begin();
+  for (StepShares& share : shares) {
+    for (double& result : share.results) result = *next++;
+    share.parts = *next++;
   }
 }
 

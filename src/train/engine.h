@@ -3,7 +3,10 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/heartbeat.h"
@@ -23,14 +26,21 @@ namespace millrace {
 
 enum class Purpose : uint8_t { training, training_and_evaluation, evaluation };
 
-// What a step computed: sums over its samples. A margin head tells no top5: NaN.
+// What a step computed.
 struct StepOutcome {
-  double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  // Results of one number of the network by their names: "loss", "top1" and so on, for the step's
+  // whole batch.
+  std::map<std::string, double, std::less<>> results = {};
   double seconds = 0;         // where steps are told of together: the share of each
   bool skipped = false;       // changed no weights (in some stage), as a gradient overflowed
   std::string overflow = {};  // where, as a clause
+
+  // NaN if the network has no such result.
+  double result(std::string_view name) const {
+    const auto found = results.find(name);
+    return found == results.end() ? std::numeric_limits<double>::quiet_NaN() : found->second;
+  }
+  double loss() const { return result("loss"); }
 };
 
 // Owns the devices of this process with their programs and sessions, and its ends of the groups
@@ -70,8 +80,8 @@ class Engine {
   // A group of all processes; null for one alone.
   Group* rank_group() { return rank_group_ ? &*rank_group_ : nullptr; }
 
-  // The channels between stages; null where every step is one program.
-  const PipelineLayout* layout() const { return layout_ ? &*layout_ : nullptr; }
+  // The channels between stages.
+  const PipelineLayout& layout() const { return layout_; }
 
   // Rows of each batch that this process feeds its devices with.
   const std::vector<RowRange>& rows() const { return rows_.ranges(); }
@@ -139,18 +149,13 @@ class Engine {
   CompileOptions options_of(const Worker& worker, const TrainJob& job);
   void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
   StageGraph local_graph(const Worker& worker) const;
-  StepOutcome step(const FeedBatch* batch, const StepState& state);
-  void run_evaluation(const FeedBatch& batch, const Pipeline::Evaluated& finished);
-  void run_whole(Worker& worker, const StepState& state);
-  void train_pipeline(const Steps& steps);
+  void train_segment(const Steps& steps);
+  StepOutcome outcome_of(const StepShares& shares) const;
+  void add_up(std::vector<StepShares>& shares);
   void start_pipeline();
   void inject_faults(const TrainJob& job);
-  void note_overflow(StepOutcome& outcome);
   void note_overflows(std::vector<StepOutcome>& outcomes);
   std::string agree_on_source(std::string own);
-  void write_inputs(const FeedBatch& batch, bool evaluation);
-  // Runs `work` for every worker at once, on the devices' threads.
-  void run_all(const std::function<void(Worker&)>& work);
 
   Plan plan_;
   JobGraphs graphs_;
@@ -166,8 +171,9 @@ class Engine {
   bool checks_overflow_ = false;
   bool agrees_ = false;  // all devices, before each update
   TraceRecorder* trace_ = nullptr;
-  std::optional<PipelineLayout> layout_;  // unless every step is one program
-  std::optional<Pipeline> pipeline_;
+  std::vector<std::string> result_names_;
+  PipelineLayout layout_;
+  std::optional<Pipeline> pipeline_;  // once it has started
 };
 
 }  // namespace millrace

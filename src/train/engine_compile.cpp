@@ -128,7 +128,7 @@ StageGraph Engine::local_graph(const Worker& worker) const {
 CompileOptions Engine::options_of(const Worker& worker, const TrainJob& job) {
   CompileOptions options =
       stage_options(job, worker.stage, worker.member, worker.device->threads(), &choices_);
-  if (layout_) options.shape.channel_bytes = layout_->channel_bytes(worker.stage, worker.member);
+  options.shape.channel_bytes = layout_.channel_bytes(worker.stage, worker.member);
   return options;
 }
 

@@ -58,20 +58,6 @@ void place(const Worker& worker, const RowRange& own, std::span<float> logits) {
 
 }  // namespace
 
-void Engine::run_evaluation(const FeedBatch& batch, const Pipeline::Evaluated& finished) {
-  if (pipeline_) {
-    pipeline_->evaluate(batch, finished);
-    return;
-  }
-  write_inputs(batch, true);
-  run_all([&](Worker& worker) {
-    const Program& program = *worker.evaluation;
-    worker.session->run_phase(program, {Phase::forward, 0, program.instructions.size()}, {}, {});
-    finished(worker, 0);
-    worker.session->stream().finish();
-  });
-}
-
 void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
   std::vector<const Worker*> last;
   for (const auto& worker : workers_) {
@@ -84,7 +70,7 @@ void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
   const auto rows_from = [&](int64_t row) {
     return std::span(logits).subspan(static_cast<size_t>(row * classes));
   };
-  run_evaluation(batch, [&](const Worker& worker, int64_t micro_batch) {
+  pipeline_->evaluate(batch, [&](const Worker& worker, int64_t micro_batch) {
     if (worker.stage + 1 < plan_.stage_count()) return;
     place(worker, scored_rows(worker, graphs_), rows_from(micro_batch * samples));
   });

@@ -57,23 +57,6 @@ std::string Engine::agree_on_source(std::string own) {
   return best;
 }
 
-void Engine::note_overflow(StepOutcome& outcome) {
-  Worker& first = *workers_.front();
-  if (!checks_overflow(*first.training) || !has_overflowed(*first.session, *first.training)) return;
-  outcome.skipped = true;
-  ++skipped_updates_[0];
-  std::string own;
-  bool known = false;
-  for (const auto& worker : workers_) {
-    const std::string parameter = overflowed_parameter(*worker->session, *worker->training);
-    const bool here = overflowed_before_sum(*worker->session, *worker->training);
-    if (parameter.empty() || (!own.empty() && (known || !here))) continue;
-    own = describe(*worker, parameter, here);
-    known = here;
-  }
-  outcome.overflow = agree_on_source(std::move(own));
-}
-
 void Engine::note_overflows(std::vector<StepOutcome>& outcomes) {
   const auto count = outcomes.size();
   const int64_t per_step = plan_.micro_batches;

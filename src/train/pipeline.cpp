@@ -1,10 +1,10 @@
 #include "train/pipeline.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -68,12 +68,14 @@ Pipeline::Pipeline(Options options) : options_(std::move(options)) {
                   .loopbacks = &loopbacks_,
                   .trace = options_.trace,
                   .trace_device = options_.trace_devices[i]},
-        .micro_batch_rows = options_.graphs->micro_batch()};
+        .micro_batch_rows = options_.graphs->micro_batch(),
+        .results = options_.results};
     if (worker.collectives && !options_.graphs->plan().round_robin) {
       settings.agreement = worker.collectives->direct();
     }
+    const Program& first = worker.training ? *worker.training : *worker.evaluation;
     stages_.push_back({&worker, std::make_unique<StageRunner>(
-                                    settings, *worker.session, *worker.training,
+                                    settings, *worker.session, first,
                                     worker.evaluation ? &*worker.evaluation : nullptr)});
   }
 }
@@ -84,28 +86,33 @@ RowRange Pipeline::rows(const Slot& slot, int64_t micro_batch) const {
   return {micro_batch * samples + own.begin, micro_batch * samples + own.end};
 }
 
-void Pipeline::write(StageRunner& runner, int64_t number, const Slot& slot, const FeedBatch& batch,
-                     int64_t micro_batch_of_step) {
-  const auto first =
-      static_cast<size_t>(options_.place_of_row(rows(slot, micro_batch_of_step).begin));
-  if (slot.type.dtype == DataType::s32) {
-    std::vector<int32_t> labels(
-        batch.labels.begin() + static_cast<ptrdiff_t>(first),
-        batch.labels.begin() + static_cast<ptrdiff_t>(first) + slot.type.shape[0]);
-    std::replace(labels.begin(), labels.end(), kNoLabel, 0);
-    runner.write_input(number, slot, labels.data());
-  } else {
-    const size_t row_size = batch.images.size() / batch.labels.size();
-    runner.write_input(number, slot, batch.images.data() + first * row_size);
+void Pipeline::feed(StageRunner& runner, int64_t number, const FeedBatch* batch,
+                    int64_t micro_batch_of_step) const {
+  std::vector<FedInput> inputs;
+  std::vector<int32_t> labels;
+  for (const Slot* slot : runner.fed_inputs()) {
+    if (batch == nullptr) break;
+    const auto first =
+        static_cast<size_t>(options_.place_of_row(rows(*slot, micro_batch_of_step).begin));
+    if (slot->type.dtype == DataType::s32) {
+      const auto given = batch->labels.subspan(first, static_cast<size_t>(slot->type.shape[0]));
+      labels.assign(given.begin(), given.end());
+      std::replace(labels.begin(), labels.end(), kNoLabel, 0);
+      inputs.push_back({slot, labels.data()});
+    } else {
+      const size_t row_size = batch->images.size() / batch->labels.size();
+      inputs.push_back({slot, batch->images.data() + first * row_size});
+    }
   }
+  runner.feed(number, inputs);
 }
 
 void Pipeline::feed_images(const Work& work, Labels& labels) {
   const int64_t per_step = options_.graphs->plan().micro_batches;
   std::vector<int64_t> next(stages_.size(), 0);
   for (int64_t step = 0; step < work.count; ++step) {
-    const FeedBatch& batch = work.next();
-    labels.put(step, batch.labels);
+    const FeedBatch* batch = work.next();
+    if (batch != nullptr) labels.put(step, batch->labels);
     for (int64_t m = 0; m < per_step; ++m) {
       for (size_t i = 0; i < stages_.size(); ++i) {
         StageRunner& runner = *stages_[i].runner;
@@ -117,8 +124,7 @@ void Pipeline::feed_images(const Work& work, Labels& labels) {
             runner.micro_batch(next[i]) != step * per_step + m) {
           continue;
         }
-        for (const Slot* slot : inputs) write(runner, next[i], *slot, batch, m);
-        runner.inputs_written(next[i]++);
+        feed(runner, next[i]++, batch, m);
       }
     }
   }
@@ -130,8 +136,7 @@ void Pipeline::feed_labels(Stage& stage, Labels& labels) {
   for (int64_t i = 0; i < runner.micro_batches(); ++i) {
     const int64_t m = runner.micro_batch(i);
     const FeedBatch batch = {{}, labels.wait_for(m / per_step), {}};
-    for (const Slot* slot : runner.fed_inputs()) write(runner, i, *slot, batch, m % per_step);
-    runner.inputs_written(i);
+    feed(runner, i, &batch, m % per_step);
   }
 }
 
@@ -157,26 +162,29 @@ void Pipeline::run(const std::function<void(const std::vector<StageRunner*>&)>& 
       for (Stage& stage : stages_) stage.runner->close();
     }
   };
+  // Whoever ends last closes the queue.
+  std::atomic<size_t> running = by_device.size() + feeders.size();
+  const auto run_to_end = [&](const std::function<void()>& body) {
+    guarded(body);
+    if (--running == 0) queue.close();
+  };
+  while (threads_.size() < feeders.size()) {
+    threads_.push_back(std::make_unique<TaskThread>());
+    threads_.back()->start([] { set_team_size(1); });
+    threads_.back()->finish();
+  }
   for (auto& [device, runners] : by_device) {
     const auto* list = &runners;
-    device->start([&guarded, &device_work, list] { guarded([&] { device_work(*list); }); });
+    device->start([&run_to_end, &device_work, list] { run_to_end([&] { device_work(*list); }); });
   }
-  std::vector<std::thread> threads;
-  for (const auto& feeder : feeders) {
-    threads.emplace_back([&guarded, &feeder] {
-      set_team_size(1);
-      guarded(feeder);
-    });
+  for (size_t i = 0; i < feeders.size(); ++i) {
+    threads_[i]->start([&run_to_end, &feeder = feeders[i]] { run_to_end(feeder); });
   }
-  std::thread closer([&] {
-    for (auto& entry : by_device) entry.first->finish();
-    for (std::thread& thread : threads) thread.join();
-    queue.close();
-  });
   guarded([&] {
     while (const std::optional<StepSums> entry = queue.pop()) take(*entry);
   });
-  closer.join();
+  for (auto& entry : by_device) entry.first->finish();
+  for (size_t i = 0; i < feeders.size(); ++i) threads_[i]->finish();
   if (first) std::rethrow_exception(first);
   if (closed) std::rethrow_exception(closed);
 }
@@ -243,9 +251,8 @@ void Pipeline::train(const Work& work) {
   int64_t next = work.first;
   run(run_device, feeders, queue, [&](const StepSums& entry) {
     StepShares& sum = sums[entry.step];
-    sum.loss += entry.loss;
-    sum.top1 += entry.top1;
-    sum.top5 += entry.top5;
+    sum.results.resize(entry.results.size(), 0);
+    for (size_t i = 0; i < entry.results.size(); ++i) sum.results[i] += entry.results[i];
     sum.parts += static_cast<double>(entry.micro_batches);
     while (sums.contains(next) && sums[next].parts >= parts - 0.5) {
       work.finished(next, sums[next]);
@@ -265,10 +272,7 @@ void Pipeline::evaluate(const FeedBatch& batch, const Evaluated& finished) {
     feeders.push_back([this, &stage, &batch] {
       StageRunner& runner = *stage.runner;
       for (int64_t i = 0; i < runner.micro_batches(); ++i) {
-        for (const Slot* slot : runner.fed_inputs()) {
-          write(runner, i, *slot, batch, runner.micro_batch(i));
-        }
-        runner.inputs_written(i);
+        feed(runner, i, &batch, runner.micro_batch(i));
       }
     });
   }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/task_thread.h"
 #include "comm/job_groups.h"
 #include "parallel/channels.h"
 #include "parallel/job_graphs.h"
@@ -15,11 +16,9 @@
 
 namespace millrace {
 
-// Loss and hits of a step, summed over what ran here; `parts` counts micro-batches and members.
+// Results of a step, summed over what ran here; `parts` counts micro-batches and members.
 struct StepShares {
-  double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  std::vector<double> results;  // in the order of Pipeline::Options::results
   double parts = 0;
 };
 
@@ -52,6 +51,7 @@ class Pipeline {
     std::vector<Group> everyone;
     std::vector<int> trace_devices;  // of each worker
     TraceRecorder* trace = nullptr;
+    std::vector<std::string> results;              // that each step tells of
     std::function<void(const std::string&)> stop;  // ends all groups of the job
     // Where a row of the step's batch lies among the rows that this process is fed.
     std::function<int64_t(int64_t)> place_of_row;
@@ -59,7 +59,8 @@ class Pipeline {
   explicit Pipeline(Options options);
 
   // Steps [first, first + count) between two moments at which the pipeline is empty. `next` gives
-  // a batch for each, in order, on a thread of the pipeline's; `finished` is called in order, on
+  // a batch for each, in order, on a thread of the pipeline's, or null where every device still has
+  // the inputs of the step before; `finished` is called in order, on
   // the calling thread, when a step's results from this process are there.
   struct Work {
     uint64_t seed = 0;
@@ -68,7 +69,7 @@ class Pipeline {
     float loss_scale = 1;
     std::vector<int64_t> skipped;  // updates before, of each stage
     std::function<float(int64_t step)> learning_rate;
-    std::function<const FeedBatch&()> next;
+    std::function<const FeedBatch*()> next;
     std::function<void(int64_t step, const StepShares&)> finished;
   };
   void train(const Work& work);
@@ -89,8 +90,8 @@ class Pipeline {
   struct Labels;
 
   RowRange rows(const Slot& slot, int64_t micro_batch) const;
-  void write(StageRunner& runner, int64_t number, const Slot& slot, const FeedBatch& batch,
-             int64_t micro_batch_of_step);
+  void feed(StageRunner& runner, int64_t number, const FeedBatch* batch,
+            int64_t micro_batch_of_step) const;
   void feed_images(const Work& work, Labels& labels);
   void feed_labels(Stage& stage, Labels& labels);
   std::optional<Group> everyone_of(const StageRunner& runner) const;
@@ -103,6 +104,7 @@ class Pipeline {
   Options options_;
   Loopbacks loopbacks_;
   std::vector<Stage> stages_;
+  std::vector<std::unique_ptr<TaskThread>> threads_;  // of the feeders, as many as were needed
 };
 
 }  // namespace millrace

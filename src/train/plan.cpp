@@ -251,7 +251,9 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
     layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
                    job.plan.device_numbers(), job.precision.wire());
   }
+  observer.on_activity("measuring the speed of this machine");
   const MachineSpeed speed = measure_speed(device);
+  observer.on_activity(fmt::format("compiling {}", job.model));
   std::string refusal;
   CompiledPlan compiled;
   try {

@@ -233,13 +233,13 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
   const double scale = scaler_.used();
   StepState state = {job_.seed, step, static_cast<float>(rate)};
   state.loss_scale = static_cast<float>(scale);
-  if (!feed_->constant() && !outcome.skipped) collapse_.look(outcome.loss, state, engine_);
+  if (!feed_->constant() && !outcome.skipped) collapse_.look(outcome.loss(), state, engine_);
   scaler_.finish_step(state, outcome, engine_);
   const double writing = checkpoints_->seconds_writing_since(clock_.began());
   const StepClock::Lap lap = clock_.finish(outcome.seconds);
   result_.step = step + 1;
   result_.skipped_steps += outcome.skipped ? 1 : 0;
-  result_.losses.push_back(outcome.loss);
+  result_.losses.push_back(outcome.loss());
   const auto samples = static_cast<double>(job_.options.batch);
   const int64_t per_epoch = feed_->batches_per_epoch();
   observer_.on_step(
@@ -247,10 +247,10 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
        .total_steps = result_.total_steps,
        .epoch = per_epoch > 0 ? step / per_epoch : 0,
        .samples = job_.options.batch,
-       .loss = outcome.loss,
+       .loss = outcome.loss(),
        .learning_rate = rate,
-       .top1 = outcome.top1 / samples,
-       .top5 = outcome.top5 / samples,
+       .top1 = outcome.result("top1") / samples,
+       .top5 = outcome.result("top5") / samples,
        .seconds = lap.seconds,
        .wait_seconds = lap.waited,
        .checkpoint_seconds = writing,

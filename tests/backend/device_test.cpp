@@ -24,34 +24,37 @@ TEST(Device, RunsOnItsOwnThreadAndHandsErrorsBack) {
   EXPECT_EQ(after, 1);
 }
 
-TEST(Device, TeamHasTheSizeAskedForAndIsPinned) {
-  const int cores = available_cores();
-  Device device({.threads = cores});
-  std::set<int> used;
+// Where each thread of the team may run.
+std::vector<std::set<int>> places_of_team(Device& device) {
+  std::vector<std::set<int>> places(static_cast<size_t>(device.threads()));
   device.run([&] {
-    EXPECT_EQ(team_size(), cores);
-    std::vector<int> where(static_cast<size_t>(cores), -1);
-    parallel_ranges(cores, 0, [&](int thread, int64_t, int64_t) {
-      where[static_cast<size_t>(thread)] = ::sched_getcpu();
+    EXPECT_EQ(team_size(), device.threads());
+    parallel_ranges(device.threads(), 0, [&](int thread, int64_t, int64_t) {
+      cpu_set_t set;
+      ASSERT_EQ(::sched_getaffinity(0, sizeof(set), &set), 0);
+      for (int core = 0; core < CPU_SETSIZE; ++core) {
+        if (CPU_ISSET(core, &set)) places[static_cast<size_t>(thread)].insert(core);
+      }
     });
-    used.insert(where.begin(), where.end());
   });
-  EXPECT_EQ(static_cast<int>(used.size()), cores);
+  return places;
 }
 
-TEST(Device, TeamIsPinnedToTheCoresGiven) {
+TEST(Device, TeamHasTheSizeAskedForAndMovesAmongItsCores) {
+  const std::vector<int> cores = usable_cores();
+  Device device({.threads = static_cast<int>(cores.size())});
+  for (const std::set<int>& place : places_of_team(device)) {
+    EXPECT_EQ(place, std::set<int>(cores.begin(), cores.end()));
+  }
+}
+
+TEST(Device, TeamIsKeptToTheCoresGiven) {
   const int core = usable_cores().back();
   Device device({.threads = 2, .cores = {core, core}});
-  device.run([&] {
-    EXPECT_EQ(team_size(), 2);
-    std::vector<int> where(2, -1);
-    parallel_ranges(2, 0, [&](int thread, int64_t, int64_t) {
-      where[static_cast<size_t>(thread)] = ::sched_getcpu();
-    });
-    EXPECT_EQ(where, (std::vector<int>{core, core}));
-  });
+  for (const std::set<int>& place : places_of_team(device)) {
+    EXPECT_EQ(place, std::set<int>{core});
+  }
 }
-
 
 }  // namespace
 }  // namespace millrace

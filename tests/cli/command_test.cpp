@@ -153,6 +153,7 @@ TEST_F(CommandTest, PlanJsonHasTheContractsKeys) {
   const std::string plan = "plan --model fashion_cnn --batch 4 --threads-per-device 1 --json";
   const Outcome outcome = run(plan + " --device-memory 1GiB");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_THAT(outcome.errors, HasSubstr("Compiling fashion_cnn ...\n"));
   const Json json = Json::parse(outcome.output);
   for (const char* key :
        {"devices", "predicted_seconds_per_step", "predicted_samples_per_second", "fits", "plan"}) {

@@ -75,10 +75,10 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
 double norm(const std::vector<float>& a) { return distance(a, std::vector<float>(a.size())); }
 
 TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
-  for (const std::string& name : std::vector<std::string>{"sgd", "adamw", "lars"}) {
+  for (const std::string& optimizer : std::vector<std::string>{"sgd", "adamw", "lars"}) {
     for (const double rate : {1.0, 0.2}) {
       CompileOptions options = compile_options();
-      options.optimizer.name = name;
+      options.optimizer.name = optimizer;
       Trained now(options, rate);
       options.optimizer.clip_norm = 1e6;
       Trained later(options, rate);
@@ -88,9 +88,10 @@ TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
           run->session.run(run->program, {1, step, 0.01f});
         }
       }
-      for (const char* name : {"head.centres", "fc.weight"}) {
-        const auto expected = state_of(now.session, name);
-        EXPECT_LT(distance(state_of(later.session, name), expected), 1e-5 * norm(expected)) << name;
+      for (const char* tensor : {"head.centres", "fc.weight"}) {
+        const auto expected = state_of(now.session, tensor);
+        EXPECT_LT(distance(state_of(later.session, tensor), expected), 1e-5 * norm(expected))
+            << tensor;
       }
     }
   }

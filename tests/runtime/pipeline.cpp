@@ -127,7 +127,8 @@ void TestPipeline::connect(const PipelineSpec& spec) {
                                            .ends = ends_of(routes_, stage, part->member),
                                            .messages = messages[static_cast<size_t>(part->device)],
                                            .loopbacks = &loopbacks_},
-                                 .micro_batch_rows = graphs_.micro_batch()};
+                                 .micro_batch_rows = graphs_.micro_batch(),
+                                 .results = {"loss"}};
       if (members.size() > 1) {
         part->collectives =
             std::make_unique<DeviceCollectives>(device, direct[member], background[member]);
@@ -145,16 +146,19 @@ void TestPipeline::feed(Part& part, int64_t first_step, int64_t micro_batches_pe
   if (runner.fed_inputs().empty()) return;
   for (int64_t i = 0; i < runner.micro_batches(); ++i) {
     const int64_t step = first_step + runner.micro_batch(i) / micro_batches_per_step;
+    std::vector<FedInput> inputs;
+    std::vector<int32_t> labels;
+    std::vector<float> images;
     for (const Slot* slot : runner.fed_inputs()) {
       const RowRange rows =
           rows_of(*slot, runner.micro_batch(i) % micro_batches_per_step, graphs_.micro_batch());
-      if (slot->type.dtype == DataType::s32) {
-        runner.write_input(i, *slot, labels_of(step, rows.begin, rows.end).data());
-      } else {
-        runner.write_input(i, *slot, images_of(row_of(*slot), step, rows.begin, rows.end).data());
-      }
+      const bool are_labels = slot->type.dtype == DataType::s32;
+      if (are_labels) labels = labels_of(step, rows.begin, rows.end);
+      if (!are_labels) images = images_of(row_of(*slot), step, rows.begin, rows.end);
+      inputs.push_back(
+          {slot, are_labels ? static_cast<const void*>(labels.data()) : images.data()});
     }
-    runner.inputs_written(i);
+    runner.feed(i, inputs);
   }
 }
 
@@ -201,12 +205,13 @@ void TestPipeline::note_steps(StepQueue& steps) {
   while (const auto entry = steps.pop()) {
     StepSums& sum = sums[entry->step];
     sum.micro_batches += entry->micro_batches;
-    sum.loss += entry->loss;
+    sum.results.resize(1, 0);
+    sum.results[0] += entry->results.at(0);
   }
   for (const auto& [step, sum] : sums) {
     EXPECT_EQ(step, static_cast<int64_t>(losses_.size()));
     EXPECT_EQ(sum.micro_batches, plan_.micro_batches * members);
-    losses_.push_back(sum.loss / members);
+    losses_.push_back(sum.results[0] / members);
   }
 }
 

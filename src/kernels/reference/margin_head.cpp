@@ -50,13 +50,13 @@ Target target_at(double cosine) {
 }
 
 void compute_statistics(const HeadProblem& problem, const KernelArguments& a) {
-  constexpr float kNowhere = -std::numeric_limits<float>::infinity();
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
   const Sample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[2], problem.storage, problem.dimension};
   for (int64_t i = 0; i < problem.batch; ++i) {
     const Row embedding = embedding_of(a.input<float>(0), i, problem.dimension);
     HeadStatistics& row = a.output<HeadStatistics>(0)[i];
-    row = {0, 0, kNowhere, kNowhere};
+    row = {0, 0, kLowest, kLowest};
     std::vector<double> others;
     for (int64_t j = 0; j < sample.count(); ++j) {
       const Row centre = row_of(centres, class_at(sample, j));

@@ -1,0 +1,33 @@
+#include "cli/activity_line.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cstdio>
+#include <string>
+
+namespace millrace {
+
+ActivityLine::ActivityLine() : terminal_(::isatty(STDERR_FILENO) != 0) {}
+
+void ActivityLine::clear() {
+  if (live_) std::fputs("\r\033[K", stderr);
+  live_ = false;
+}
+
+void ActivityLine::on_activity(std::string_view what) {
+  std::string line(what);
+  line[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(line[0])));
+  clear();
+  fmt::print(stderr, "{} ...{}", line, terminal_ ? "" : "\n");
+  live_ = terminal_;
+}
+
+void ActivityLine::on_message(Severity severity, std::string_view sentence) {
+  if (severity == Severity::note) return;
+  clear();
+  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+}
+
+}  // namespace millrace
