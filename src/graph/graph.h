@@ -77,7 +77,6 @@ struct Tensor {
   TensorId storage = kNone;
   Slice slice = {};
   Part part = {};
-  double rate = 1;  // of a parameter: times the learning rate
 };
 
 struct Operator {
