@@ -31,7 +31,7 @@ set(public_headers
   kernels/convolution_algorithm.h
   models/models.h
   parallel/placement.h parallel/plan.h parallel/policy.h parallel/schedule.h
-  passes/settings.h passes/trained_settings.h
+  passes/settings.h
   train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/loss_scale.h train/metric.h
   train/new_layers.h train/observer.h train/trainer.h)
 install(CODE "

@@ -138,8 +138,8 @@ constexpr FlagRule kPlan[] = {
     {"--activation-ratio",
      [](Flags flags) { return !flags.given("--auto") || !flags.given("--model"); },
      "beside --model, whose activations are costed by the cluster"},
-    {"--sync-batch-norm --precision-arithmetic --precision-keep --head-dtype --freeze "
-     "--train-only",
+    {"--sync-batch-norm --precision-arithmetic --precision-keep --head-dtype --freeze --train-only "
+     "--lr-scale --layer-decay",
      [](Flags flags) { return !is_described(flags); },
      "on a described cluster, whose model of costs does not know it"},
     {"--recompute",

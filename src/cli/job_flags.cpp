@@ -181,6 +181,11 @@ void add_trained_flags(CLI::App& command, JobFlags& flags) {
       "Layers that keep their weights, by patterns such as conv1,layer1.*: they cost no gradient, "
       "no state and no backward pass");
   add("--train-only", flags.train_only, "The only layers that are trained, written likewise");
+  add("--lr-scale", flags.rate_scales,
+      "Factors of the learning rate for layers, such as layer4=0.1,fc=10");
+  add("--layer-decay", flags.layer_decay,
+      "Factor of the learning rate for each block before the last")
+      ->capture_default_str();
 }
 
 void add_schedule_flags(CLI::App& command, JobFlags& flags) {
@@ -236,6 +241,26 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
 
 namespace {
 
+// "layer4=0.1,fc=10" → patterns and factors.
+std::vector<RateScale> to_rates(const std::string& text) {
+  std::vector<RateScale> rates;
+  if (text.empty()) return rates;
+  for (const std::string& part : parse_patterns(text, "--lr-scale")) {
+    const size_t sign = part.find('=');
+    double factor = -1;
+    if (sign != std::string::npos) {
+      const char* end = part.data() + part.size();
+      const auto [stop, status] = std::from_chars(part.data() + sign + 1, end, factor);
+      if (status != std::errc() || stop != end) factor = -1;
+    }
+    if (sign == 0 || !std::isfinite(factor) || factor < 0) {
+      fail_input("--lr-scale has '{}'; write PATTERN=FACTOR, such as fc=10.", part);
+    }
+    rates.push_back({part.substr(0, sign), factor});
+  }
+  return rates;
+}
+
 // "500" or "3e"; `in_epochs` says which.
 int64_t to_moment(const std::string& text, std::string_view flag, bool& in_epochs) {
   in_epochs = text.ends_with('e');
@@ -266,6 +291,11 @@ TrainedSettings to_trained(const JobFlags& flags) {
   if (!flags.train_only.empty()) {
     trained.train_only = parse_patterns(flags.train_only, "--train-only");
   }
+  trained.rates = to_rates(flags.rate_scales);
+  if (!(flags.layer_decay > 0) || flags.layer_decay > 1) {
+    fail_input("--layer-decay is {}; give a factor above 0, at most 1.", flags.layer_decay);
+  }
+  trained.layer_decay = flags.layer_decay;
   return trained;
 }
 

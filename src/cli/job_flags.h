@@ -53,7 +53,8 @@ struct JobFlags {
   double momentum = 0.9;
   bool nesterov = false, decay_all = false;
   double label_smoothing = 0, clip_norm = 0;
-  std::string freeze, train_only;
+  std::string freeze, train_only, rate_scales;
+  double layer_decay = 1;
   double adam_beta1 = 0.9, adam_beta2 = 0.999, lars_trust = 0.001;
 
   std::string schedule = "constant";

@@ -1,6 +1,9 @@
 #include "passes/freeze.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +50,34 @@ void require_no_head(const Graph& graph, const std::string& name) {
   }
 }
 
+// "layer1.0" of "layer1.0.conv1.weight", "conv1" of "conv1.weight": what decays together.
+std::string block_of(const std::string& name) {
+  const size_t first = name.find('.');
+  if (first == std::string::npos) return name;
+  const size_t second = name.find('.', first + 1);
+  if (second == std::string::npos) return name.substr(0, first);
+  const std::string part = name.substr(first + 1, second - first - 1);
+  const bool is_number = part.find_first_not_of("0123456789") == std::string::npos;
+  return name.substr(0, is_number ? second : first);
+}
+
+// The last block has the factor 1, the one before it `decay`, and so on.
+void decay_layers(Graph& graph, const std::vector<TensorId>& parameters, double decay) {
+  std::vector<std::string> blocks;
+  std::map<std::string, size_t> place;
+  for (const OperatorId id : graph.order()) {
+    for (const TensorId input : graph.op(id).inputs) {
+      if (graph.tensor(input).role != Role::parameter) continue;
+      const std::string block = block_of(graph.tensor(input).name);
+      if (place.emplace(block, blocks.size()).second) blocks.push_back(block);
+    }
+  }
+  for (const TensorId id : parameters) {
+    const size_t behind = blocks.size() - 1 - place[block_of(graph.tensor(id).name)];
+    graph.tensor(id).rate *= std::pow(decay, static_cast<double>(behind));
+  }
+}
+
 }  // namespace
 
 void choose_trained(Graph& graph, const TrainedSettings& settings) {
@@ -56,6 +87,13 @@ void choose_trained(Graph& graph, const TrainedSettings& settings) {
   }
   for (const std::string& pattern : settings.train_only) {
     require_fit(graph, parameters, pattern, "--train-only");
+  }
+  if (settings.layer_decay != 1) decay_layers(graph, parameters, settings.layer_decay);
+  for (const RateScale& scale : settings.rates) {
+    require_fit(graph, parameters, scale.pattern, "--lr-scale");
+    for (const TensorId id : parameters) {
+      if (fits_pattern(scale.pattern, graph.tensor(id).name)) graph.tensor(id).rate *= scale.factor;
+    }
   }
   size_t frozen = 0;
   for (const TensorId id : parameters) {

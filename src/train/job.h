@@ -16,7 +16,6 @@
 #include "models/models.h"
 #include "parallel/plan.h"
 #include "passes/settings.h"
-#include "passes/trained_settings.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
 #include "train/metric.h"

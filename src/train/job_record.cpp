@@ -96,6 +96,11 @@ Json describe_job(const TrainJob& job) {
   json["eval-data"] = job.evaluation_data;
   json["freeze"] = job.trained.freeze;
   json["train-only"] = job.trained.train_only;
+  json["layer-decay"] = job.trained.layer_decay;
+  json["lr-scale"] = Json::array();
+  for (const RateScale& scale : job.trained.rates) {
+    json["lr-scale"].push_back({scale.pattern, scale.factor});
+  }
   json["augment"] = job.data.augment;
   if (job.data.mean) json["mean"] = *job.data.mean;
   if (job.data.deviation) json["std"] = *job.data.deviation;

@@ -33,7 +33,7 @@ WORDS = {
                   "bf16-storage": ["--precision", "bf16", "--precision-arithmetic", "storage"]},
     "scale": {"1024": ["--loss-scale", "1024"], "dynamic": ["--loss-scale", "dynamic"],
               "overflow": ["--loss-scale", "dynamic", "--inject-overflow", "2"]},
-    "trained": {},
+    "trained": {"decayed": ["--layer-decay", "0.5"]},
     "dropout": {"off": ["--dropout", "off"]},
     "smoothing": {"0.1": ["--label-smoothing", "0.1"]},
     "rate": {"step": ["--lr-schedule", "step", "--lr-milestones", "1,3", "--lr-gamma", "0.3"],

@@ -73,6 +73,7 @@ PlainModel::PlainModel(const TrainJob& job)
       if (is_centres(name)) continue;
       TrainedTensor& tensor = one.tensors[name];
       tensor.shape = slot(name).type.shape;
+      tensor.rate = network.tensor(network.find_tensor(name)).rate;
       const std::vector<float> start = read(name);
       tensor.values.assign(start.begin(), start.end());
       optimizer_.prepare(tensor);
@@ -205,7 +206,7 @@ void PlainModel::update(Stage& stage, int64_t step) {
   for (auto& [name, tensor] : stage.tensors) {
     std::vector<double>& gradient = stage.sums[name];
     for (double& value : gradient) value *= mean;
-    optimizer_.update(tensor, gradient, learning_rate(step), stage.updates);
+    optimizer_.update(tensor, gradient, learning_rate(step) * tensor.rate, stage.updates);
     next[name].assign(tensor.values.begin(), tensor.values.end());
   }
   stage.versions.push_back(std::move(next));

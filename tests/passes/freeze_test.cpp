@@ -31,8 +31,7 @@ Graph trained_with(const TrainedSettings& settings) {
 std::set<std::string> updated(const Graph& graph) {
   std::set<std::string> names;
   for (const OperatorId id : graph.order()) {
-    if (graph.op(id).phase == Phase::update)
-      names.insert(graph.tensor(graph.op(id).inputs[0]).name);
+    if (graph.op(id).phase == Phase::update) names.insert(graph.tensor(graph.op(id).inputs[0]).name);
   }
   return names;
 }
@@ -89,10 +88,36 @@ TEST(Freeze, TheFirstLayersCostNothingBackward) {
   }
 }
 
+TEST(Freeze, RatesAreFactors) {
+  const Graph graph =
+      trained_with({.rates = {{"layer4", 0.5}, {"layer4.1.conv1", 0.1}, {"fc", 10}}});
+  const auto rate = [&](const char* name) {
+    const Attributes& attributes = graph.op(operator_named(graph, name)).attributes;
+    return attributes.has("rate") ? attributes.number("rate") : 1.0;
+  };
+  EXPECT_EQ(rate("conv1.weight/update"), 1);
+  EXPECT_EQ(rate("layer4.0.conv1.weight/update"), 0.5);
+  EXPECT_EQ(rate("layer4.1.conv1.weight/update"), 0.05);
+  EXPECT_EQ(rate("fc.bias/update"), 10);
+}
+
+// ResNet-18 has its stem (two names), eight blocks and the last layer.
+TEST(Freeze, LayersDecayFromTheLastToTheFirst) {
+  const Graph graph = trained_with({.layer_decay = 0.5});
+  const auto rate = [&](const char* name) { return graph.tensor(graph.find_tensor(name)).rate; };
+  EXPECT_EQ(rate("fc.weight"), 1);
+  EXPECT_EQ(rate("layer4.1.conv1.weight"), 0.5);
+  EXPECT_EQ(rate("layer4.0.bn1.weight"), 0.25);
+  EXPECT_EQ(rate("layer1.0.conv1.weight"), 1.0 / 256);
+  EXPECT_EQ(rate("bn1.weight"), 1.0 / 512);
+  EXPECT_EQ(rate("conv1.weight"), 1.0 / 1024);
+}
+
 TEST(Freeze, PatternsThatFitNothingAreNamed) {
   EXPECT_THAT(refusal_of({.freeze = {"layr1"}}),
               HasSubstr("--freeze 'layr1' fits no layer of the network; did you mean 'layer1'?"));
   EXPECT_THAT(refusal_of({.train_only = {"head"}}), HasSubstr("--train-only 'head' fits no layer"));
+  EXPECT_THAT(refusal_of({.rates = {{"fcc", 2}}}), HasSubstr("--lr-scale 'fcc'"));
   EXPECT_THAT(refusal_of({.freeze = {"*"}}), HasSubstr("leave nothing to train"));
   EXPECT_THAT(refusal_of({.freeze = {"fc"}, .train_only = {"fc"}}), HasSubstr("nothing to train"));
 }
