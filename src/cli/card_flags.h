@@ -20,8 +20,8 @@ bool follow_card(const ModelCard& card, JobFlags& flags);
 // --best, for weights of a run.
 void add_best_flag(CLI::App& command, JobFlags& flags);
 
-// The job of looking at `data` (FORMAT:PATH, or synthetic; empty: what the run was measured on) with
-// weights from one of the two, as flags and card say. Throws InputError.
+// The job of looking at `data` (FORMAT:PATH, or synthetic; empty: what the run was measured on)
+// with weights from one of the two, as flags and card say. Throws InputError.
 TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint, const std::string& weights,
                         const std::string& data);
 

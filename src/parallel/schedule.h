@@ -17,10 +17,10 @@ enum class ScheduleKind : uint8_t {
   gpipe,              // all forward, then all backward, one update
   one_f_one_b_flush,  // one forward, one backward in turn, one update per step
   zero_bubble,        // as above, with the weights' gradients apart, where there would be a bubble
-  interleaved,        // 1f1b-flush where devices take several stages in turn, a few micro-batches each
-  one_f_one_b,        // never drained; each mini-batch updates, and keeps the weights it began with
-  ssp,                // the same with a bound on staleness; the order may be left to run time
-  two_bw,             // never drained; one update per step, two versions of the weights
+  interleaved,  // 1f1b-flush where devices take several stages in turn, a few micro-batches each
+  one_f_one_b,  // never drained; each mini-batch updates, and keeps the weights it began with
+  ssp,          // the same with a bound on staleness; the order may be left to run time
+  two_bw,       // never drained; one update per step, two versions of the weights
 };
 
 // "gpipe", "1f1b-flush" and so on.

@@ -65,7 +65,8 @@ std::string Confusion::to_text(const std::vector<std::string>& names) const {
     text += fmt::format("{:{}}  {:7}  {:7.2f} %  {:5.2f} %\n", name_at(names, label), width,
                         own.samples, 100 * own.precision(), 100 * own.recall());
     for (int64_t told = 0; told < classes_; ++told) {
-      if (told != label && count(label, told) > 0) pairs.push_back({label, told, count(label, told)});
+      if (told != label && count(label, told) > 0)
+        pairs.push_back({label, told, count(label, told)});
     }
   }
   std::stable_sort(pairs.begin(), pairs.end(),

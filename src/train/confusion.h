@@ -12,11 +12,15 @@ namespace millrace {
 
 // How a class fared. Plain data; a share of nothing is 0.
 struct ClassScore {
-  int64_t samples = 0;   // that are of it
-  int64_t told = 0;      // that were taken for it
-  int64_t right = 0;     // both
-  double precision() const { return told == 0 ? 0 : static_cast<double>(right) / static_cast<double>(told); }
-  double recall() const { return samples == 0 ? 0 : static_cast<double>(right) / static_cast<double>(samples); }
+  int64_t samples = 0;  // that are of it
+  int64_t told = 0;     // that were taken for it
+  int64_t right = 0;    // both
+  double precision() const {
+    return told == 0 ? 0 : static_cast<double>(right) / static_cast<double>(told);
+  }
+  double recall() const {
+    return samples == 0 ? 0 : static_cast<double>(right) / static_cast<double>(samples);
+  }
 };
 
 // Samples by their class and by the class that a network took them for: that of the largest

@@ -23,7 +23,7 @@ struct TrainResult {
   int64_t step = 0;        // finished steps in all
   int64_t total_steps = 0;
   bool interrupted = false;
-  bool ended_early = false;  // as evaluations got no better
+  bool ended_early = false;        // as evaluations got no better
   std::vector<double> losses;      // of the steps of this run
   std::vector<double> seconds;     // likewise
   LossScaleState loss_scale = {};  // after the last step

@@ -141,8 +141,9 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
   if (job.best) {
     const auto best = find_best(job.checkpoint);
     if (!best) {
-      fail_input("--best: no checkpoint in '{}' was measured; train with --eval-data or --valid-share.",
-                 job.checkpoint.string());
+      fail_input(
+          "--best: no checkpoint in '{}' was measured; train with --eval-data or --valid-share.",
+          job.checkpoint.string());
     }
     verify_checkpoint(*best);
     return *best / kWeightsFile;

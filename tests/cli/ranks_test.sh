@@ -190,7 +190,7 @@ EOF
     done
     [ $(($(date +%s) - stopped)) -le 10 ] || fail "$(($(date +%s) - stopped)) seconds"
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "status $status"
-    grep -q 'millrace: rank 1 on host .* has not been heard of .*step' "$work/output" ||
+    grep -qE 'millrace: rank 1 on host .* has (not been heard of .*step|been stopped by a signal)' "$work/output" ||
       fail "rank 0 does not say why"
     ;;
   *) fail "there is no such way" ;;

@@ -62,7 +62,8 @@ void expect_rounded_rows(const std::string& from, const std::string& to, DataTyp
   std::byte* source_address = source.address();
   std::byte* middle = message.data();
   std::byte* target_address = target.address();
-  make_row_copy({"x", source.spec, rows, true, wire})->run({{&source_address, 1}, {&middle, 1}, room});
+  make_row_copy({"x", source.spec, rows, true, wire})
+      ->run({{&source_address, 1}, {&middle, 1}, room});
   EXPECT_EQ(message[message.size() - 64], std::byte{0x5a}) << "beyond the end of the message";
   make_row_copy({"x", target.spec, rows, false, wire})
       ->run({{&middle, 1}, {&target_address, 1}, room});

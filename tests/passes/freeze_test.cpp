@@ -31,7 +31,8 @@ Graph trained_with(const TrainedSettings& settings) {
 std::set<std::string> updated(const Graph& graph) {
   std::set<std::string> names;
   for (const OperatorId id : graph.order()) {
-    if (graph.op(id).phase == Phase::update) names.insert(graph.tensor(graph.op(id).inputs[0]).name);
+    if (graph.op(id).phase == Phase::update)
+      names.insert(graph.tensor(graph.op(id).inputs[0]).name);
   }
   return names;
 }

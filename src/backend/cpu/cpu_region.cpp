@@ -37,9 +37,7 @@ CpuRegion::CpuRegion(int64_t bytes) : bytes_(bytes), mapped_(whole_pages(bytes))
 
 CpuRegion::~CpuRegion() { ::munmap(data_, static_cast<size_t>(mapped_)); }
 
-DeviceAddress CpuRegion::begin() const {
-  return DeviceAddress(reinterpret_cast<uintptr_t>(data_));
-}
+DeviceAddress CpuRegion::begin() const { return DeviceAddress(reinterpret_cast<uintptr_t>(data_)); }
 
 int64_t CpuRegion::resident_bytes() const { return touched_bytes(data_, mapped_); }
 

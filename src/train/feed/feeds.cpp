@@ -97,8 +97,7 @@ class SyntheticEvaluationData : public EvaluationData {
 class LoadedEvaluationData : public EvaluationData {
  public:
   LoadedEvaluationData(const TrainJob& job, const std::vector<RowRange>& rows)
-      : source_(open_evaluation_source(job)),
-        options_(evaluation_options(job, rows)) {}
+      : source_(open_evaluation_source(job)), options_(evaluation_options(job, rows)) {}
 
   std::unique_ptr<Feed> start() const override { return make_loader_feed(source_, options_); }
 
