@@ -1,6 +1,6 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
-.PHONY: all help deps deps-test build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
-        check-pytorch check-combinations check-fuzz check-kill check-interrupt check-networks check-pages bench bench-single bench-data bench-checkpoint \
+.PHONY: all help deps deps-test deps-bench build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
+        check-pytorch check-combinations check-fuzz check-faults check-ranks check-kill check-interrupt check-networks check-pages bench bench-single bench-shared bench-data bench-checkpoint \
         bench-precision bench-head bench-planner format clean
 
 all: build
@@ -42,7 +42,7 @@ dist: build ## a tarball that runs anywhere and a Debian package, in dist/
 check-dist: dist ## run the tarball in a root that holds the C library alone
 	@tools/check-dist
 
-check: test check-separate check-mpich check-dist check-format check-naming check-pytorch check-combinations check-sanitizers check-fuzz check-kill check-interrupt check-networks check-pages ## the tests and all slower checks
+check: test check-separate check-mpich check-dist check-format check-naming check-pytorch check-combinations check-sanitizers check-fuzz check-faults check-ranks check-kill check-interrupt check-networks check-pages ## the tests and all slower checks
 
 check-format: ## formatting, without changing files
 	@tools/install-deps check
@@ -79,6 +79,18 @@ check-interrupt: everything ## interrupt commands at random moments: answered wi
 	@tools/interrupt-test --moments 50
 	@tools/interrupt-test --moments 10 --commands train --ranks 2
 
+check-faults: everything ## spoil every call by which commands write files: no file lost, none half written
+	@tools/write-fault-test
+
+check-ranks: everything ## kill, stop and cut off ranks at random moments (as root), and let a job restart itself
+	@for mpi in openmpi mpich; do \
+	   tools/rank-fault-test --faults 20 --mpi $$mpi && tools/rank-fault-test --faults 20 --ranks 4 --mpi $$mpi && \
+	   tools/rank-fault-test --faults 30 --mpi $$mpi --two-hosts && \
+	   tools/rank-fault-test --faults 30 --ranks 4 --mpi $$mpi --two-hosts || exit 1; \
+	 done
+	@tools/restart-test
+	@tools/restart-test --hosts localhost:2
+
 check-kill: everything ## kill training, or one of its ranks, at random moments, resume, compare bit for bit
 	@tools/kill-test --kills 50
 	@tools/kill-test --kills 20 --ranks 2
@@ -91,10 +103,13 @@ check-pages: build ## open reports in headless Chromium: figures, zoom, narrow w
 	@tools/install-deps check
 	@tests/report/page_check.py build/millrace build/screenshots
 
-bench: bench-single bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
+bench: bench-single bench-shared bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
 
 bench-single: everything ## time one device against PyTorch and against the kernels alone
 	@build/millrace bench single
+
+bench-shared: everything ## what is left of the speed beside busy neighbours, against PyTorch
+	@bench/shared.py
 
 bench-data: everything ## the loader against PyTorch, real data against synthetic
 	@bench/data_loader_peer.py build

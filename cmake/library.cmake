@@ -14,7 +14,8 @@ target_compile_features(millrace_library INTERFACE cxx_std_20)
 target_include_directories(millrace_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(millrace_library
   PUBLIC fmt::fmt
-  PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl Hwloc::hwloc yaml-cpp JPEG::JPEG PNG::PNG ZLIB::ZLIB
+  PRIVATE OpenMP::OpenMP_CXX Threads::Threads Dnnl::dnnl Hwloc::hwloc yaml-cpp JPEG::JPEG PNG::PNG
+          WebP::webp ZLIB::ZLIB
           ${CMAKE_DL_LIBS})
 
 # Installed headers include each other as "millrace/graph/graph.h", so that the names of the
@@ -25,13 +26,14 @@ set(public_headers
   base/error.h base/json.h base/parts.h base/rows.h
   comm/group.h comm/transport.h
   compile/memory_breakdown.h
-  graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/types.h
+  data/image/recipe.h
+  graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/optimizers.h graph/types.h
   kernels/convolution_algorithm.h
   models/models.h
   parallel/placement.h parallel/plan.h parallel/policy.h parallel/schedule.h
   passes/settings.h
-  train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/loss_scale.h
-  train/observer.h train/trainer.h)
+  train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/loss_scale.h train/metric.h
+  train/new_layers.h train/observer.h train/trainer.h)
 install(CODE "
   foreach(header ${public_headers})
     file(READ \"${PROJECT_SOURCE_DIR}/src/\${header}\" text)
@@ -57,4 +59,5 @@ install(FILES ${PROJECT_BINARY_DIR}/MillraceConfig.cmake
               ${PROJECT_BINARY_DIR}/MillraceConfigVersion.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindDnnl.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindHwloc.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindWebP.cmake
         DESTINATION ${package_directory})

@@ -5,24 +5,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "base/output_file.h"
 
 namespace millrace {
 namespace {
 
-constexpr uint64_t kFlushPiece = uint64_t{8} << 20;
-
 [[noreturn]] void fail_system(std::string_view action, const std::filesystem::path& path) {
   fail_input("Cannot {} '{}': {}.", action, path.string(), std::strerror(errno));
-}
-
-std::filesystem::path parent_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
 }  // namespace
@@ -60,48 +54,11 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
-  temporary_ = path_;
-  temporary_ += fmt::format(".partial-{}", ::getpid());
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail_system("write", path_);
-}
-
-AtomicFile::~AtomicFile() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(temporary_.c_str());
-}
-
-void AtomicFile::write(const void* data, uint64_t size) {
-  const auto* cursor = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t written = ::write(descriptor_, cursor, std::min(size, kFlushPiece));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail_system("write", path_);
-    }
-    cursor += written;
-    size -= static_cast<uint64_t>(written);
-    written_ += static_cast<uint64_t>(written);
-    if (written_ - flushing_ < kFlushPiece) continue;
-    // Only a hint: whether the bytes arrived is for the fsync in commit to say.
-    ::sync_file_range(descriptor_, static_cast<off64_t>(flushing_),
-                      static_cast<off64_t>(written_ - flushing_), SYNC_FILE_RANGE_WRITE);
-    flushing_ = written_;
-  }
-}
-
-void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) fail_system("flush", path_);
-  if (::close(std::exchange(descriptor_, -1)) != 0 ||
-      ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(temporary_.c_str());
-    errno = reason;
-    fail_system("write", path_);
-  }
-  sync_directory(parent_of(path_));
+void forget_pages(std::span<const std::byte> part) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 std::string read_text(const std::filesystem::path& path) {
@@ -110,39 +67,37 @@ std::string read_text(const std::filesystem::path& path) {
 }
 
 void write_text(const std::filesystem::path& path, std::string_view text) {
-  AtomicFile file(path);
+  OutputFile file(path);
   file.write(text);
   file.commit();
 }
 
+void write_copy(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const MappedFile source(from);
+  OutputFile file(to);
+  file.write(source.bytes().data(), source.size());
+  file.commit();
+}
+
 void require_writable(const std::filesystem::path& path, std::string_view flag) {
-  if (std::filesystem::is_directory(path)) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
     fail_input("{} names '{}', which is a directory; give a file name.", flag, path.string());
   }
-  std::filesystem::path probe = path;
-  probe += fmt::format(".probe-{}", ::getpid());
-  const int descriptor = ::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor < 0) {
-    fail_input("{} names '{}', which cannot be written: {}.", flag, path.string(),
-               std::strerror(errno));
+  try {
+    const OutputPlace place = find_output_place(path);
+    if (place.kind == OutputKind::special) {
+      if (::access(place.target.c_str(), W_OK) != 0) fail_system("write", path);
+      return;
+    }
+    std::filesystem::create_directories(place.directory());
+    const OutputFile probe(path);
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail_input("{}: the directory of '{}' cannot be made: {}.", flag, path.string(),
+               error.code().message());
+  } catch (const InputError& error) {
+    fail_input("{}: {}", flag, error.what());
   }
-  ::close(descriptor);
-  ::unlink(probe.c_str());
-}
-
-void make_directory(const std::filesystem::path& directory, std::string_view flag) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (!error) return;
-  fail_input("{}: the directory '{}' cannot be made: {}.", flag, directory.string(),
-             error.message());
-}
-
-void sync_directory(const std::filesystem::path& directory) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;
-  ::fsync(descriptor);
-  ::close(descriptor);
 }
 
 }  // namespace millrace

@@ -1,4 +1,4 @@
-// Files: reading without copies, and writing so that nothing is ever half-written.
+// Files: reading without copies, and texts in and out.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "base/directory.h"
 
 namespace millrace {
 
@@ -28,40 +30,19 @@ class MappedFile {
   uint64_t size_ = 0;
 };
 
-// Writes to `path` under a temporary name in the same directory; `commit` flushes to the disk
-// and renames. Destroyed without commit, it removes the temporary and leaves `path` as it was.
-// A large file goes to the disk while it is written, so that little is left to flush at the end.
-// Failures throw InputError with the path and the system's reason.
-class AtomicFile {
- public:
-  explicit AtomicFile(std::filesystem::path path);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  void write(const void* data, uint64_t size);
-  void write(std::string_view text) { write(text.data(), text.size()); }
-  void commit();
-
- private:
-  std::filesystem::path path_;
-  std::filesystem::path temporary_;
-  int descriptor_ = -1;
-  uint64_t written_ = 0;
-  uint64_t flushing_ = 0;  // bytes from the start that are on the disk or on their way
-};
+// Lets the memory of a part of a mapped file go; it can be read again.
+void forget_pages(std::span<const std::byte> part);
 
 std::string read_text(const std::filesystem::path& path);
+
+// As one OutputFile: whole or not at all.
 void write_text(const std::filesystem::path& path, std::string_view text);
 
-// Throws InputError if a file at `path` could not be created or replaced; leaves no trace.
-// Called for every output flag before long work starts.
+// Likewise, in pieces.
+void write_copy(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// Makes the directories above `path`, and throws InputError if a file there could not be made or
+// replaced; leaves no other trace. Called for every output flag before long work starts.
 void require_writable(const std::filesystem::path& path, std::string_view flag);
-
-// Makes the directory of an output flag, with those above it. Throws InputError if it cannot.
-void make_directory(const std::filesystem::path& directory, std::string_view flag);
-
-// Flushes a directory entry, so that a rename inside it survives a power cut.
-void sync_directory(const std::filesystem::path& directory);
 
 }  // namespace millrace

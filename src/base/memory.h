@@ -9,4 +9,7 @@ namespace millrace {
 // system does not tell.
 int64_t available_memory();
 
+// Bytes that this machine has, or as many as the limit of this process's control group allows.
+int64_t host_memory();
+
 }  // namespace millrace

@@ -44,6 +44,23 @@ int edit_distance(std::string_view first, std::string_view second) {
   return row.back();
 }
 
+// The bytes of the character in front, or 0 if it is none: cut off, longer than it need be, or
+// outside of what UTF-8 may hold.
+size_t utf8_length(std::string_view bytes) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || bytes.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(1);
+  const bool too_long = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool outside = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+  return too_long || outside ? 0 : length;
+}
+
 }  // namespace
 
 uint64_t parse_bytes(std::string_view text, std::string_view what) {
@@ -80,6 +97,20 @@ std::string format_duration(double seconds) {
   const int64_t minutes = total / 60 % 60;
   if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
   return fmt::format("{}:{:02}", minutes, total % 60);
+}
+
+std::string printable(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    if (const size_t length = utf8_length(bytes); length > 0) {
+      text += bytes.substr(0, length);
+      bytes.remove_prefix(length);
+    } else {
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(bytes.front()));
+      bytes.remove_prefix(1);
+    }
+  }
+  return text;
 }
 
 std::string join_choices(const std::vector<std::string>& choices) {

@@ -17,6 +17,10 @@ std::string format_bytes(uint64_t bytes);
 // 3723.4 → "1:02:03"; 95 → "1:35".
 std::string format_duration(double seconds);
 
+// UTF-8 for people and for JSON: bytes that are none become \xNN, so that names which differ still
+// do. Names of files may hold any bytes.
+std::string printable(std::string_view bytes);
+
 std::vector<std::string> split(std::string_view text, char separator);
 
 // "a", "a or b", "a, b or c".

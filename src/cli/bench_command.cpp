@@ -33,7 +33,7 @@ struct SingleFlags {
   bool no_peer = false;
   bool no_limit = false;
   std::string peer_script = "bench/peer_pytorch.py";
-  std::string json;
+  std::string summary;
 };
 
 int run(const SingleFlags& flags) {
@@ -42,7 +42,7 @@ int run(const SingleFlags& flags) {
     options.jobs.push_back(parse_single_job(text));
   }
   if (flags.rounds < 1) fail_input("--rounds is {}; it must be at least 1.", flags.rounds);
-  if (!flags.json.empty()) require_writable(flags.json, "--json");
+  if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   options.rounds = flags.rounds;
   options.threads = flags.threads;
   options.image = flags.image;
@@ -55,7 +55,7 @@ int run(const SingleFlags& flags) {
     std::fflush(stderr);
   });
   fmt::print("{}", to_table(rows));
-  if (!flags.json.empty()) write_text(flags.json, to_json(rows).dump(2) + "\n");
+  if (!flags.summary.empty()) write_text(flags.summary, to_json(rows).dump(2) + "\n");
   return kExitSuccess;
 }
 
@@ -86,7 +86,7 @@ void add_bench_command(CLI::App& program, Action& chosen, Interruption& interrup
   suite->add_flag("--no-limit", single->no_limit, "Leave the primitives' limit out");
   suite->add_option("--peer-script", single->peer_script, "The script that runs PyTorch")
       ->capture_default_str();
-  suite->add_option("--json", single->json, "Write the table to this file as JSON");
+  suite->add_option("--summary", single->summary, "Write the table to this file as JSON");
   suite->callback([&chosen, single] { chosen = [single] { return run(*single); }; });
 
   add_bench_head_command(*bench, chosen);

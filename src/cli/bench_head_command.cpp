@@ -30,7 +30,7 @@ struct HeadBenchFlags {
   std::string modes = "mp,pfc";
   HeadBenchOptions options;
   std::string peer_script = "bench/peer_partial_fc.py";
-  std::string json;
+  std::string summary;
 };
 
 std::vector<int64_t> parse_classes(const std::string& text) {
@@ -54,13 +54,13 @@ int run(const HeadBenchFlags& flags) {
   options.program = std::filesystem::read_symlink("/proc/self/exe");
   options.peer_script = flags.peer_script;
   head_storage(options.storage);
-  if (!flags.json.empty()) require_writable(flags.json, "--json");
+  if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   const auto rows = run_head_bench(options, [](const std::string& sentence) {
     fmt::print(stderr, "{}\n", sentence);
     std::fflush(stderr);
   });
   fmt::print("{}", to_table(rows));
-  if (!flags.json.empty()) write_text(flags.json, to_json(rows, options).dump(2) + "\n");
+  if (!flags.summary.empty()) write_text(flags.summary, to_json(rows, options).dump(2) + "\n");
   return kExitSuccess;
 }
 
@@ -114,7 +114,7 @@ void add_bench_head_command(CLI::App& bench, Action& chosen) {
       ->capture_default_str();
   suite->add_option("--peer-script", flags->peer_script, "The script that runs PyTorch")
       ->capture_default_str();
-  suite->add_option("--json", flags->json, "Write the rows to this file as a JSON list");
+  suite->add_option("--summary", flags->summary, "Write the rows to this file as a JSON list");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 
   auto steps = std::make_shared<StepFlags>();

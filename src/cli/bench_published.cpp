@@ -32,7 +32,7 @@ constexpr const char* kPublishedHelp =
 struct PublishedFlags {
   std::string constants;
   std::string markdown;
-  std::string json;
+  std::string summary;
   std::string output;
   std::string save_constants;
   std::string rows;
@@ -185,13 +185,13 @@ int run_cross(const PublishedFlags& flags) {
       "\n{:.0f} % of the halves keep the bars: median at most {:.0f} %, worst at most "
       "{:.0f} %.\n",
       json["within_bars"].get<double>() * 100, kMedianBar * 100, kWorstBar * 100);
-  if (!flags.json.empty()) write_text(flags.json, json.dump(2) + "\n");
+  if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");
   return kExitSuccess;
 }
 
 int run(const PublishedFlags& flags, Interruption& interruption) {
   for (const auto& [path, flag] :
-       {std::pair(flags.markdown, "--markdown"), std::pair(flags.json, "--json"),
+       {std::pair(flags.markdown, "--markdown"), std::pair(flags.summary, "--summary"),
         std::pair(flags.save_constants, "--save-constants")}) {
     if (!path.empty()) require_writable(path, flag);
   }
@@ -220,7 +220,7 @@ int run(const PublishedFlags& flags, Interruption& interruption) {
   const std::string text = published_markdown(comparison);
   fmt::print("{}", text);
   if (!flags.markdown.empty()) write_text(flags.markdown, text);
-  if (!flags.json.empty()) write_text(flags.json, comparison.dump(2) + "\n");
+  if (!flags.summary.empty()) write_text(flags.summary, comparison.dump(2) + "\n");
   if (!flags.output.empty()) write_pages(comparison, flags.output);
   if (!flags.save_constants.empty()) {
     write_text(flags.save_constants, describe(constants).dump(2) + "\n");
@@ -234,7 +234,7 @@ void add_published_suite(CLI::App& bench, Action& chosen, Interruption& interrup
   auto flags = std::make_shared<PublishedFlags>();
   CLI::App* suite = bench.add_subcommand("published", kPublishedHelp);
   suite->add_option("--markdown", flags->markdown, "Write the table to this file");
-  suite->add_option("--json", flags->json, "Write it to this file as JSON");
+  suite->add_option("--summary", flags->summary, "Write it to this file as JSON");
   suite->add_option("-o,--output", flags->output,
                     "Directory for the report: report.md, index.html and published.json");
   suite->add_option("--rows", flags->rows,

@@ -21,13 +21,13 @@ constexpr const char* kScalingHelp =
 
 struct ScalingFlags {
   ScalingOptions options;
-  std::string json;
+  std::string summary;
 };
 
 int run(const ScalingFlags& flags) {
   ScalingOptions options = flags.options;
   choose("--model", options.model, model_names());
-  if (!flags.json.empty()) require_writable(flags.json, "--json");
+  if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   options.cores = available_cores();
   options.program = std::filesystem::read_symlink("/proc/self/exe");
   const auto rows = run_scaling(options, [](const std::string& sentence) {
@@ -35,7 +35,7 @@ int run(const ScalingFlags& flags) {
     std::fflush(stderr);
   });
   fmt::print("{}", to_table(rows, options));
-  if (!flags.json.empty()) write_text(flags.json, to_json(rows, options).dump(2) + "\n");
+  if (!flags.summary.empty()) write_text(flags.summary, to_json(rows, options).dump(2) + "\n");
   return kExitSuccess;
 }
 
@@ -64,7 +64,7 @@ void add_scaling_suite(CLI::App& bench, Action& chosen) {
       ->add_option("--threads-per-device", options.threads,
                    "Threads of each device [as many as the most devices have cores for]")
       ->check(CLI::PositiveNumber);
-  suite->add_option("--json", flags->json, "Write the rows to this file as JSON");
+  suite->add_option("--summary", flags->summary, "Write the rows to this file as JSON");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 }
 

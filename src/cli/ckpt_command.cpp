@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
+#include "train/model_card.h"
 #include "train/settled_centres.h"
 
 namespace millrace {
@@ -18,6 +19,7 @@ namespace {
 constexpr const char* kCkptExamples = R"(Examples:
     millrace ckpt inspect runs/r50                  every checkpoint of a run
     millrace ckpt inspect runs/r50/step-00012000    one of them
+    millrace ckpt verify runs/r50                   are they as they were written?
     millrace ckpt export runs/r50 resnet50.safetensors
     millrace ckpt export runs/faces centres.safetensors --centres
     millrace ckpt split runs/faces --shards 3       class centres in three files
@@ -29,7 +31,7 @@ struct CkptFlags {
   std::string source, target, output;
   std::string shards;
   bool json = false;
-  bool centres = false;
+  bool centres = false, best = false;
 };
 
 bool is_checkpoint(const std::filesystem::path& path) {
@@ -56,7 +58,7 @@ Json describe_tensors(const std::filesystem::path& path) {
 
 Json inspect_checkpoint(const std::filesystem::path& path) {
   Json json;
-  json["checkpoint"] = path.string();
+  json["checkpoint"] = printable(path.string());
   try {
     json["manifest"] = to_json(verify_checkpoint(path));
     const ShardReader shards(path, read_manifest(path));
@@ -71,7 +73,7 @@ Json inspect_checkpoint(const std::filesystem::path& path) {
     json["intact"] = true;
   } catch (const InputError& error) {
     json["intact"] = false;
-    json["damage"] = error.what();
+    json["damage"] = printable(error.what());
   }
   return json;
 }
@@ -87,8 +89,8 @@ void print_inspection(const Json& json) {
              manifest["model"].get<std::string>(), manifest["step"].get<int64_t>(),
              manifest["epoch"].get<int64_t>(), manifest["position"].get<int64_t>(),
              manifest["seed"].get<uint64_t>(), manifest["version"].get<std::string>());
-  if (manifest.contains("accuracy")) {
-    fmt::print("  top-1 {:.2f} %\n", manifest["accuracy"].get<double>() * 100);
+  if (const auto measured = parse_measured(manifest.value("measured", Json()))) {
+    fmt::print("  {}\n", describe(*measured));
   }
   for (const char* part : {"weights", "optimizer"}) {
     const std::string file = std::string(part) + ".safetensors";
@@ -113,7 +115,39 @@ int run_inspect(const CkptFlags& flags) {
   return kExitSuccess;
 }
 
+// Status 1 if one of them is damaged.
+int run_ckpt_verify(const CkptFlags& flags) {
+  Json all = Json::array();
+  int status = kExitSuccess;
+  for (const std::filesystem::path& path : find_checkpoints(flags.source)) {
+    Json one = {{"checkpoint", printable(path.string())}};
+    std::string text = "intact";
+    try {
+      uint64_t bytes = 0;
+      const Manifest manifest = verify_checkpoint(path);
+      for (const CheckpointFile& file : manifest.files) bytes += file.bytes;
+      one.update({{"intact", true}, {"step", manifest.step}, {"bytes", bytes}});
+      text = fmt::format("intact, step {}, {} in {} files", manifest.step, format_bytes(bytes),
+                         manifest.files.size());
+    } catch (const InputError& error) {
+      one.update({{"intact", false}, {"damage", printable(error.what())}});
+      text = fmt::format("damaged: {}", error.what());
+      status = kExitJobFailed;
+    }
+    if (!flags.json) fmt::print("{}: {}\n", path.string(), text);
+    all.push_back(std::move(one));
+  }
+  if (flags.json) fmt::print("{}\n", all.dump(2));
+  return status;
+}
+
 std::filesystem::path newest_of(const CkptFlags& flags) {
+  if (flags.best) {
+    const auto best = find_best(flags.source);
+    if (!best) fail_input("--best: no checkpoint in '{}' was measured.", flags.source);
+    verify_checkpoint(*best);
+    return *best;
+  }
   return newest_checkpoint(flags.source, [](std::string_view sentence) {
     fmt::print(stderr, "millrace: warning: {}\n", sentence);
   });
@@ -137,7 +171,7 @@ int run_export(const CkptFlags& flags) {
   }
   const size_t plain = tensors.size();
   if (!shards.empty()) tensors.push_back(shards.tensors().front());
-  SafetensorsWriter writer(flags.target, tensors, {{"format", "pt"}, {"model", manifest.model}});
+  SafetensorsWriter writer(flags.target, tensors, to_metadata(card_of(manifest)));
   for (size_t i = 0; i < plain; ++i) {
     writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
   }
@@ -189,7 +223,7 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
   command->callback([&chosen, command] {
     if (command->get_subcommands().empty()) {
       chosen = []() -> int {
-        fail_input("Say what to do: millrace ckpt inspect, export, merge or split.");
+        fail_input("Say what to do: millrace ckpt inspect, verify, export, merge or split.");
       };
     }
   });
@@ -204,11 +238,23 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
     };
   });
 
+  CLI::App* verify = command->add_subcommand(
+      "verify", "Compare every file with its checksum; exit status 1 if a checkpoint is damaged");
+  verify->add_option("directory", flags->source, "A run's directory or one checkpoint");
+  verify->add_flag("--json", flags->json, "Print JSON");
+  verify->callback([flags, &chosen] {
+    chosen = [flags] {
+      require_argument(flags->source, "The checkpoint's directory");
+      return run_ckpt_verify(*flags);
+    };
+  });
+
   CLI::App* exporting = command->add_subcommand(
       "export", "Write the weights as one plain safetensors file with torchvision's names");
   exporting->add_option("directory", flags->source,
                         "One checkpoint, or a run's directory: its newest intact one");
   exporting->add_option("file", flags->target, "The safetensors file to write");
+  exporting->add_flag("--best", flags->best, "The one that was measured best, not the newest");
   exporting->add_flag("--centres", flags->centres, "Only the class centres of a margin head");
   exporting->callback([flags, &chosen] {
     chosen = [flags] {

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/flag_effects.h"
 #include "cli/help_formatter.h"
 
@@ -98,6 +99,9 @@ int run_command_line(std::vector<std::string> arguments, MpiSession* session,
   add_profile_command(program, chosen, session);
   add_tune_command(program, chosen, interruption);
   add_eval_command(program, chosen);
+  add_predict_command(program, chosen);
+  add_embed_command(program, chosen);
+  add_verify_command(program, chosen);
   add_data_command(program, chosen, interruption);
   add_ckpt_command(program, chosen);
   add_bench_command(program, chosen, interruption);
@@ -106,6 +110,7 @@ int run_command_line(std::vector<std::string> arguments, MpiSession* session,
   allow_extras_everywhere(&program);
   const bool named = !arguments.empty();
   try {
+    arguments = with_config(program, std::move(arguments));
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
     program.parse(std::move(arguments));
   } catch (const CLI::Success& request) {

@@ -6,13 +6,14 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
+#include "cli/card_flags.h"
 #include "cli/command.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
-#include "train/checkpoint.h"
+#include "train/confusion.h"
 #include "train/evaluation.h"
 #include "train/faces/embedding.h"
-#include "train/job_classes.h"
 #include "train/summary.h"
 #include "train/trainer.h"
 
@@ -26,40 +27,18 @@ constexpr const char* kEvalExamples = R"(Examples:
     millrace eval --verification lfw.bin --model iresnet50 --weights backbone.safetensors
     millrace eval --identification recordio:people.rec runs/faces
 
-Every sample counts exactly once, whatever the batch size. With a checkpoint, the model and its
-sizes are those that it was trained with unless flags say otherwise.)";
+Every sample counts exactly once, whatever the batch size. The model, its sizes and what is done to
+images are those that a checkpoint or exported file was trained with unless flags say otherwise.)";
 
 struct EvalFlags {
   JobFlags job;
   std::string load_weights, checkpoint, run, summary;
   std::string verification, identification, logits;
-  bool json = false;
+  bool json = false, confusion = false;
 };
 
-// What the newest checkpoint says of its model, where flags do not. Returns the names of its
-// classes, if it has any.
-std::vector<std::string> take_model_from(const std::filesystem::path& directory, JobFlags& flags) {
-  std::filesystem::path newest = directory;
-  if (!std::filesystem::exists(directory / kManifestFile)) {
-    const std::vector<CheckpointPlace> places = list_checkpoints(directory);
-    if (places.empty()) fail_input("There is no checkpoint in '{}'.", directory.string());
-    newest = places.back().path;
-  }
-  const Manifest manifest = read_manifest(newest);
-  if (!flags.model.empty() && flags.model != manifest.model) return {};
-  flags.model = manifest.model;
-  const Json fixed = manifest.job.value("fixed", Json::object());
-  const auto take = [&](const char* name, std::optional<int64_t>& value) {
-    if (!value && fixed.contains(name) && fixed[name].is_number_integer()) {
-      value = fixed[name].get<int64_t>();
-    }
-  };
-  take("classes", flags.classes);
-  take("image", flags.image);
-  take("channels", flags.channels);
-  // Images are scaled and cut as those of the run were.
-  if (flags.augment == "auto") flags.augment = manifest.job.value("augment", flags.augment);
-  return fixed.value("class_names", std::vector<std::string>());
+void warn_of_checkpoint(std::string_view sentence) {
+  fmt::print(stderr, "millrace: warning: {}\n", sentence);
 }
 
 TrainJob to_evaluation_job(EvalFlags flags) {
@@ -73,34 +52,33 @@ TrainJob to_evaluation_job(EvalFlags flags) {
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
-  std::vector<std::string> names;
-  if (!flags.checkpoint.empty()) names = take_model_from(flags.checkpoint, flags.job);
+  if (!flags.checkpoint.empty() && !flags.job.best) {
+    flags.checkpoint = newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();
+  }
   const std::string data = std::exchange(flags.job.data, "synthetic");
-  TrainJob job = to_job(flags.job);
-  job.load_weights = flags.load_weights;
-  job.checkpoint = flags.checkpoint;
-  job.evaluation_data = data;
-  job.class_names = std::move(names);
-  follow_evaluation_data(job, flags.job.classes.has_value());
-  job.steps = 1;
-  check(job);
-  return job;
+  return evaluation_job(flags.job, flags.checkpoint, flags.load_weights, data);
 }
 
-Json run_classes(const TrainJob& job, const std::string& logits, ProgressPrinter& messages,
+Json run_classes(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& messages,
                  std::string& text) {
   KeptLogits kept;
-  const EvaluationResult result = run_evaluation(job, messages, logits.empty() ? nullptr : &kept);
-  if (!logits.empty()) save_logits(logits, kept, job.model);
+  const bool keeps = !flags.logits.empty() || flags.confusion;
+  const EvaluationResult result = run_evaluation(job, messages, keeps ? &kept : nullptr);
+  if (!flags.logits.empty()) save_logits(flags.logits, kept, job.model);
   Json json = to_json(result.report);
   json.erase("step");
-  json["data"] = job.evaluation_data;
+  json["data"] = printable(job.evaluation_data);
   json["samples_per_second"] = static_cast<double>(result.report.samples) / result.report.seconds;
   json["devices"] = Json::array({to_json(DeviceReport{
       .id = "0:0", .arena_bytes = result.arena_bytes, .breakdown = result.breakdown})});
   text = fmt::format("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % ({:.1f} samples/s)\n",
                      result.report.samples, result.report.loss, result.report.top1 * 100,
                      result.report.top5 * 100, json["samples_per_second"].get<double>());
+  if (flags.confusion) {
+    const Confusion confusion(kept, job.options.classes);
+    json["confusion"] = confusion.to_json(job.class_names);
+    text += confusion.to_text(job.class_names);
+  }
   if (result.cosine_scale > 0) {
     json["classifier"] = {{"kind", "cosines"}, {"scale", result.cosine_scale}};
     text += fmt::format(
@@ -136,10 +114,10 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
   Json json = Json::object();
   if (result.verification) {
     json = describe(*result.verification, text);
-    json["verification"] = flags.verification;
+    json["verification"] = printable(flags.verification);
   }
   if (const auto& report = result.identification) {
-    json["identification"] = flags.identification;
+    json["identification"] = printable(flags.identification);
     json["gallery"] = report->gallery;
     json["probes"] = report->probes;
     json["rank1"] = report->rank1;
@@ -156,15 +134,16 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
 int run_eval(const EvalFlags& flags) {
   TrainJob job = to_evaluation_job(flags);
   const bool faces = !flags.verification.empty() || !flags.identification.empty();
-  if (faces && !flags.logits.empty()) {
-    fail_input("--logits needs --data: verification and identification compare embeddings.");
+  if (faces && (!flags.logits.empty() || flags.confusion)) {
+    fail_input("{} needs --data: verification and identification compare embeddings.",
+               flags.confusion ? "--confusion" : "--logits");
   }
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   if (!flags.logits.empty()) require_writable(flags.logits, "--logits");
   ProgressPrinter messages(false);
   std::string text;
-  Json json = faces ? run_faces(job, flags, messages, text)
-                    : run_classes(job, flags.logits, messages, text);
+  Json json =
+      faces ? run_faces(job, flags, messages, text) : run_classes(job, flags, messages, text);
   json["model"] = job.model;
   json["process_peak_rss_bytes"] = peak_resident_bytes();
   if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");
@@ -176,6 +155,7 @@ int run_eval(const EvalFlags& flags) {
 
 void add_eval_command(CLI::App& program, Action& chosen) {
   auto flags = std::make_shared<EvalFlags>();
+  flags->job.data.clear();  // what the run was measured on
   CLI::App* command =
       program.add_subcommand("eval", "Measure the accuracy of a checkpoint or weights");
   add_model_flags(*command, flags->job);
@@ -192,7 +172,14 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       "The newest intact checkpoint in this directory");
   add("Weights", "run", flags->run, "The same without the flag");
   add("Weights", "--load-weights,--weights", flags->load_weights,
-      "Or a safetensors file with torchvision's or InsightFace's names");
+      "Or weights with torchvision's or InsightFace's names: safetensors, an index of several, or "
+      "a "
+      "PyTorch file");
+  add_best_flag(*command, flags->job);
+  command
+      ->add_flag("--confusion", flags->confusion,
+                 "Tell for each class how many were right, and which were taken for which")
+      ->group("Output");
   add("Faces", "--verification", flags->verification,
       "Instead of --data: pairs of faces in InsightFace's .bin format; gives the accuracy over ten "
       "folds and the true accepts at false-accept rates of 1e-2 to 1e-5");

@@ -107,7 +107,7 @@ constexpr FlagRule kJob[] = {
      [](Flags flags) { return is_half(flags) || flags.is("--precision-arithmetic", {"auto"}); },
      "without --precision fp16 or bf16"},
     {"--precision-keep", is_half, "without --precision fp16 or bf16"},
-    {"--augment --label-offset --on-bad-record", reads_data,
+    {"--augment --mean --std --label-offset --on-bad-record", reads_data,
      "without a data set, as synthetic images are made ready"},
     {"--strict-order", [](Flags flags) { return flags.is("--backend", {"strict"}); },
      "without --backend strict"},
@@ -116,7 +116,11 @@ constexpr FlagRule kJob[] = {
 constexpr FlagRule kTrain[] = {
     {"--keep --checkpoint-every --resume", [](Flags flags) { return flags.given("--checkpoint"); },
      "without --checkpoint"},
-    {"--eval-every", [](Flags flags) { return flags.given("--eval-data"); }, "without --eval-data"},
+    {"--eval-every --metric --patience",
+     [](Flags flags) { return flags.given("--eval-data") || flags.given("--valid-share"); },
+     "without --eval-data or --valid-share"},
+    {"--new-layers", [](Flags flags) { return flags.given("--load-weights"); },
+     "without --load-weights"},
 };
 
 constexpr FlagRule kPlan[] = {
@@ -134,7 +138,8 @@ constexpr FlagRule kPlan[] = {
     {"--activation-ratio",
      [](Flags flags) { return !flags.given("--auto") || !flags.given("--model"); },
      "beside --model, whose activations are costed by the cluster"},
-    {"--sync-batch-norm --precision-arithmetic --precision-keep --head-dtype",
+    {"--sync-batch-norm --precision-arithmetic --precision-keep --head-dtype --freeze --train-only "
+     "--lr-scale --layer-decay",
      [](Flags flags) { return !is_described(flags); },
      "on a described cluster, whose model of costs does not know it"},
     {"--recompute",
@@ -179,10 +184,8 @@ constexpr FlagRule kTune[] = {
 constexpr FlagRule kEval[] = {
     {"--data --classes", [](Flags flags) { return !measures_faces(flags); },
      "beside --verification or --identification, which name their own images"},
-    {"--augment --label-offset --on-bad-record",
-     [](Flags flags) {
-       return measures_faces(flags) ? flags.given("--identification") : reads_data(flags);
-     },
+    {"--augment --mean --std --label-offset --on-bad-record",
+     [](Flags flags) { return !measures_faces(flags) || flags.given("--identification"); },
      "without a data set: --data or --identification"},
     {"--strict-order", [](Flags flags) { return flags.is("--backend", {"strict"}); },
      "without --backend strict"},
@@ -225,7 +228,7 @@ constexpr FlagRule kBenchHead[] = {
 };
 
 constexpr FlagRule kBenchPublished[] = {
-    {"!--cross --constants --json", [](Flags flags) { return !flags.given("--cross"); },
+    {"!--cross --constants --summary", [](Flags flags) { return !flags.given("--cross"); },
      "beside --cross, which fits to random halves and prints no table"},
     {"--image --batch --steps", [](Flags flags) { return !flags.given("--no-runs"); },
      "beside --no-runs"},

@@ -69,15 +69,6 @@ std::vector<std::string> without_hosts(const std::vector<std::string>& arguments
   return rest;
 }
 
-std::vector<std::string> own_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> arguments;
-  std::string argument;
-  while (std::getline(file, argument, '\0')) arguments.push_back(argument);
-  if (!arguments.empty()) arguments.erase(arguments.begin());
-  return arguments;
-}
-
 // Settings of ours and of OpenMP that a remote shell would not bring along.
 std::vector<std::string> variables_to_pass() {
   std::vector<std::string> names;
@@ -92,6 +83,15 @@ std::vector<std::string> variables_to_pass() {
 }
 
 }  // namespace
+
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  std::string argument;
+  while (std::getline(file, argument, '\0')) arguments.push_back(argument);
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  return arguments;
+}
 
 std::vector<std::string> launcher_command(const std::string& hosts, const std::string& program,
                                           const std::vector<std::string>& arguments,

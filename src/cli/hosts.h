@@ -22,6 +22,9 @@ std::vector<std::string> launcher_command(const std::string& hosts, const std::s
                                           const std::vector<std::string>& arguments,
                                           const LauncherSettings& settings);
 
+// The arguments that this process was started with, without the program's name.
+std::vector<std::string> own_arguments();
+
 // Becomes the launcher that starts this very program again on the hosts, with the arguments it was
 // started with. Throws InputError if there is no launcher or this is a rank already.
 [[noreturn]] void start_on_hosts(const std::string& hosts);

@@ -39,6 +39,11 @@ void handle(int) {
   ring(kSignalled);
 }
 
+// When the command has ended, which its status tells: only a second signal is in a hurry.
+void handle_late(int) {
+  if (signals_so_far.fetch_add(1) > 0) ::_exit(kExitInterrupted);
+}
+
 void set_handlers(void (*handler)(int)) {
   for (const int signal : kSignals) {
     struct sigaction action = {};
@@ -62,7 +67,7 @@ Interruption::Interruption()
 }
 
 Interruption::~Interruption() {
-  set_handlers(SIG_DFL);
+  set_handlers(handle_late);
   ring(kOver);
   listener_.join();
   for (int& end : bell) ::close(std::exchange(end, -1));

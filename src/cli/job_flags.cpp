@@ -3,8 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
 
 #include "base/error.h"
+#include "base/pattern.h"
 #include "base/text.h"
 #include "train/job_classes.h"
 
@@ -57,6 +61,15 @@ void add_data_flags(CLI::App& command, JobFlags& flags) {
       "Recipe for the images: photo (random crop, flip), face (flip), small (shift, flip), none, "
       "or auto: face for face models, else small up to 64 pixels, else photo")
       ->capture_default_str();
+  add("--mean", flags.mean,
+      "Taken from each colour of an image, whose values are 0 to 1: one number, or three with "
+      "commas "
+      "[the recipe's]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  add("--std", flags.deviation, "What is left is divided by this, written likewise [the recipe's]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add("--label-offset", flags.label_offset,
       "Subtracted from each label: 1 for sets that count from 1")
       ->capture_default_str();
@@ -160,6 +173,21 @@ void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
       ->capture_default_str();
 }
 
+void add_trained_flags(CLI::App& command, JobFlags& flags) {
+  const auto add = [&](const char* name, auto& value, const char* help) {
+    return command.add_option(name, value, help)->group("What is trained");
+  };
+  add("--freeze", flags.freeze,
+      "Layers that keep their weights, by patterns such as conv1,layer1.*: they cost no gradient, "
+      "no state and no backward pass");
+  add("--train-only", flags.train_only, "The only layers that are trained, written likewise");
+  add("--lr-scale", flags.rate_scales,
+      "Factors of the learning rate for layers, such as layer4=0.1,fc=10");
+  add("--layer-decay", flags.layer_decay,
+      "Factor of the learning rate for each block before the last")
+      ->capture_default_str();
+}
+
 void add_schedule_flags(CLI::App& command, JobFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
     return command.add_option(name, value, help)->group("Learning-rate schedule");
@@ -168,9 +196,11 @@ void add_schedule_flags(CLI::App& command, JobFlags& flags) {
       "constant; step (times --lr-gamma at each milestone); cosine or polynomial (down to "
       "--lr-final at the end)")
       ->capture_default_str();
-  add("--lr-warmup-steps", flags.warmup_steps, "Rise linearly to --lr over the first steps")
+  add("--lr-warmup,--lr-warmup-steps", flags.warmup,
+      "Rise linearly to --lr over the first steps (500) or epochs (1e)")
       ->capture_default_str();
-  add("--lr-milestones", flags.milestones, "Steps at which the rate drops, such as 3000,6000")
+  add("--lr-milestones", flags.milestones,
+      "Steps or epochs at which the rate drops, such as 3000,6000 or 30e,60e")
       ->delimiter(',')
       ->allow_extra_args(false);
   add("--lr-gamma", flags.gamma, "Factor at each milestone")->capture_default_str();
@@ -187,6 +217,7 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_precision_flags(command, flags.precision);
   add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
+  add_trained_flags(command, flags);
   add_schedule_flags(command, flags);
   add_scale_flags(command, flags.scale);
   command
@@ -207,6 +238,87 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
           "tensor with a value that is not finite")
       ->group("Device and memory");
 }
+
+namespace {
+
+// "layer4=0.1,fc=10" → patterns and factors.
+std::vector<RateScale> to_rates(const std::string& text) {
+  std::vector<RateScale> rates;
+  if (text.empty()) return rates;
+  for (const std::string& part : parse_patterns(text, "--lr-scale")) {
+    const size_t sign = part.find('=');
+    double factor = -1;
+    if (sign != std::string::npos) {
+      const char* end = part.data() + part.size();
+      const auto [stop, status] = std::from_chars(part.data() + sign + 1, end, factor);
+      if (status != std::errc() || stop != end) factor = -1;
+    }
+    if (sign == 0 || !std::isfinite(factor) || factor < 0) {
+      fail_input("--lr-scale has '{}'; write PATTERN=FACTOR, such as fc=10.", part);
+    }
+    rates.push_back({part.substr(0, sign), factor});
+  }
+  return rates;
+}
+
+// "500" or "3e"; `in_epochs` says which.
+int64_t to_moment(const std::string& text, std::string_view flag, bool& in_epochs) {
+  in_epochs = text.ends_with('e');
+  const char* end = text.data() + text.size() - (in_epochs ? 1 : 0);
+  int64_t number = 0;
+  const auto [stop, status] = std::from_chars(text.data(), end, number);
+  if (status != std::errc() || stop != end || text.empty()) {
+    fail_input("{} has '{}'; give steps (500) or epochs (3e).", flag, text);
+  }
+  return number;
+}
+
+void set_moments(const JobFlags& flags, LearningRateSettings& settings) {
+  settings.warmup_steps = to_moment(flags.warmup, "--lr-warmup-steps", settings.warmup_in_epochs);
+  for (const std::string& text : flags.milestones) {
+    bool in_epochs = false;
+    settings.milestones.push_back(to_moment(text, "--lr-milestones", in_epochs));
+    if (settings.milestones.size() > 1 && in_epochs != settings.milestones_in_epochs) {
+      fail_input("--lr-milestones has steps and epochs; give one of the two.");
+    }
+    settings.milestones_in_epochs = in_epochs;
+  }
+}
+
+TrainedSettings to_trained(const JobFlags& flags) {
+  TrainedSettings trained;
+  if (!flags.freeze.empty()) trained.freeze = parse_patterns(flags.freeze, "--freeze");
+  if (!flags.train_only.empty()) {
+    trained.train_only = parse_patterns(flags.train_only, "--train-only");
+  }
+  trained.rates = to_rates(flags.rate_scales);
+  if (!(flags.layer_decay > 0) || flags.layer_decay > 1) {
+    fail_input("--layer-decay is {}; give a factor above 0, at most 1.", flags.layer_decay);
+  }
+  trained.layer_decay = flags.layer_decay;
+  return trained;
+}
+
+// One number for all colours, or one for each; nothing if none was given.
+std::optional<std::array<float, 3>> to_colours(const std::vector<float>& numbers,
+                                               std::string_view flag) {
+  if (numbers.empty()) return {};
+  if (numbers.size() != 1 && numbers.size() != 3) {
+    fail_input("{} has {} numbers; give one, or one for each of three colours.", flag,
+               numbers.size());
+  }
+  std::array<float, 3> colours = {};
+  for (size_t i = 0; i < colours.size(); ++i) {
+    colours[i] = numbers[numbers.size() == 1 ? 0 : i];
+    if (!std::isfinite(colours[i]) || (flag == "--std" && colours[i] <= 0)) {
+      fail_input("{} has {}; images have values from 0 to 1, and their deviation is above 0.", flag,
+                 colours[i]);
+    }
+  }
+  return colours;
+}
+
+}  // namespace
 
 TrainJob to_job(const JobFlags& flags, int processes) {
   if (flags.model.empty()) {
@@ -232,6 +344,13 @@ TrainJob to_job(const JobFlags& flags, int processes) {
       .label_offset = flags.label_offset,
       .workers = flags.workers,
       .skip_bad_records = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 1};
+  if (!(flags.valid_share >= 0) || flags.valid_share >= 1) {
+    fail_input("--valid-share is {}; give a share from 0 to below 1.", flags.valid_share);
+  }
+  job.data.valid_share = flags.valid_share;
+  job.trained = to_trained(flags);
+  job.data.mean = to_colours(flags.mean, "--mean");
+  job.data.deviation = to_colours(flags.deviation, "--std");
   follow_training_data(job, flags.classes.has_value());
   job.options.head = to_head(flags.head, job.options.classes);
   if (job.options.head && job.options.head->momentum == HeadMomentum::none &&
@@ -284,8 +403,7 @@ TrainJob to_job(const JobFlags& flags, int processes) {
                                              {"constant", "step", "cosine", "polynomial"})];
   job.learning_rate.base = flags.learning_rate.value_or(row.learning_rate);
   job.learning_rate.final = flags.final_rate;
-  job.learning_rate.warmup_steps = flags.warmup_steps;
-  job.learning_rate.milestones = flags.milestones;
+  set_moments(flags, job.learning_rate);
   job.learning_rate.gamma = flags.gamma;
   job.learning_rate.power = flags.power;
   return job;

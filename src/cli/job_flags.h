@@ -27,9 +27,12 @@ struct JobFlags {
   std::string data = "synthetic";
   std::string augment = "auto";
   std::string on_bad_record = "fail";
+  std::vector<float> mean, deviation;
+  double valid_share = 0;
   int64_t label_offset = 0;
   int workers = 2;
 
+  bool best = false;  // of checkpoints
   int64_t batch = 32;
   int64_t steps = 0, epochs = 0;
   uint64_t seed = 0;
@@ -50,11 +53,13 @@ struct JobFlags {
   double momentum = 0.9;
   bool nesterov = false, decay_all = false;
   double label_smoothing = 0, clip_norm = 0;
+  std::string freeze, train_only, rate_scales;
+  double layer_decay = 1;
   double adam_beta1 = 0.9, adam_beta2 = 0.999, lars_trust = 0.001;
 
   std::string schedule = "constant";
-  int64_t warmup_steps = 0;
-  std::vector<int64_t> milestones;
+  std::string warmup = "0";
+  std::vector<std::string> milestones;
   double gamma = 0.1, power = 2, final_rate = 0;
 };
 

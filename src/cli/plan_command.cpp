@@ -90,6 +90,10 @@ void print_plan(const Json& plan) {
     fmt::print("{} the limit of {}.\n", plan["fits"].get<bool>() ? "Fits" : "Does not fit",
                format_bytes(plan["device_memory_bytes"].get<uint64_t>()));
   }
+  const auto needed = plan["host_needs_bytes"].get<uint64_t>();
+  const auto there = plan["host_memory_bytes"].get<uint64_t>();
+  fmt::print("{} on a host, of {} that this one has{}.\n", format_bytes(needed),
+             format_bytes(there), needed > there ? ": the job does not fit here" : "");
   if (plan["recomputed_costly"].get<int>() > 0) {
     fmt::print(
         "{} operators run again in the backward pass, with up to {:.0f} % more arithmetic.\n",

@@ -26,6 +26,17 @@ std::string describe_step(const StepReport& report, int64_t steps_per_epoch) {
                      report.samples_per_second, format_duration(report.seconds_left));
 }
 
+std::string describe_memory(const JobStart& start) {
+  std::vector<std::string> stages;
+  for (const int64_t bytes : start.stage_bytes) {
+    stages.push_back(format_bytes(static_cast<uint64_t>(bytes)));
+  }
+  if (stages.size() > 1) return fmt::format("memory by stage {}", fmt::join(stages, " + "));
+  const std::string each =
+      start.devices > 1 ? fmt::format(" on each of {} devices", start.devices) : "";
+  return fmt::format("{} of memory{}", fmt::join(stages, ""), each);
+}
+
 ProgressPrinter::ProgressPrinter(bool quiet) : quiet_(quiet), terminal_(::isatty(STDOUT_FILENO)) {}
 
 void ProgressPrinter::finish() {
@@ -45,10 +56,10 @@ void ProgressPrinter::on_activity(std::string_view what) {
 
 void ProgressPrinter::on_start(const JobStart& start) {
   steps_per_epoch_ = start.steps_per_epoch;
-  print_line(fmt::format("{}: batch {}, {} {}, {} {}, {} of memory, {}", start.model, start.batch,
+  print_line(fmt::format("{}: batch {}, {} {}, {} {}, {}, {}", start.model, start.batch,
                          start.total_steps, start.total_steps == 1 ? "step" : "steps",
                          start.threads, start.threads == 1 ? "thread" : "threads",
-                         format_bytes(static_cast<uint64_t>(start.arena_bytes)), start.arithmetic));
+                         describe_memory(start), start.arithmetic));
 }
 
 void ProgressPrinter::on_step(const StepReport& report) {

@@ -38,6 +38,9 @@ class ProgressPrinter : public TrainingObserver {
   std::chrono::steady_clock::time_point last_print_;
 };
 
+// "1.25 GiB of memory on each of 4 devices", or that of every stage.
+std::string describe_memory(const JobStart& start);
+
 // The figures of a step as the progress shows them.
 std::string describe_step(const StepReport& report, int64_t steps_per_epoch);
 

@@ -6,10 +6,13 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/hosts.h"
 #include "cli/interruptible_job.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "cli/restarts.h"
+#include "comm/launcher.h"
 #include "comm/mpi_group.h"
 #include "train/job_classes.h"
 #include "train/metrics.h"
@@ -36,13 +39,18 @@ Exit status: 0 success, 1 the job failed, 2 bad usage or input, 130 interrupted 
 
 struct TrainFlags {
   JobFlags job;
-  std::string load_weights, save_weights;
+  std::string load_weights, new_layers, save_weights;
   std::string checkpoint, checkpoint_every;
   int keep = 2;
+  int restarts = 0;
   bool resume = false;
-  std::string evaluation_data, evaluation_every;
+  std::string evaluation_data, evaluation_every, metric = "top1";
+  int64_t patience = 0;
   std::string summary, metrics, trace;
   std::string hosts;
+  std::vector<std::string> configs;
+  std::string fine_tune, given;  // all that was given, as YAML
+  bool print_config = false;
   bool quiet = false;
 };
 
@@ -60,7 +68,12 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       "program, "
       "its files and its data must be in the same places on all of them");
   add("Weights", "--load-weights", flags.load_weights,
-      "Start from these weights: a safetensors file with torchvision's names");
+      "Start from these weights, under torchvision's or InsightFace's names: safetensors, an index "
+      "of "
+      "several, or a PyTorch file (.pth, .pt), in which nothing is executed");
+  add("Weights", "--new-layers", flags.new_layers,
+      "Layers that do not take the loaded weights but start anew: auto (those of another shape or "
+      "not in the file) or patterns such as fc,layer4.*");
   add("Weights", "--save-weights", flags.save_weights, "Write the weights there at the end");
   add("Checkpoints", "--checkpoint", flags.checkpoint,
       "Directory for checkpoints, from which --resume continues bit for bit; takes memory for a "
@@ -73,14 +86,41 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       .add_flag("--resume", flags.resume,
                 "Continue from the newest intact checkpoint, or start if there is none")
       ->group("Checkpoints");
+  add("Checkpoints", "--restarts", flags.restarts,
+      "When the job fails or a rank of --hosts is lost, go on from the newest checkpoint by "
+      "itself, "
+      "at most so many times")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   add("Evaluation", "--eval-data", flags.evaluation_data,
       "Data set to measure accuracy on, written as --data");
+  add("Evaluation", "--valid-share", flags.job.valid_share,
+      "Or hold back this share of --data, the same for the same seed: 0.2")
+      ->capture_default_str();
   add("Evaluation", "--eval-every", flags.evaluation_every,
-      "Measure every N steps (500) or N epochs (1e); always at the end");
+      "Measure every N steps (500) or N epochs (1e); always at the end [1e]");
+  add("Evaluation", "--metric", flags.metric,
+      "What the best checkpoint, which is kept, is best in: top1, top5 or loss")
+      ->capture_default_str();
+  add("Evaluation", "--patience", flags.patience,
+      "End after so many evaluations without a better figure; 0 never does")
+      ->capture_default_str();
   add("Output", "--summary", flags.summary, "Write the results there as one JSON object");
   add("Output", "--metrics", flags.metrics, "Write one JSON object per step there");
   add("Output", "--trace", flags.trace,
       "Write what every device did when there, for `millrace report` and ui.perfetto.dev");
+  add("Configuration", "--config", flags.configs,
+      "A YAML file of flags, 'lr: 0.1'; may be repeated, later files win, flags win over all")
+      ->allow_extra_args(false);
+  add("Configuration", "--fine-tune", flags.fine_tune,
+      "Start from this file of weights, with settings for fine-tuning where no flag says "
+      "otherwise: "
+      "--new-layers auto, --lr 0.005 (0.0001 with adamw), --lr-schedule cosine, --label-smoothing "
+      "0.1");
+  command
+      .add_flag("--print-config", flags.print_config,
+                "Print all settings as such a file, and do nothing else")
+      ->group("Configuration");
   command.add_flag("--quiet", flags.quiet, "Print nothing but warnings")->group("Output");
 }
 
@@ -88,6 +128,7 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   TrainJob job = to_job(flags.job, session == nullptr ? 1 : session->size());
   job.processes = session;
   job.load_weights = flags.load_weights;
+  if (!flags.new_layers.empty()) job.new_layers = parse_new_layers(flags.new_layers);
   job.save_weights = flags.save_weights;
   job.trace = flags.trace;
   job.checkpoint = flags.checkpoint;
@@ -97,13 +138,43 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
   job.keep = flags.keep;
   job.resume = flags.resume;
   job.evaluation_data = flags.evaluation_data;
-  follow_evaluation_data(job, true);
+  if (job.data.valid_share > 0) {
+    if (!job.evaluation_data.empty()) {
+      fail_input("--eval-data and --valid-share both say what to evaluate on; choose one.");
+    }
+    if (job.data.source == "synthetic") {
+      fail_input("--valid-share needs --data with images to hold back.");
+    }
+    job.evaluation_data = job.data.source;
+  } else {
+    follow_evaluation_data(job, true);
+  }
   if (!flags.evaluation_every.empty()) {
     job.evaluation_every = parse_interval(flags.evaluation_every, "--eval-every");
+  } else if (!job.evaluation_data.empty() && job.data.source != "synthetic") {
+    job.evaluation_every = {.steps = 0, .epochs = 1};
   }
+  job.metric = parse_metric(flags.metric);
+  if (flags.patience < 0) fail_input("--patience is {}; give 0 or more.", flags.patience);
+  job.patience = flags.patience;
   check(job);
   return job;
 }
+
+// Keeps what was asked for beside the checkpoints, as soon as the job begins.
+class JobFile : public TrainingObserver {
+ public:
+  JobFile(std::filesystem::path directory, std::string text)
+      : directory_(std::move(directory)), text_(std::move(text)) {}
+
+  void on_start(const JobStart&) override {
+    if (!directory_.empty()) write_text(directory_ / "job.yaml", text_);
+  }
+
+ private:
+  std::filesystem::path directory_;
+  std::string text_;
+};
 
 // The last line of an interrupted job.
 void print_interruption(const TrainJob& job, const TrainResult& result) {
@@ -121,14 +192,30 @@ void print_interruption(const TrainJob& job, const TrainResult& result) {
 
 void print_end(const TrainResult& result, const TrainFlags& flags) {
   if (result.skipped_records > 0) {
-    fmt::print("{} bad records were skipped.\n", result.skipped_records);
+    fmt::print("{} bad records were skipped:\n", result.skipped_records);
+    for (const std::string& sentence : result.skipped) fmt::print("  {}\n", sentence);
   }
   if (!flags.summary.empty()) fmt::print("Summary: {}\n", flags.summary);
   if (!flags.metrics.empty()) fmt::print("Metrics: {}\n", flags.metrics);
   if (!flags.save_weights.empty()) fmt::print("Weights: {}\n", flags.save_weights);
 }
 
+int run_supervised(const TrainFlags& flags, Interruption& interruption) {
+  if (launched_ranks() > 1) {
+    fail_input("--restarts starts the ranks again itself; leave out mpirun and give --hosts.");
+  }
+  if (flags.checkpoint.empty()) {
+    fail_input("--restarts goes on from checkpoints; give --checkpoint and --checkpoint-every.");
+  }
+  return run_restarting({flags.restarts, flags.checkpoint, own_arguments()}, interruption);
+}
+
 int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interruption) {
+  if (flags.print_config) {
+    fmt::print("{}", flags.given);
+    return kExitSuccess;
+  }
+  if (flags.restarts > 0) return run_supervised(flags, interruption);
   if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
   TrainJob job = to_train_job(flags, session);
   const bool speaks = session == nullptr || session->rank() == 0;
@@ -148,6 +235,8 @@ int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interr
   ProgressPrinter progress(flags.quiet);
   observers.add(progress);
   observers.add(interruptible);
+  JobFile job_file(job.checkpoint, flags.given);
+  observers.add(job_file);
   std::unique_ptr<MetricsWriter> metrics;
   if (!flags.metrics.empty()) {
     metrics = std::make_unique<MetricsWriter>(flags.metrics);
@@ -180,7 +269,8 @@ void add_train_command(CLI::App& program, Action& chosen, MpiSession* session,
   CLI::App* command = program.add_subcommand("train", "Train a model");
   add_flags(*command, *flags);
   command->footer(kTrainExamples);
-  command->callback([flags, &chosen, session, &interruption] {
+  command->callback([flags, &chosen, session, &interruption, command] {
+    flags->given = flags->print_config ? settings_as_yaml(*command) : given_as_yaml(*command);
     chosen = [flags, session, &interruption] { return run_train(*flags, session, interruption); };
   });
 }

@@ -32,7 +32,7 @@ struct TuneFlags {
   JobFlags job;
   bool all = false;
   bool again = false;
-  std::string json;
+  std::string summary;
 };
 
 std::vector<TrainJob> jobs_of(const TuneFlags& flags) {
@@ -112,7 +112,7 @@ int run_tune(const TuneFlags& flags, Interruption& interruption) {
   if (flags.all != flags.job.model.empty()) {
     fail_input("Say what to tune: either --model NAME or --all.");
   }
-  if (!flags.json.empty()) require_writable(flags.json, "--json");
+  if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   TuningRequest request;
   request.jobs = jobs_of(flags);
   request.again = flags.again;
@@ -124,7 +124,7 @@ int run_tune(const TuneFlags& flags, Interruption& interruption) {
   const std::vector<TunedConvolution> tuned = tune(request, choices, messages);
   messages.finish();
   print_gain(tuned);
-  if (!flags.json.empty()) write_text(flags.json, to_json(tuned).dump(1) + "\n");
+  if (!flags.summary.empty()) write_text(flags.summary, to_json(tuned).dump(1) + "\n");
   if (!choices.warning().empty()) messages.on_message(Severity::warning, choices.warning());
   if (choices.cache_file().empty()) fail_job("Nothing is kept, as there is no home directory.");
   return kExitSuccess;
@@ -143,7 +143,7 @@ void add_tune_command(CLI::App& program, Action& chosen, Interruption& interrupt
   command->add_flag("--all", flags->all, "Every network instead of --model")->group("Tune");
   command->add_flag("--again", flags->again, "Also what was measured before")->group("Tune");
   command
-      ->add_option("--json", flags->json,
+      ->add_option("--summary", flags->summary,
                    "Write every measurement to this file, as tools/fit-convolutions reads it")
       ->group("Output");
   command->footer(kExamples);

@@ -8,13 +8,16 @@ Heartbeat::Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions op
   if (session.size() == 1) return;
   MpiProcesses processes = {session.rank(), session.size(), {}};
   for (int rank = 0; rank < session.size(); ++rank) processes.names.push_back(session.name(rank));
-  beats_ = session.module()->make_beats(processes, options, [&](const std::string& sentence) {
-    session.expect_no_answer();
-    groups.stop(sentence);
-  });
+  session.set_listener([&](const std::string& sentence) { groups.stop(sentence); });
+  session_ = &session;
+  const auto fail = [&](const std::string& sentence) { session.fail(sentence); };
+  beats_ = session.join([&] { return session.module()->make_beats(processes, options, fail); });
 }
 
-Heartbeat::~Heartbeat() = default;
+Heartbeat::~Heartbeat() {
+  beats_.reset();
+  if (session_ != nullptr) session_->set_listener({});
+}
 
 void Heartbeat::set_activity(const std::string& what) {
   if (beats_) beats_->set_activity(what);

@@ -12,7 +12,7 @@ namespace millrace {
 struct HeartbeatOptions {
   double interval = 1;  // seconds between beats
   double silence = 5;   // after which a rank counts as lost
-  double start = 60;    // how long the first beat may take
+  double start = 8;     // how long the first beat may take, once all have come here
 };
 
 // A thread in each rank that exchanges beats with all others, so that a computation of minutes is
@@ -52,6 +52,7 @@ class Heartbeat {
 
  private:
   std::unique_ptr<Beats> beats_;  // null for a job of one rank
+  MpiSession* session_ = nullptr;
 };
 
 }  // namespace millrace

@@ -1,27 +1,62 @@
 #include "comm/mpi_group.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/launcher.h"
 #include "comm/local_group.h"
 #include "comm/mpi_plugin.h"
+#include "comm/rank_watch.h"
 
 namespace millrace {
+namespace {
 
-MpiSession::MpiSession() : names_({"rank 0"}) {
+// Ends a process that has been joining others for a second although the job has failed. Lives on
+// until the process ends.
+void watch_joining(const std::shared_ptr<std::atomic<int>>& joining,
+                   const MpiSession::LastWord& last_word, const std::string& sentence) {
+  constexpr auto kLook = std::chrono::milliseconds(100);
+  constexpr int kEnough = 10;
+  for (int looks = 0; looks < kEnough; std::this_thread::sleep_for(kLook)) {
+    looks = *joining > 0 ? looks + 1 : 0;
+  }
+  last_word(sentence);
+}
+
+}  // namespace
+
+MpiSession::MpiSession(LastWord last_word) : names_({"rank 0"}), last_word_(std::move(last_word)) {
   const std::optional<MpiFamily> family = launcher_family();
   if (!family) return;
   module_ = open_mpi_plugin(*family);
-  const MpiProcesses processes = module_->start(launched_ranks());
+  const auto lost = [this](const std::string& sentence) { fail(sentence); };
+  if (last_word_) watch_ = std::make_unique<RankWatch>(launch_place(), lost);
+  const MpiProcesses processes = join([this] { return module_->start(launched_ranks()); });
   rank_ = processes.rank;
   size_ = processes.size;
   names_ = processes.names;
+  if (watch_) watch_->set_joined();
 }
 
 MpiSession::~MpiSession() {
   if (module_) module_->end(patient_);
+}
+
+void MpiSession::fail(const std::string& sentence) {
+  expect_no_answer();
+  failed_ = true;
+  const std::lock_guard lock(mutex_);
+  if (listener_) listener_(sentence);
+  if (last_word_) std::thread(watch_joining, joining_, last_word_, sentence).detach();
+}
+
+void MpiSession::set_listener(std::function<void(const std::string& sentence)> listener) {
+  const std::lock_guard lock(mutex_);
+  listener_ = std::move(listener);
 }
 
 std::string MpiSession::mpi_version() const { return module_ ? module_->version() : "none"; }
@@ -41,9 +76,9 @@ std::vector<Group> mpi_groups(const MpiSession& session, const MpiMembers& membe
     return make_local_groups(static_cast<int>(ranks.size()), members.names);
   }
   std::vector<Group> groups;
-  for (auto& transport : session.module()->join(members, session.rank(), label)) {
-    groups.emplace_back(std::move(transport));
-  }
+  auto transports =
+      session.join([&] { return session.module()->join(members, session.rank(), label); });
+  for (auto& transport : transports) groups.emplace_back(std::move(transport));
   return groups;
 }
 

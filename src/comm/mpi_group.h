@@ -5,7 +5,9 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,14 +16,19 @@
 namespace millrace {
 
 class MpiModule;
+class RankWatch;
 
 // Starts MPI and ends it, where the launcher started several processes; `main` owns the only one,
 // outlives every MPI group, and prints its errors before the session ends. All ranks must end their
 // session: one that waits five seconds for the others ends the whole job, so that no process is
-// left behind.
+// left behind. While it is there it watches over the other ranks.
 class MpiSession {
  public:
-  MpiSession();
+  // Says the sentence and ends the process, from any thread, where no exception can: MPI cannot be
+  // interrupted while it joins processes. Without one, nothing but groups is ended.
+  using LastWord = std::function<void(const std::string& sentence)>;
+
+  explicit MpiSession(LastWord last_word = {});
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -41,12 +48,41 @@ class MpiSession {
   // From any thread.
   void expect_no_answer() { patient_ = false; }
 
+  // The job has failed with this sentence: tells the listener, so that calls which wait throw it,
+  // and has the last word when the process is stuck where MPI joins ranks. From any thread.
+  void fail(const std::string& sentence);
+  bool failed() const { return failed_; }
+
+  // Calls something that MPI does for all ranks together, and that cannot be interrupted.
+  template <typename Call>
+  auto join(Call&& call) const {
+    const Joining mark(*joining_);
+    return call();
+  }
+
+  // Who is told of a failure, one at a time; empty: nobody.
+  void set_listener(std::function<void(const std::string& sentence)> listener);
+
  private:
+  struct Joining {
+    explicit Joining(std::atomic<int>& count) : count_(count) { ++count_; }
+    ~Joining() { --count_; }
+    Joining(const Joining&) = delete;
+    Joining& operator=(const Joining&) = delete;
+    std::atomic<int>& count_;
+  };
+
   int rank_ = 0;
   int size_ = 1;
   std::vector<std::string> names_;
   std::unique_ptr<MpiModule> module_;
   std::atomic<bool> patient_ = true;
+  std::atomic<bool> failed_ = false;
+  const std::shared_ptr<std::atomic<int>> joining_ = std::make_shared<std::atomic<int>>(0);
+  LastWord last_word_;
+  std::mutex mutex_;
+  std::function<void(const std::string&)> listener_;
+  std::unique_ptr<RankWatch> watch_;
 };
 
 // A group of the given ranks of the job in this order, the caller's among them; all of them call

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
+#include "comm/launchers.h"
 #include "comm/mpi_beats.h"
 #include "comm/mpi_transport.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 constexpr auto kLongestGoodbye = std::chrono::seconds(5);
 constexpr auto kShortGoodbye = std::chrono::seconds(1);
+constexpr auto kLook = std::chrono::milliseconds(50);
 using HostName = std::array<char, MPI_MAX_PROCESSOR_NAME>;
 
 // "rank 1 on host b" for each rank.
@@ -43,13 +45,18 @@ std::vector<std::string> rank_names(int ranks) {
 }
 
 // Ends MPI, or the process if that takes too long, which MPICH over TCP may; all ranks have come to
-// their end by now.
-void finalize(int status) {
+// their end by now. One that is lost even so must not leave the launcher waiting for it.
+void finalize(const std::atomic<bool>& patient) {
   std::promise<void> done;
-  std::thread watch([ended = done.get_future(), status] {
-    if (ended.wait_for(kLongestGoodbye) == std::future_status::ready) return;
-    std::fflush(nullptr);
-    std::_Exit(status);
+  std::thread watch([ended = done.get_future(), &patient] {
+    const auto start = std::chrono::steady_clock::now();
+    while (ended.wait_for(kLook) != std::future_status::ready) {
+      const auto limit = patient ? kLongestGoodbye : kShortGoodbye;
+      if (std::chrono::steady_clock::now() - start < limit) continue;
+      if (!patient) end_launchers(launchers_above());
+      std::fflush(nullptr);
+      std::_Exit(patient ? 0 : 1);
+    }
   });
   MPI_Finalize();
   done.set_value();
@@ -116,11 +123,12 @@ class LinkedMpi final : public MpiModule {
       if (done) break;
       const auto limit = patient ? kLongestGoodbye : kShortGoodbye;
       if (std::chrono::steady_clock::now() - start > limit) {
+        end_launchers(launchers_above());  // the abort may not reach all hosts
         MPI_Abort(MPI_COMM_WORLD, 1);
       }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    finalize(patient ? 0 : 1);
+    finalize(patient);
   }
 
   std::vector<std::unique_ptr<Transport>> join(const MpiMembers& members, int rank,

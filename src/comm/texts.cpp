@@ -35,6 +35,28 @@ std::vector<std::string> gather_texts(Group& group, const std::string& own) {
   return texts;
 }
 
+std::vector<std::string> collect_texts(Group& group, const std::string& own, int root) {
+  constexpr int kTag = 1;
+  const std::vector<int64_t> length = {static_cast<int64_t>(own.size())};
+  std::vector<int64_t> lengths(static_cast<size_t>(group.size()));
+  group.all_gather(std::span<const int64_t>(length), std::span(lengths));
+  if (group.rank() != root) {
+    if (!own.empty()) group.send(root, std::span<const char>(own), kTag);
+    return {};
+  }
+  std::vector<std::string> texts;
+  for (int member = 0; member < group.size(); ++member) {
+    std::string text(static_cast<size_t>(lengths[static_cast<size_t>(member)]), ' ');
+    if (member == root) {
+      text = own;
+    } else if (!text.empty()) {
+      group.receive(member, std::span<char>(text), kTag);
+    }
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
 std::string broadcast_text(Group& group, const std::string& text, int root) {
   std::vector<int64_t> length = {static_cast<int64_t>(text.size())};
   group.broadcast(std::span(length), root);

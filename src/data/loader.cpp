@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/order.h"
 
 namespace millrace {
@@ -50,11 +52,13 @@ Loader::Loader(std::shared_ptr<const RecordSource> source, const LoaderOptions& 
   }
   const int64_t values = options.transform.values();
   rows_per_task_ = std::clamp<int64_t>(kValuesPerTask / values, 1, options.batch);
-  Transformer check(options.transform);
   for (int i = 0; i < options.prefetch; ++i) slots_.push_back(std::make_unique<Slot>());
   advance();
   try {
-    for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+    for (int i = 0; i < options.workers; ++i) {
+      const auto transformer = std::make_shared<Transformer>(options.transform);
+      workers_.emplace_back([this, transformer] { work(*transformer); });
+    }
   } catch (...) {
     stop();
     throw;
@@ -110,8 +114,8 @@ void Loader::start_batch(Slot& slot) {
   slot.skipped.clear();
 }
 
-void Loader::work() {
-  Transformer transformer(options_.transform);
+// Whatever goes wrong in a worker is the batch's error, for `next` to throw.
+void Loader::work(Transformer& transformer) {
   std::unique_lock lock(mutex_);
   while (true) {
     Slot* slot = nullptr;
@@ -124,17 +128,15 @@ void Loader::work() {
     });
     if (stopping_) return;
     const int64_t first = slot->next_row;
-    if (first == 0) {
-      slot->batch.labels.resize(rows_.size());
-      slot->batch.images.resize(rows_.size() * static_cast<size_t>(options_.transform.values()));
-    }
-    const int64_t last = std::min(row_count(), first + rows_per_task_);
+    std::exception_ptr error = first == 0 ? make_room(*slot) : nullptr;
+    const int64_t last = error ? row_count() : std::min(row_count(), first + rows_per_task_);
     slot->next_row = last;
     lock.unlock();
     int64_t row = first;
-    std::exception_ptr error;
     try {
-      for (; row < last; ++row) fill_row(*slot, row, transformer);
+      for (; !error && row < last; ++row) fill_row(*slot, row, transformer);
+    } catch (const std::bad_alloc&) {
+      error = out_of_memory();
     } catch (...) {
       error = std::current_exception();
     }
@@ -146,6 +148,25 @@ void Loader::work() {
     slot->rows_done += last - first;
     if (slot->rows_done == row_count()) batch_ready_.notify_one();
   }
+}
+
+std::exception_ptr Loader::make_room(Slot& slot) const {
+  try {
+    slot.batch.labels.resize(rows_.size());
+    slot.batch.images.resize(rows_.size() * static_cast<size_t>(options_.transform.values()));
+    return nullptr;
+  } catch (const std::exception&) {
+    return out_of_memory();
+  }
+}
+
+std::exception_ptr Loader::out_of_memory() const {
+  const uint64_t batch = rows_.size() * static_cast<uint64_t>(options_.transform.values());
+  return std::make_exception_ptr(
+      JobError(fmt::format("There is not enough memory for the loader: a batch takes {}, of which "
+                           "{} are prepared ahead; "
+                           "use a smaller --batch.",
+                           format_bytes(batch * sizeof(float)), options_.prefetch)));
 }
 
 void Loader::fill_row(Slot& slot, int64_t row, Transformer& transformer) {

@@ -92,7 +92,10 @@ class Loader {
   uint64_t batches_per_epoch(uint64_t start) const;
   void advance();
   void start_batch(Slot& slot);
-  void work();
+  void work(Transformer& transformer);
+  // Memory for a batch, or the error that there is none.
+  std::exception_ptr make_room(Slot& slot) const;
+  std::exception_ptr out_of_memory() const;
   void stop();
   int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
   void fill_row(Slot& slot, int64_t row, Transformer& transformer);

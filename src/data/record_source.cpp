@@ -63,6 +63,7 @@ DataClasses classes_of(std::string_view specification, Split split) {
     return {.count = open_source(specification, split)->classes()};
   }
   std::vector<std::string> names = folder_classes(choose_split(path, split));
+  for (std::string& name : names) name = printable(name);
   return {.count = static_cast<int64_t>(names.size()), .names = std::move(names)};
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,10 @@ class RecordSource {
   virtual std::vector<std::string> class_names() const { return {}; }
   // One above the largest label where the format tells without reading every record; else 0.
   virtual int64_t classes() const { return 0; }
+  // The label of a record where the format has it without reading the record.
+  virtual std::optional<int64_t> label(uint64_t) const { return {}; }
+  // Files among the records that are none by their names, and are left out.
+  virtual std::vector<std::string> passed_over() const { return {}; }
 };
 
 enum class Split { train, test };

@@ -1,7 +1,5 @@
 #include "data/safetensors.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -27,13 +25,15 @@ struct ElementType {
   uint64_t size;
 };
 
-constexpr std::array<ElementType, 13> kTypes = {{{"F32", 4},
+constexpr std::array<ElementType, 15> kTypes = {{{"F32", 4},
                                                  {"F16", 2},
                                                  {"BF16", 2},
                                                  {"I32", 4},
                                                  {"I64", 8},
                                                  {"U8", 1},
                                                  {"F64", 8},
+                                                 {"F8_E4M3", 1},
+                                                 {"F8_E5M2", 1},
                                                  {"I8", 1},
                                                  {"I16", 2},
                                                  {"U16", 2},
@@ -195,13 +195,6 @@ SafetensorsContents parse_safetensors(std::span<const std::byte> bytes, std::str
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
     : path_(path), file_(path), contents_(parse_safetensors(file_.bytes(), path.string())) {
   for (size_t i = 0; i < contents_.entries.size(); ++i) by_name_[contents_.entries[i].name] = i;
-}
-
-void SafetensorsFile::forget(std::span<const std::byte> part) const {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 const SafetensorsEntry* SafetensorsFile::find(std::string_view name) const {

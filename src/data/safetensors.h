@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/output_file.h"
 
 namespace millrace {
 
@@ -43,9 +44,6 @@ class SafetensorsFile {
 
   const std::vector<SafetensorsEntry>& entries() const { return contents_.entries; }
   const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
-
-  // Lets the memory of a part of an entry's data go; it can be read again.
-  void forget(std::span<const std::byte> part) const;
 
   // nullptr if there is no such tensor.
   const SafetensorsEntry* find(std::string_view name) const;
@@ -89,7 +87,7 @@ class SafetensorsWriter {
   void put(const void* data, uint64_t size);
 
   std::filesystem::path path_;
-  AtomicFile file_;
+  OutputFile file_;
   uint64_t remaining_ = 0;
   Written written_;
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/output_file.h"
 #include "base/random.h"
 #include "data/image/jpeg.h"
 
@@ -216,7 +217,7 @@ void write_face_pairs(const FaceSynthOptions& options, const std::filesystem::pa
     pairs.same.push_back(same);
   }
   for (const std::vector<std::byte>& image : images) pairs.images.emplace_back(image);
-  AtomicFile file(path);
+  OutputFile file(path);
   file.write(encode_face_pairs(pairs));
   file.commit();
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/text.h"
+#include "data/formats/files.h"
 #include "data/formats/recordio.h"
 #include "data/image/codec.h"
 
@@ -20,10 +21,10 @@ bool stores_pixels(std::string_view specification) {
 }
 
 Json bad_record(const RecordPlace& place, std::string_view reason) {
-  return {{"file", place.file},
+  return {{"file", printable(place.file)},
           {"record", place.record},
           {"offset", place.offset},
-          {"reason", std::string(reason)}};
+          {"reason", printable(reason)}};
 }
 
 struct Range {
@@ -56,7 +57,7 @@ Json counts_json(const std::map<Key, uint64_t>& counts) {
 Json synth_data(std::string_view to, const SynthOptions& options, const WriterOptions& writer) {
   const auto target = create_writer(to, writer);
   synthesise(options, *target, stores_pixels(to));
-  return {{"data", std::string(to)},
+  return {{"data", printable(to)},
           {"records", options.count},
           {"classes", options.classes},
           {"height", options.height},
@@ -78,14 +79,14 @@ Json synth_faces(std::string_view to, const FaceSynthOptions& options, const Wri
   const auto target = format == "recordio" ? create_face_recordio(path, records, identities)
                                            : create_writer(to, writer);
   synthesise_faces(options, *target, stores_pixels(to));
-  Json facts = {{"data", std::string(to)},
+  Json facts = {{"data", printable(to)},
                 {"records", records},
                 {"classes", options.identities},
                 {"height", options.size},
                 {"width", options.size}};
   if (options.pairs > 0) {
     write_face_pairs(options, pairs_path);
-    facts["verification"] = pairs_path.string();
+    facts["verification"] = printable(pairs_path.string());
     facts["pairs"] = options.pairs;
   }
   return facts;
@@ -111,8 +112,8 @@ Json convert_data(std::string_view from, Split split, std::string_view to,
     }
   }
   target->finish();
-  return {{"from", std::string(from)},
-          {"to", std::string(to)},
+  return {{"from", printable(from)},
+          {"to", printable(to)},
           {"records", source->count() - skipped},
           {"skipped", skipped},
           {"bad", bad}};
@@ -141,7 +142,7 @@ Json inspect_data(std::string_view data, Split split) {
       ++bad;
     }
   }
-  return {{"data", std::string(data)},
+  return {{"data", printable(data)},
           {"records", source->count()},
           {"bad", bad},
           {"bytes", bytes},
@@ -149,6 +150,7 @@ Json inspect_data(std::string_view data, Split split) {
           {"classes", histogram.size()},
           {"histogram", counts_json(histogram)},
           {"class_names", source->class_names()},
+          {"passed_over", source->passed_over()},
           {"channels", counts_json(channels)},
           {"width", width.json()},
           {"height", height.json()}};
@@ -171,7 +173,7 @@ Json verify_data(std::string_view data, Split split, int64_t classes) {
         bad.push_back(bad_record(source->place(index), error.what()));
     }
   }
-  return {{"data", std::string(data)},
+  return {{"data", printable(data)},
           {"records", source->count()},
           {"good", source->count() - bad_count},
           {"bad_count", bad_count},
@@ -187,6 +189,8 @@ std::string describe_inspection(const Json& facts) {
     text += fmt::format("  {} records are bad; `millrace data verify` lists them\n",
                         facts["bad"].get<uint64_t>());
   }
+  const auto passed_over = facts["passed_over"].get<std::vector<std::string>>();
+  if (!passed_over.empty()) text += fmt::format("  {}\n", describe_passed_over(passed_over));
   for (const char* side : {"width", "height"}) {
     if (facts[side].is_null()) continue;
     text += fmt::format("  {:6} {} to {}, mean {:.1f}\n", side, facts[side]["min"].get<int>(),

@@ -77,6 +77,7 @@ struct Tensor {
   TensorId storage = kNone;
   Slice slice = {};
   Part part = {};
+  double rate = 1;  // of a parameter: times the learning rate
 };
 
 struct Operator {

@@ -27,8 +27,9 @@ const std::string* find(const ConvolutionChoices::Methods& methods, const std::s
 
 ConvolutionChoices::ConvolutionChoices(std::filesystem::path cache_file, std::string processor)
     : cache_file_(std::move(cache_file)), processor_(std::move(processor)) {
-  if (cache_file_.empty() || !std::filesystem::exists(cache_file_)) return;
+  if (cache_file_.empty()) return;
   try {
+    if (!std::filesystem::exists(cache_file_)) return;
     const Json file = Json::parse(read_text(cache_file_));
     if (file.at("version") != kFileVersion) return;
     kept_ = file.at("processors").get<std::map<std::string, Methods>>();

@@ -101,7 +101,7 @@ class Update {
       updates += static_cast<float>(counts);
       before = static_cast<int64_t>(updates) - 1;
     }
-    return rule_.at(a.step->learning_rate, before, inputs_.scale(a));
+    return rule_.at(inputs_.rate(a), before, inputs_.scale(a));
   }
 
   std::array<float*, 2> states(const KernelArguments& a, int64_t begin) const {

@@ -152,6 +152,10 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-bool is_face_model(std::string_view name) { return find_model(name).embed != nullptr; }
+bool is_face_model(std::string_view name) {
+  return std::any_of(std::begin(kModels), std::end(kModels), [&](const Model& model) {
+    return model.name == name && model.embed != nullptr;
+  });
+}
 
 }  // namespace millrace

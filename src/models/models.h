@@ -47,7 +47,7 @@ ModelOptions default_options(std::string_view name);
 
 std::vector<std::string> model_names();
 
-// Whether the model gives embeddings. Throws InputError for an unknown name.
+// Whether there is such a model and it gives embeddings.
 bool is_face_model(std::string_view name);
 
 // Parameters of the classifier start with this where a network can do without it.

@@ -68,8 +68,10 @@ void attach_others(const Graph& graph, std::vector<int>& stages, int count) {
 
 bool has_parameter(const Graph& graph, OperatorId id) {
   const auto& inputs = graph.op(id).inputs;
-  return std::any_of(inputs.begin(), inputs.end(),
-                     [&](TensorId input) { return graph.tensor(input).role == Role::parameter; });
+  return std::any_of(inputs.begin(), inputs.end(), [&](TensorId input) {
+    const Role role = graph.tensor(input).role;
+    return role == Role::parameter || role == Role::buffer;
+  });
 }
 
 // The position in the order behind the layer or block of this name.

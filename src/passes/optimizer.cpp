@@ -208,6 +208,7 @@ class Updates {
     const bool decays = !is_vector(parameter) || settings_.decay_all;
     Attributes attributes = attributes_of(settings_);
     attributes.set("weight_decay", decays ? settings_.weight_decay : 0.0);
+    if (graph_.tensor(parameter).rate != 1) attributes.set("rate", graph_.tensor(parameter).rate);
     attributes.set("has_clip", clip_scale_ != kNone);
     if (is_shared_out(parameter)) {
       attributes.set("part", static_cast<int64_t>(options_.member));

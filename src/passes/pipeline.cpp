@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file.h"
 
 namespace millrace {
@@ -36,14 +34,7 @@ void PassPipeline::add(std::string name, std::function<void(Graph&)> pass) {
 
 void PassPipeline::run(Graph& graph, const PipelineOptions& options) const {
   const std::filesystem::path& directory = options.dump_directory;
-  if (!directory.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error) {
-      fail_input("The directory '{}' for graph dumps cannot be made: {}.", directory.string(),
-                 error.message());
-    }
-  }
+  if (!directory.empty()) make_directory(directory, "--dump-passes");
   check(graph, "the graph before the first pass");
   dump(graph, directory, 0, "input");
   for (size_t i = 0; i < passes_.size(); ++i) {

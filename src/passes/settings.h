@@ -33,6 +33,19 @@ struct OptimizerSettings {
 // As operators that update have them.
 Attributes attributes_of(const OptimizerSettings& settings);
 
+struct RateScale {
+  std::string pattern;
+  double factor = 1;
+};
+
+// What of a network is trained, and how fast; patterns are those of base/pattern.h.
+struct TrainedSettings {
+  std::vector<std::string> freeze = {};
+  std::vector<std::string> train_only = {};  // empty: everything
+  std::vector<RateScale> rates = {};         // times the learning rate; several may fit
+  double layer_decay = 1;                    // of the rate, for each block before the last
+};
+
 // In how many bits tensors are kept and computed with. Parameters, their gradients and the state of
 // the optimizer are float32 in any case.
 struct PrecisionSettings {

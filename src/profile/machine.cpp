@@ -126,7 +126,14 @@ namespace {
 // The descriptions in the file, by machine.
 Json read_machines(const std::filesystem::path& path, const std::string& identity,
                    TrainingObserver& observer) {
-  if (path.empty() || !std::filesystem::exists(path)) return Json::object();
+  std::error_code error;
+  if (path.empty() || (!std::filesystem::exists(path, error) && !error)) return Json::object();
+  if (error) {
+    observer.on_message(Severity::warning, fmt::format("'{}' cannot be read: {}; this machine is "
+                                                       "measured.",
+                                                       path.string(), error.message()));
+    return Json::object();
+  }
   const Json file = Json::parse(read_text(path), nullptr, false);
   if (!file.is_object() || file.value("version", Json()) != kFileVersion ||
       !file.value("machines", Json()).is_object()) {

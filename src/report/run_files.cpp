@@ -117,7 +117,7 @@ void add_directory(const std::filesystem::path& directory, RunSet& set) {
   run.name = name_of_directory(directory);
   for (const std::filesystem::path& path : entries_of(directory)) {
     const std::string extension = path.extension().string();
-    if (extension != ".json" && extension != ".jsonl") continue;
+    if (extension != ".json" && extension != ".jsonl" && extension != ".trace") continue;
     if (!std::filesystem::is_regular_file(path)) continue;
     try {
       RunFile file;

@@ -38,7 +38,7 @@ struct RunSet {
   std::vector<std::string> notes;
 };
 
-// A file, a directory of a run's files ("*.json" and "*.jsonl"), or a directory of such
+// A file, a directory of a run's files ("*.json", "*.jsonl" and "*.trace"), or a directory of such
 // directories, a run each. Takes any bytes. A damaged file of a directory and damaged lines of
 // metrics become notes; throws InputError if a file that was named cannot be read, or nothing of a
 // directory can.

@@ -123,7 +123,7 @@ void ShardReader::read(size_t tensor, int64_t first, std::span<std::byte> bytes)
     const auto part = files_[i].entries()[tensor].data.subspan(
         static_cast<size_t>((from - bounds_[i]) * row), static_cast<size_t>((to - from) * row));
     std::memcpy(bytes.data() + (from - first) * row, part.data(), part.size());
-    files_[i].forget(part);
+    forget_pages(part);
   }
 }
 
@@ -226,7 +226,7 @@ void cut_checkpoint(const std::filesystem::path& checkpoint, const std::filesyst
   });
   std::vector<CheckpointFile> files = writer.commit();
   for (const std::string_view name : {kWeightsFile, kOptimizerFile}) {
-    std::filesystem::copy_file(checkpoint / name, partial.path() / name);
+    write_copy(checkpoint / name, partial.path() / name);
     const auto same = [&](const CheckpointFile& file) { return file.name == name; };
     files.push_back(*std::find_if(manifest.files.begin(), manifest.files.end(), same));
   }

@@ -90,7 +90,9 @@ Json to_json(const Manifest& manifest) {
   json["job"] = manifest.job;
   if (!manifest.loss_scale.is_null()) json["loss_scale"] = manifest.loss_scale;
   if (!manifest.convolutions.empty()) json["convolutions"] = manifest.convolutions;
-  if (manifest.accuracy) json["accuracy"] = *manifest.accuracy;
+  if (!manifest.preprocessing.is_null()) json["preprocessing"] = manifest.preprocessing;
+  if (manifest.measured) json["measured"] = to_json(*manifest.measured);
+  if (!manifest.best.is_null()) json["best"] = manifest.best;
   json["files"] = Json::object();
   for (const CheckpointFile& file : manifest.files) {
     Json& entry = json["files"][file.name];
@@ -116,10 +118,15 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   manifest.learning_rate = field<Json>(json, "learning_rate", path);
   manifest.job = field<Json>(json, "job", path);
   manifest.loss_scale = json.value("loss_scale", Json());
+  manifest.preprocessing = json.value("preprocessing", Json());
   if (json.contains("convolutions")) {
     manifest.convolutions = field<std::map<std::string, std::string>>(json, "convolutions", path);
   }
-  if (json.contains("accuracy")) manifest.accuracy = field<double>(json, "accuracy", path);
+  manifest.measured = parse_measured(json.value("measured", Json()));
+  if (json.contains("measured") && !manifest.measured) {
+    fail_input("'{}' has no valid field 'measured'.", path.string());
+  }
+  manifest.best = json.value("best", Json());
   const Json files = field<Json>(json, "files", path);
   if (!files.is_object()) fail_input("'{}' has no valid field 'files'.", path.string());
   for (const auto& [name, entry] : files.items()) {
@@ -194,7 +201,12 @@ std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& direc
   std::vector<CheckpointPlace> places;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const std::optional<int64_t> step = step_of(entry.path().filename().string());
+    std::string name = entry.path().filename().string();
+    if (name.ends_with(kFormer)) {
+      name.resize(name.size() - kFormer.size());
+      if (std::filesystem::exists(directory / name, error)) continue;
+    }
+    const std::optional<int64_t> step = step_of(name);
     if (step && entry.is_directory(error)) places.push_back({*step, entry.path()});
   }
   std::sort(places.begin(), places.end(),
@@ -222,6 +234,20 @@ std::optional<std::filesystem::path> find_newest_valid(
     fail_input("None of the {} checkpoints in '{}' is intact.", places.size(), directory.string());
   }
   return {};
+}
+
+std::optional<std::filesystem::path> find_best(const std::filesystem::path& directory) {
+  std::optional<Measured> best;
+  std::optional<std::filesystem::path> path;
+  for (const CheckpointPlace& place : list_checkpoints(directory)) {
+    const std::optional<Measured> measured = read_manifest(place.path).measured;
+    if (!measured || (best && best->metric == measured->metric && !measured->better_than(*best))) {
+      continue;
+    }
+    best = measured;
+    path = place.path;
+  }
+  return path;
 }
 
 std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,

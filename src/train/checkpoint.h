@@ -17,6 +17,7 @@
 
 #include "base/json.h"
 #include "train/job_state.h"
+#include "train/metric.h"
 
 namespace millrace {
 
@@ -45,7 +46,9 @@ struct Manifest {
   Json job;            // settings that a resumed run is compared with
   Json loss_scale;     // LossScaleState and Engine::skipped_updates, or null
   std::map<std::string, std::string> convolutions;  // Engine::convolutions
-  std::optional<double> accuracy;                   // top-1 of an evaluation at this very step
+  Json preprocessing;                               // to_json(ImageRecipe), or null
+  std::optional<Measured> measured;                 // of an evaluation at this very step
+  Json best;                                        // BestModel::record, or null
   std::vector<CheckpointFile> files;
 };
 
@@ -86,6 +89,10 @@ struct CheckpointPlace {
   std::filesystem::path path;
 };
 
+// The ending of a checkpoint that another of its step is about to replace, on a file system where
+// that takes two moments; it counts while there is no other.
+inline constexpr std::string_view kFormer = ".former";
+
 // Oldest first. Empty if the directory does not exist.
 std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& directory);
 
@@ -95,7 +102,10 @@ std::optional<std::filesystem::path> find_newest_valid(
     const std::filesystem::path& directory,
     const std::function<void(std::string_view)>& passed_over);
 
-// As above, but the directory may be a checkpoint itself, and there must be one.
+// The one that was measured best, if any was. Throws InputError if it is damaged.
+std::optional<std::filesystem::path> find_best(const std::filesystem::path& directory);
+
+// As find_newest_valid, but the directory may be a checkpoint itself, and there must be one.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
                                         const std::function<void(std::string_view)>& passed_over);
 

@@ -30,6 +30,7 @@ PartialCheckpoint::PartialCheckpoint(std::filesystem::path target)
     : target_(std::move(target)), path_(with_ending(target_, kPartial)) {
   std::filesystem::remove_all(path_);
   std::filesystem::create_directory(path_);
+  if (std::filesystem::exists(target_)) std::filesystem::remove_all(with_ending(target_, kFormer));
 }
 
 PartialCheckpoint::~PartialCheckpoint() {
@@ -39,17 +40,25 @@ PartialCheckpoint::~PartialCheckpoint() {
 
 void PartialCheckpoint::publish(const Manifest& manifest) {
   write_text(path_ / kManifestFile, to_json(manifest).dump(2) + "\n");
-  sync_directory(path_);
-  if (std::filesystem::exists(target_)) remove_checkpoint(target_);
-  std::filesystem::rename(path_, target_);
-  sync_directory(target_.parent_path());
+  const std::filesystem::path former = with_ending(target_, kFormer);
+  replace_directory(path_, target_, former);
+  std::error_code ignored;  // the checkpoint is there; what it replaced may be cleared up later
+  std::filesystem::remove_all(former, ignored);
 }
 
 void remove_leftovers(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && (name.ends_with(kPartial) || name.ends_with(kRemoving))) {
+    if (!name.starts_with("step-")) continue;
+    if (name.ends_with(kPartial) || name.ends_with(kRemoving)) {
       std::filesystem::remove_all(entry.path());
+    } else if (name.ends_with(kFormer)) {
+      const std::filesystem::path own = name.substr(0, name.size() - kFormer.size());
+      if (std::filesystem::exists(directory / own)) {
+        std::filesystem::remove_all(entry.path());
+      } else {
+        std::filesystem::rename(entry.path(), directory / own);
+      }
     }
   }
 }
@@ -58,13 +67,13 @@ void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t
   std::vector<CheckpointPlace> places = list_checkpoints(directory);
   std::erase_if(places, [&](const CheckpointPlace& place) { return place.step > newest; });
   if (places.size() <= static_cast<size_t>(keep)) return;
-  std::optional<double> best;
+  std::optional<Measured> best;
   std::filesystem::path best_path;
   for (const CheckpointPlace& place : places) {
     try {
       const Manifest manifest = read_manifest(place.path);
-      if (manifest.accuracy && (!best || *manifest.accuracy > *best)) {
-        best = manifest.accuracy;
+      if (manifest.measured && (!best || manifest.measured->better_than(*best))) {
+        best = manifest.measured;
         best_path = place.path;
       }
     } catch (const InputError&) {

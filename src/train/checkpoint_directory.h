@@ -30,7 +30,7 @@ class PartialCheckpoint {
 void remove_leftovers(const std::filesystem::path& directory);
 
 // Of the checkpoints up to step `newest`, removes those beyond the newest `keep` and the one
-// with the highest accuracy. Later ones were left by another run and are not counted.
+// that was measured best. Later ones were left by another run and are not counted.
 void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t newest);
 
 }  // namespace millrace

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 
 namespace millrace {
 namespace {
@@ -18,12 +19,13 @@ CheckpointFile describe_file(std::string_view name, SafetensorsWriter::Written w
 }
 
 // The training step goes first: for the processor, and where the disk has a queue that knows of
-// priorities, there too.
-void take_lowest_priority() {
-  constexpr int kLowest = 19;
+// priorities, there too. Not last of all on the processor: beside busy neighbours a thread of the
+// lowest priority waits seconds for its turn, even to end.
+void take_low_priority() {
+  constexpr int kNicer = 10;
   constexpr int kBestEffortLowest = (2 << 13) | 7;
   constexpr int kThisThread = 1;
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowest);
+  ::setpriority(PRIO_PROCESS, 0, ::getpriority(PRIO_PROCESS, 0) + kNicer);
   ::syscall(SYS_ioprio_set, kThisThread, 0, kBestEffortLowest);
 }
 
@@ -47,6 +49,16 @@ uint64_t write_checkpoint(PartialCheckpoint& partial, Manifest manifest,
   partial.publish(manifest);
   uint64_t bytes = 0;
   for (const CheckpointFile& file : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+uint64_t checkpoint_bytes(const JobState& state) {
+  constexpr uint64_t kHeaders = uint64_t{1} << 16;
+  uint64_t bytes = kHeaders;
+  for (const JobTensor& tensor : state.tensors()) {
+    const DataType written = tensor.in_rows() ? tensor.stored : DataType::f32;
+    bytes += static_cast<uint64_t>(elements_of(tensor.shape) * size_of(written));
+  }
   return bytes;
 }
 
@@ -86,7 +98,12 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest) {
   centres_.reset();
   early_failure_.clear();
   try {
-    partial_ = std::make_unique<PartialCheckpoint>(directory_ / checkpoint_name(manifest.step));
+    early_failure_ = lack_of_space(state);
+    if (early_failure_.empty()) {
+      partial_ = std::make_unique<PartialCheckpoint>(directory_ / checkpoint_name(manifest.step));
+    }
+  } catch (const InputError& error) {
+    early_failure_ = error.what();
   } catch (const std::filesystem::filesystem_error& error) {
     early_failure_ =
         fmt::format("Cannot write '{}': {}.", directory_.string(), error.code().message());
@@ -103,6 +120,14 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest) {
     pause_seconds_ = seconds_between(start, write_start_);
   }
   changed_.notify_all();
+}
+
+std::string CheckpointWriter::lack_of_space(const JobState& state) const {
+  const uint64_t needed = checkpoint_bytes(state);
+  const uint64_t there = free_bytes(directory_);
+  if (there >= needed) return {};
+  return fmt::format("A checkpoint takes {}, and the disk of '{}' has {} left.",
+                     format_bytes(needed), directory_.string(), format_bytes(there));
 }
 
 std::vector<CheckpointWriter::Outcome> CheckpointWriter::take_outcomes() {
@@ -122,7 +147,7 @@ void CheckpointWriter::wait() {
 }
 
 void CheckpointWriter::work() {
-  take_lowest_priority();
+  take_low_priority();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || pending_; });

@@ -41,6 +41,9 @@ class CheckpointWriter {
   // Takes the memory for the copy, so that the first save pauses training no longer than others.
   void reserve(const JobState& state) { take_snapshot(state, snapshot_); }
 
+  // A sentence if a checkpoint of the job would not fit on the disk; else empty.
+  std::string lack_of_space(const JobState& state) const;
+
   // Waits for an earlier save first. The other processes of the job call `contribute`.
   // `manifest.files` is filled by the writer.
   void save(const JobState& state, Manifest manifest);
@@ -75,6 +78,9 @@ class CheckpointWriter {
   bool stopping_ = false;
   std::thread thread_;
 };
+
+// About what a checkpoint of the job takes on the disk.
+uint64_t checkpoint_bytes(const JobState& state);
 
 // What the other processes do in a save.
 void contribute(const JobState& state);

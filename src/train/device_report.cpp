@@ -62,6 +62,27 @@ std::string crowded_device(const std::vector<DeviceReport>& devices, int64_t lim
   return {};
 }
 
+std::vector<int64_t> bytes_of_stages(const std::vector<DeviceReport>& devices) {
+  std::vector<int64_t> bytes;
+  for (const DeviceReport& device : devices) {
+    bytes.resize(std::max(bytes.size(), static_cast<size_t>(device.stage) + 1));
+    int64_t& most = bytes[static_cast<size_t>(device.stage)];
+    most = std::max(most, device.arena_bytes);
+  }
+  return bytes;
+}
+
+int64_t bytes_of_fullest_host(const std::vector<DeviceReport>& devices) {
+  std::map<std::string, int64_t> hosts;
+  int64_t most = 0;
+  for (const DeviceReport& device : devices) {
+    int64_t& sum = hosts[device.id.substr(0, device.id.find(':'))];
+    sum += device.arena_bytes;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
 Json to_json(const MemoryBreakdown& breakdown) {
   Json json;
   json["weights"] = breakdown.weights;

@@ -39,6 +39,12 @@ std::vector<DeviceReport> describe_devices(Engine& engine);
 // What each process has to say of its own devices, likewise.
 std::vector<DeviceReport> gather_reports(Engine& engine, const std::vector<DeviceReport>& own);
 
+// The memory of the largest device of each stage, in their order.
+std::vector<int64_t> bytes_of_stages(const std::vector<DeviceReport>& devices);
+
+// What the devices of the host that holds the most take together.
+int64_t bytes_of_fullest_host(const std::vector<DeviceReport>& devices);
+
 Json to_json(const MemoryBreakdown& breakdown);
 Json to_json(const DeviceReport& report);
 DeviceReport parse_device_report(const Json& json);

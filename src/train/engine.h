@@ -17,6 +17,7 @@
 #include "train/batch_rows.h"
 #include "train/evaluation.h"
 #include "train/job.h"
+#include "train/network.h"
 #include "train/observer.h"
 #include "train/pipeline.h"
 #include "train/worker.h"
@@ -52,7 +53,7 @@ class Engine {
 
   // With the network that the job names, compiled.
   Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
-      : Engine(job, build_model(job.model, job.options), observer) {
+      : Engine(job, network_of(job), observer) {
     compile(job, purpose, observer);
   }
 

@@ -5,12 +5,13 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "data/formats/files.h"
+#include "data/safetensors.h"
 #include "train/engine.h"
-#include "train/faces/centre_classifier.h"
+#include "train/evaluation_model.h"
 #include "train/feed/feeds.h"
 #include "train/job_state.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 namespace millrace {
 
@@ -62,6 +63,11 @@ void share_statistics(Engine& engine) {
 
 }  // namespace
 
+void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
+  const std::vector<std::string> files = feed.passed_over();
+  if (!files.empty()) observer.on_message(Severity::warning, describe_passed_over(files));
+}
+
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
                                          KeptLogits* kept) {
   const auto start = std::chrono::steady_clock::now();
@@ -97,29 +103,15 @@ void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
 
 EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observer,
                                 KeptLogits* kept) {
-  const std::filesystem::path weights = weights_file(given, observer);
-  const std::optional<TrainedCentres> centres = find_centres(weights);
-  TrainJob job = given;
-  if (centres) {
-    if (centres->classes != job.options.classes) {
-      fail_input("--classes is {}, but '{}' has {} class centres.", job.options.classes,
-                 weights.string(), centres->classes);
-    }
-    job.options.cosines = true;
-  } else {
-    require_classifier(job.model, weights);
-  }
-  const auto data = open_evaluation_data(job);
-  Engine engine(job, Purpose::evaluation, observer);
-  engine.start(job.seed);
-  JobState state(engine);
-  load_weights(state, weights);
-  if (centres) load_centres_as_classifier(*centres, state);
+  const auto data = open_evaluation_data(given);
+  EvaluationModel model(given, observer);
+  Engine& engine = model.engine();
   const auto feed = data->start();
-  const auto report = evaluate(engine, *feed, job.stop, kept);
+  tell_passed_over(*feed, observer);
+  const auto report = evaluate(engine, *feed, given.stop, kept);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
-          engine.evaluation()->breakdown, centres ? centres->scale : 0};
+          engine.evaluation()->breakdown, model.cosine_scale()};
 }
 
 }  // namespace millrace

@@ -13,6 +13,9 @@
 
 namespace millrace {
 
+// Says what the feed's data set passed over, if anything.
+void tell_passed_over(const Feed& feed, TrainingObserver& observer);
+
 // What a model said of each sample, in the order of the data.
 struct KeptLogits {
   std::vector<float> logits;  // samples × classes

@@ -1,20 +1,25 @@
 // A training job as plain data: everything that the flags of the command line say.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/settings.h"
+#include "data/image/recipe.h"
 #include "kernels/convolution_algorithm.h"
 #include "models/models.h"
 #include "parallel/plan.h"
 #include "passes/settings.h"
 #include "train/learning_rate.h"
 #include "train/loss_scale.h"
+#include "train/metric.h"
+#include "train/new_layers.h"
 
 namespace millrace {
 
@@ -37,6 +42,12 @@ struct DataSettings {
   std::string source = "synthetic";  // or FORMAT:PATH
   std::string augment = "auto";      // photo, face, small, none, or auto: by model and image size
   int64_t label_offset = 0;          // subtracted from every label
+  // Of each colour, of values from 0 to 1; where not given, those of the recipe.
+  std::optional<std::array<float, 3>> mean = {};
+  std::optional<std::array<float, 3>> deviation = {};
+  double valid_share = 0;  // of the data that is evaluated on instead; 0: none
+  // How images are evaluated, where the weights tell; `augment` is then auto.
+  std::optional<ImageRecipe> recipe = {};
   int workers = 2;
   bool skip_bad_records = false;
 };
@@ -60,6 +71,7 @@ struct TrainJob {
   int64_t device_memory = 0;   // bytes; 0: no limit
   OptimizerSettings optimizer;
   LearningRateSettings learning_rate;  // total_steps is filled in by the job
+  TrainedSettings trained;
   LossScaleSettings loss_scale;
   std::vector<InjectedOverflow> inject_overflow;
   bool check_finite = false;  // of everything in every step, not the loss alone
@@ -70,6 +82,7 @@ struct TrainJob {
 
   std::filesystem::path trace;  // of all devices, as Chrome trace JSON; empty: none
   std::filesystem::path load_weights;
+  NewLayers new_layers;  // that load_weights leaves alone
   std::filesystem::path save_weights;
 
   std::filesystem::path checkpoint;  // directory; empty: none
@@ -84,6 +97,9 @@ struct TrainJob {
 
   std::string evaluation_data;  // FORMAT:PATH; empty: none
   Interval evaluation_every;
+  Metric metric = Metric::top1;  // by which evaluations are judged
+  int64_t patience = 0;          // evaluations without a better figure until the end; 0: no end
+  bool best = false;             // weights are those of the best checkpoint, not the newest
 
   BackendSettings backend;  // what the devices are
   // Where each part runs; `options.batch` is the batch of the whole job.

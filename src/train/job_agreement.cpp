@@ -83,6 +83,7 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   Json settings = describe_job(job);
   settings.erase("fixed");
   settings.erase("data");
+  settings.erase("eval-data");
   json.update(settings);
   json["learning-rate"] = to_json(job.learning_rate);
   json["plan"] = to_json(job.plan);
@@ -92,6 +93,7 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   json["eval-data"] = !job.evaluation_data.empty();
   json["eval-every"] = {job.evaluation_every.steps, job.evaluation_every.epochs};
   json["load-weights"] = !job.load_weights.empty();
+  json["new-layers"] = {job.new_layers.automatic, job.new_layers.patterns};
   return json;
 }
 

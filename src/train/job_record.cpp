@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace millrace {
 namespace {
@@ -89,9 +90,20 @@ Json describe_job(const TrainJob& job) {
   fixed["optimizer"] = job.optimizer.name;
   if (!job.class_names.empty()) fixed["class_names"] = job.class_names;
   if (job.options.head) fixed["head"] = describe_head(*job.options.head);
-  json["data"] = job.data.source;
+  json["data"] = printable(job.data.source);
   json["label-offset"] = job.data.label_offset;
+  json["valid-share"] = job.data.valid_share;
+  json["eval-data"] = job.evaluation_data;
+  json["freeze"] = job.trained.freeze;
+  json["train-only"] = job.trained.train_only;
+  json["layer-decay"] = job.trained.layer_decay;
+  json["lr-scale"] = Json::array();
+  for (const RateScale& scale : job.trained.rates) {
+    json["lr-scale"].push_back({scale.pattern, scale.factor});
+  }
   json["augment"] = job.data.augment;
+  if (job.data.mean) json["mean"] = *job.data.mean;
+  if (job.data.deviation) json["std"] = *job.data.deviation;
   json["dropout"] = job.options.dropout;
   json["label-smoothing"] = job.options.label_smoothing;
   json["momentum"] = job.optimizer.momentum;

@@ -39,6 +39,20 @@ double learning_rate_at(const LearningRateSettings& settings, int64_t step) {
   return settings.base;
 }
 
+LearningRateSettings in_steps(LearningRateSettings settings, int64_t steps_per_epoch) {
+  if (!settings.warmup_in_epochs && !settings.milestones_in_epochs) return settings;
+  if (steps_per_epoch < 1) {
+    fail_input("{} counts epochs, but the data has none; give steps.",
+               settings.warmup_in_epochs ? "--lr-warmup" : "--lr-milestones");
+  }
+  if (settings.warmup_in_epochs) settings.warmup_steps *= steps_per_epoch;
+  if (settings.milestones_in_epochs) {
+    for (int64_t& milestone : settings.milestones) milestone *= steps_per_epoch;
+  }
+  settings.warmup_in_epochs = settings.milestones_in_epochs = false;
+  return settings;
+}
+
 void check(const LearningRateSettings& settings) {
   const auto require = [](bool holds, std::string_view flag, double value, std::string_view need) {
     if (!holds) fail_input("{} is {}; it must be {}.", flag, value, need);

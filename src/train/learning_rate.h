@@ -27,7 +27,13 @@ struct LearningRateSettings {
   double gamma = 0.1;
   double power = 2;
   int64_t total_steps = 0;
+  // Whether these count epochs; `in_steps` makes steps of them.
+  bool warmup_in_epochs = false;
+  bool milestones_in_epochs = false;
 };
+
+// The same in steps, for data with so many in an epoch. Throws InputError if there are no epochs.
+LearningRateSettings in_steps(LearningRateSettings settings, int64_t steps_per_epoch);
 
 // The rate of a step, a pure function; steps beyond the end keep the last rate.
 double learning_rate_at(const LearningRateSettings& settings, int64_t step);

@@ -1,11 +1,6 @@
 #include "train/metrics.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -17,7 +12,7 @@ namespace {
 // Lines of an earlier run that a run going on from `step` would not write again.
 std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
   std::string kept;
-  if (step == 0 || !std::filesystem::exists(path)) return kept;
+  if (step == 0 || !std::filesystem::is_regular_file(path)) return kept;
   for (const std::string& line : split(read_text(path), '\n')) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
@@ -28,14 +23,8 @@ std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
 
 }  // namespace
 
-MetricsWriter::~MetricsWriter() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 void MetricsWriter::on_start(const JobStart& start) {
-  write_text(path_, lines_up_to(path_, start.first_step));
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
-  if (descriptor_ < 0) fail_input("Cannot write '{}': {}.", path_.string(), std::strerror(errno));
+  file_.emplace(path_, lines_up_to(path_, start.first_step));
 }
 
 void MetricsWriter::on_step(const StepReport& report) {
@@ -82,12 +71,12 @@ void MetricsWriter::on_checkpoint(const CheckpointReport& report) {
 }
 
 void MetricsWriter::write_line(const Json& json) {
-  if (!failure_.empty()) return;
-  const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  const ssize_t written = ::write(descriptor_, line.data(), line.size());
-  if (written == static_cast<ssize_t>(line.size())) return;
-  failure_ = fmt::format("Metrics in '{}' end early: {}.", path_.string(),
-                         written < 0 ? std::strerror(errno) : "the disk is full");
+  file_->add(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+std::string MetricsWriter::failure() const {
+  if (!file_ || file_->failure().empty()) return {};
+  return fmt::format("Metrics end early: {}", file_->failure());
 }
 
 }  // namespace millrace

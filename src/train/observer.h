@@ -17,9 +17,9 @@ struct JobStart {
   int64_t total_steps = 0;
   int64_t steps_per_epoch = 0;  // 0 where there are no epochs
   int devices = 1;
-  int threads = 0;              // of a device
-  int64_t arena_bytes = 0;      // of the first
-  std::string arithmetic = {};  // a phrase for people
+  int threads = 0;                        // of a device
+  std::vector<int64_t> stage_bytes = {};  // memory of the largest device of each stage
+  std::string arithmetic = {};            // a phrase for people
 };
 
 // A finished step. `step` counts finished steps of the whole job, a resumed one included.

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "base/parts.h"
 #include "compile/arithmetic.h"
@@ -16,6 +17,7 @@
 #include "passes/kept_layers.h"
 #include "train/device_report.h"
 #include "train/head_advice.h"
+#include "train/network.h"
 #include "train/pipeline.h"
 #include "train/stage_options.h"
 #include "train/summary.h"
@@ -237,7 +239,7 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_pr
 
 Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
                    bool with_programs) {
-  const Graph network = build_model(job.model, job.options);
+  const Graph network = network_of(job);
   KeptLayers(job.precision.keep).require_in(network);
   const JobGraphs graphs(network, job.plan);
   const auto devices = static_cast<int>(job.plan.devices().size());
@@ -285,6 +287,8 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
       static_cast<double>(job.options.batch) / compiled.seconds_per_step;
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
+  json["host_needs_bytes"] = bytes_of_fullest_host(compiled.devices);
+  json["host_memory_bytes"] = host_memory();
   if (!refusal.empty()) json["reason"] = refusal;
   if (job.options.head && job.plan.stage_count() == 1) {
     const std::vector<HeadChoice> head_ways = head_choices(job, compiled, speed);

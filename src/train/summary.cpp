@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "backend/cpu/cores.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "compile/arithmetic.h"
 
@@ -109,7 +110,7 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["plan"] = to_json(job.plan);
   json["classes"] = job.options.classes;
   json["image"] = job.options.image;
-  json["data"] = job.data.source;
+  json["data"] = printable(job.data.source);
   json["seed"] = job.seed;
   json["threads_per_device"] = result.threads;
   json["samples_per_second"] =

@@ -1,7 +1,11 @@
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <utility>
 
 #include "base/error.h"
 #include "compile/arithmetic.h"
@@ -9,12 +13,15 @@
 #include "train/engine.h"
 #include "train/evaluation.h"
 #include "train/job_agreement.h"
+#include "train/loop/best_model.h"
 #include "train/loop/checkpoints.h"
 #include "train/loop/divergence.h"
 #include "train/loop/job_trace.h"
 #include "train/loop/loss_scaler.h"
 #include "train/loop/starting_point.h"
 #include "train/loop/step_clock.h"
+#include "train/model_card.h"
+#include "train/network.h"
 #include "train/workload.h"
 
 namespace millrace {
@@ -29,20 +36,23 @@ class Trainer {
         data_(data),
         observer_(observer),
         engine_(job, network, observer),
-        scaler_(job.loss_scale) {}
+        scaler_(job.loss_scale),
+        best_(job.metric, job.patience) {}
 
   TrainResult run() {
     try {
       open();
       prepare();
       bool goes_on = owes_evaluation() ? evaluate_now() : true;
-      while (goes_on && result_.step < result_.total_steps) {
+      while (goes_on && result_.step < result_.total_steps && !best_.exhausted()) {
         steps();
         checkpoints_->report();
-        if (engine_.any(job_.stop != nullptr && job_.stop->load())) break;
+        const bool stops = job_.stop != nullptr && job_.stop->load();
+        if (engine_.any(stops || !take_next_batch())) break;
         if (result_.step < result_.total_steps) goes_on = do_periodic_work();
       }
       finish();
+      if (data_failure_) std::rethrow_exception(data_failure_);
       engine_.finish();
     } catch (const std::exception& error) {
       engine_.fail(error.what());
@@ -56,6 +66,8 @@ class Trainer {
   void prepare();
   void set_activity(const std::string& what);
   int64_t steps_at_once() const;
+  std::optional<FeedBatch> fetch();
+  bool take_next_batch();
   void steps();
   void finish_step(int64_t step, const StepOutcome& outcome);
   bool owes_evaluation() const;
@@ -79,11 +91,15 @@ class Trainer {
   std::optional<JobState> state_;
   std::optional<Checkpoints> checkpoints_;
   LossScaler scaler_;
+  BestModel best_;
   CollapseWatch collapse_;
   StepClock clock_;
   TrainResult result_;
   int64_t evaluated_step_ = -1;
   std::optional<FeedBatch> next_batch_;
+  bool taken_ahead_ = false;  // next_batch_ has not been used yet
+  FeedPosition position_;     // behind the batches that were used
+  std::exception_ptr data_failure_;
   bool inputs_written_ = false;
 };
 
@@ -97,6 +113,7 @@ void Trainer::open() {
   const Manifest& manifest = start_.manifest;
   engine_.adopt_convolutions(manifest.convolutions);
   feed_ = data_.training({.epoch = manifest.epoch, .index = manifest.position}, rows);
+  position_ = feed_->position();
   if (data_.evaluation) start_evaluation_ = data_.evaluation(rows);
   if (engine_.rank_group() != nullptr) {
     require_agreement(*engine_.rank_group(), describe_agreement(job_, network_, feed_->samples()));
@@ -106,8 +123,10 @@ void Trainer::open() {
   }
   result_.step = result_.first_step = manifest.step;
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
+  job_.learning_rate = in_steps(job_.learning_rate, feed_->batches_per_epoch());
   job_.learning_rate.total_steps = result_.total_steps;
   tell_changes(start_, job_, observer_);
+  tell_passed_over(*feed_, observer_);
   if (job_.classes_assumed) {
     observer_.on_message(Severity::note,
                          fmt::format("--classes is {}, as the data does not tell how many it has.",
@@ -134,9 +153,11 @@ void Trainer::prepare() {
   if (resumes) {
     set_activity("reading the checkpoint");
     scaler_.resume(start_, engine_);
+    best_.resume(start_.manifest.best);
     restore(start_, *state_, engine_, observer_);
   } else if (!job_.load_weights.empty()) {
-    load_weights(*state_, job_.load_weights);
+    const WeightMatch match = load_weights(*state_, job_.load_weights, job_.new_layers);
+    if (job_.new_layers.any()) observer_.on_message(Severity::note, describe(match));
   }
   checkpoints_.emplace(job_, engine_, *state_, observer_, resumes ? result_.step : -1);
   observer_.on_start({.model = job_.model,
@@ -146,7 +167,7 @@ void Trainer::prepare() {
                       .steps_per_epoch = feed_->batches_per_epoch(),
                       .devices = static_cast<int>(job_.plan.devices().size()),
                       .threads = engine_.device().threads(),
-                      .arena_bytes = engine_.session().arena_bytes(),
+                      .stage_bytes = bytes_of_stages(describe_devices(engine_)),
                       .arithmetic = describe(job_.precision)});
 }
 
@@ -169,6 +190,29 @@ int64_t Trainer::steps_at_once() const {
   return count;
 }
 
+std::optional<FeedBatch> Trainer::fetch() {
+  std::optional<FeedBatch> batch = feed_->next();
+  if (!batch) {
+    fail_job("The training data ended after step {} of {}.", result_.step, result_.total_steps);
+  }
+  return batch;
+}
+
+// The data of the next step, before it begins: if that cannot be read, all ranks still stand at the
+// end of a step and can save it. Stages that run into each other take theirs as they go. False if
+// the data has failed.
+bool Trainer::take_next_batch() {
+  const bool done = result_.step == result_.total_steps;
+  if (done || engine_.overlaps_steps() || feed_->constant()) return true;
+  try {
+    next_batch_ = clock_.wait_ahead([this] { return fetch(); });
+    taken_ahead_ = true;
+  } catch (const std::exception&) {
+    data_failure_ = std::current_exception();
+  }
+  return !data_failure_;
+}
+
 void Trainer::steps() {
   clock_.start();
   Engine::Steps work;
@@ -179,12 +223,11 @@ void Trainer::steps() {
     return static_cast<float>(learning_rate_at(job_.learning_rate, step));
   };
   work.loss_scale = [this] { return static_cast<float>(scaler_.use()); };
-  work.next = [this, taken = result_.step]() mutable -> const FeedBatch* {
-    next_batch_ = clock_.wait([this] { return feed_->next(); });
-    if (!next_batch_) {
-      fail_job("The training data ended after step {} of {}.", taken, result_.total_steps);
+  work.next = [this]() -> const FeedBatch* {
+    if (!std::exchange(taken_ahead_, false)) {
+      next_batch_ = clock_.wait([this] { return fetch(); });
     }
-    ++taken;
+    position_ = feed_->position();
     return inputs_written_ ? nullptr : &*next_batch_;
   };
   work.finished = [this](int64_t step, const StepOutcome& outcome) { finish_step(step, outcome); };
@@ -236,7 +279,7 @@ void Trainer::finish_step(int64_t step, const StepOutcome& outcome) {
 
 // Whether an earlier run was interrupted in an evaluation that was due.
 bool Trainer::owes_evaluation() const {
-  return !start_.checkpoint.empty() && start_evaluation_ && !start_.manifest.accuracy &&
+  return !start_.checkpoint.empty() && start_evaluation_ && !start_.manifest.measured &&
          result_.step < result_.total_steps &&
          job_.evaluation_every.due(result_.step, feed_->batches_per_epoch());
 }
@@ -253,12 +296,13 @@ bool Trainer::do_periodic_work() {
 
 bool Trainer::evaluate_now() {
   const auto feed = start_evaluation_();
+  if (evaluated_step_ < 0) tell_passed_over(*feed, observer_);
   std::optional<EvaluationReport> report = evaluate(engine_, *feed, job_.stop);
   inputs_written_ = false;
   if (!report) return false;
   report->step = evaluated_step_ = result_.step;
   result_.evaluation = report;
-  const bool is_best = !result_.best || report->top1 > result_.best->top1;
+  const bool is_best = best_.look(*report);
   if (is_best) result_.best = report;
   observer_.on_evaluation(*report);
   if (is_best) save_checkpoint();
@@ -266,19 +310,27 @@ bool Trainer::evaluate_now() {
 }
 
 void Trainer::save_checkpoint() {
-  Progress progress = {result_.step, feed_->position(), scaler_.record(engine_)};
-  if (evaluated_step_ == result_.step) progress.accuracy = result_.evaluation->top1;
+  Progress progress = {result_.step, position_, scaler_.record(engine_)};
+  if (evaluated_step_ == result_.step) {
+    progress.measured = measure(*result_.evaluation, job_.metric);
+  }
+  progress.best = best_.record();
   checkpoints_->save(progress);
 }
 
 void Trainer::finish() {
-  result_.interrupted = result_.step < result_.total_steps;
-  if (!result_.interrupted && start_evaluation_) result_.interrupted = !evaluate_now();
+  result_.ended_early = result_.step < result_.total_steps && best_.exhausted();
+  if (result_.ended_early) observer_.on_message(Severity::note, best_.describe());
+  result_.interrupted = result_.step < result_.total_steps && !result_.ended_early;
+  const bool is_evaluated = evaluated_step_ == result_.step;
+  if (!result_.interrupted && start_evaluation_ && !is_evaluated) {
+    result_.interrupted = !evaluate_now();
+  }
   save_checkpoint();
   checkpoints_->finish();
   if (!job_.save_weights.empty()) {
     try {
-      save_weights(*state_, job_.save_weights, job_.model);
+      save_weights(*state_, job_.save_weights, to_metadata(card_of(job_)));
     } catch (const InputError& error) {
       fail_job("{}", error.what());
     }
@@ -295,13 +347,14 @@ void Trainer::finish() {
   result_.recomputed = engine_.training()->recomputed;
   result_.in_place = engine_.training()->in_place;
   result_.skipped_records = feed_->skipped();
+  result_.skipped = feed_->skipped_records();
 }
 
 }  // namespace
 
 TrainResult run_training(const TrainJob& job, TrainingObserver& observer) {
   check(job);
-  const Graph network = build_model(job.model, job.options);
+  const Graph network = network_of(job);
   return Trainer(job, network, data_of(job), observer).run();
 }
 

@@ -23,12 +23,14 @@ struct TrainResult {
   int64_t step = 0;        // finished steps in all
   int64_t total_steps = 0;
   bool interrupted = false;
+  bool ended_early = false;  // as evaluations got no better
   std::vector<double> losses;      // of the steps of this run
   std::vector<double> seconds;     // likewise
   LossScaleState loss_scale = {};  // after the last step
   int64_t skipped_steps = 0;       // of this run, which changed nothing
   double wait_seconds = 0;         // for data, in all
   int64_t skipped_records = 0;
+  std::vector<std::string> skipped = {};       // a sentence for each of the first of them
   std::optional<EvaluationReport> evaluation;  // the last
   std::optional<EvaluationReport> best;
   std::string checkpoint_failure;  // why the last checkpoint could not be written, if so

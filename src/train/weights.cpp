@@ -2,80 +2,60 @@
 
 #include <cstring>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "kernels/head/storage.h"
-#include "models/models.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::string_view kCounter = "num_batches_tracked";
-
-constexpr std::pair<DataType, std::string_view> kTypes[] = {
-    {DataType::f32, "F32"}, {DataType::f16, "F16"}, {DataType::bf16, "BF16"}};
-
 std::string_view name_in_file(DataType type) {
-  if (type == DataType::s32) return "I32";  // counts of updates
-  for (const auto& [known, name] : kTypes) {
-    if (known == type) return name;
+  switch (type) {
+    case DataType::f32:
+      return "F32";
+    case DataType::f16:
+      return "F16";
+    case DataType::bf16:
+      return "BF16";
+    case DataType::s32:
+      return "I32";  // counts of updates
+    default:
+      throw std::logic_error("parameters are f32, f16 or bf16");
   }
-  throw std::logic_error("parameters are f32, f16 or bf16");
-}
-
-// The type of a tensor that is loaded; nothing if it cannot be.
-std::optional<DataType> loadable_type(const JobTensor& tensor, std::string_view name) {
-  for (const auto& [type, known] : kTypes) {
-    if (known == name && (type == DataType::f32 || tensor.in_rows())) return type;
-  }
-  return std::nullopt;
 }
 
 // Rows of a file's tensor in the type in which the job stores them.
-void convert_rows(std::span<const std::byte> from, DataType type, int64_t first_row,
-                  const JobTensor& tensor, std::span<std::byte> to) {
-  if (type == tensor.stored) {
-    std::memcpy(to.data(), from.data(), from.size());
+void convert_rows(const WeightTensor& from, int64_t first, int64_t count, const JobTensor& tensor,
+                  std::span<std::byte> to) {
+  const int64_t row = tensor.row_bytes();
+  if (name_of(from.type) == name_in_file(tensor.stored) && from.contiguous()) {
+    std::memcpy(to.data(), from.data.data() + first * row, to.size());
     return;
   }
-  const int64_t columns = elements_of(tensor.shape) / tensor.shape.at(0);
-  const auto rows = static_cast<int64_t>(to.size()) / tensor.row_bytes();
-  std::vector<float> row(static_cast<size_t>(columns));
-  std::vector<std::byte> aligned(static_cast<size_t>(columns * size_of(type)));
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(aligned.data(), from.data() + i * columns * size_of(type), aligned.size());
-    load_row(type, aligned.data(), columns, row.data());
-    store_row(tensor.stored, row.data(), columns, rounding_key(0, -1, first_row + i, 0),
-              to.data() + i * tensor.row_bytes());
+  const int64_t columns = row / size_of(tensor.stored);
+  std::vector<float> values(static_cast<size_t>(columns));
+  for (int64_t i = 0; i < count; ++i) {
+    read_rows(from, first + i, 1, values);
+    store_row(tensor.stored, values.data(), columns, rounding_key(0, -1, first + i, 0),
+              to.data() + i * row);
   }
 }
 
-[[noreturn]] void fail_tensors(const std::filesystem::path& path, const std::string& first,
-                               size_t count, std::string_view fault) {
-  fail_input("'{}' does not fit the model: {}{}.", path.string(), first,
-             count == 1 ? "" : fmt::format(" ({} tensors {})", count, fault));
-}
-
-void load_rows(JobState& state, size_t place, const SafetensorsFile* file) {
+void load_rows(JobState& state, size_t place, const WeightTensor* stored) {
   const JobTensor& tensor = state.tensors()[place];
   const int64_t row = tensor.row_bytes();
   std::vector<std::byte> bytes;
   each_few_rows(0, tensor.shape.at(0), row, [&](int64_t first, int64_t count) {
     bytes.resize(static_cast<size_t>(count * row));
-    if (file != nullptr) {
-      const SafetensorsEntry& entry = file->at(tensor.name);
-      const DataType type = *loadable_type(tensor, entry.dtype);
-      const int64_t row_in_file = row / size_of(tensor.stored) * size_of(type);
-      const auto part = entry.data.subspan(static_cast<size_t>(first * row_in_file),
-                                           static_cast<size_t>(count * row_in_file));
-      convert_rows(part, type, first, tensor, bytes);
-      file->forget(part);
+    if (stored != nullptr) {
+      convert_rows(*stored, first, count, tensor, bytes);
+      const int64_t row_in_file = stored->strides[0] * size_of(stored->type);
+      const auto begin = static_cast<size_t>(first * row_in_file);
+      forget_pages(stored->data.subspan(begin, static_cast<size_t>((count - 1) * row_in_file)));
     }
     state.write_rows(place, first, bytes);
   });
@@ -117,40 +97,9 @@ SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
   return write_safetensors(path, tensors, metadata);
 }
 
-void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
-                   const std::vector<JobTensor>& tensors, HeadRule head) {
-  const auto passed_over = [&](std::string_view name) {
-    return head == HeadRule::optional && name.starts_with(kHeadPrefix);
-  };
-  std::vector<std::string> missing, misshapen, extra;
-  std::set<std::string_view> known;
-  for (const JobTensor& tensor : tensors) {
-    known.insert(tensor.name);
-    const SafetensorsEntry* entry = file.find(tensor.name);
-    if (entry == nullptr && passed_over(tensor.name)) continue;
-    if (entry == nullptr) {
-      missing.push_back(fmt::format("it has no tensor '{}'", tensor.name));
-    } else if (entry->shape != tensor.shape) {
-      misshapen.push_back(fmt::format("tensor '{}' has shape {} where the model has {}",
-                                      tensor.name, to_string(entry->shape),
-                                      to_string(tensor.shape)));
-    } else if (!loadable_type(tensor, entry->dtype)) {
-      misshapen.push_back(
-          fmt::format("tensor '{}' has type {} where F32 is needed", tensor.name, entry->dtype));
-    }
-  }
-  for (const SafetensorsEntry& entry : file.entries()) {
-    if (known.contains(entry.name) || entry.name.ends_with(kCounter)) continue;
-    if (passed_over(entry.name)) continue;
-    extra.push_back(fmt::format("the model has no tensor '{}'", entry.name));
-  }
-  if (!missing.empty()) fail_tensors(path, missing.front(), missing.size(), "are missing");
-  if (!misshapen.empty()) fail_tensors(path, misshapen.front(), misshapen.size(), "differ");
-  if (!extra.empty()) fail_tensors(path, extra.front(), extra.size(), "are too many");
-}
-
-void load_tensors(JobState& state, const std::filesystem::path& path,
-                  const std::function<bool(const JobTensor&)>& wanted, HeadRule head) {
+WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
+                         const std::function<bool(const JobTensor&)>& wanted, HeadRule head,
+                         const NewLayers& new_layers) {
   std::vector<size_t> places;
   std::vector<JobTensor> tensors;
   for (size_t i = 0; i < state.tensors().size(); ++i) {
@@ -158,30 +107,30 @@ void load_tensors(JobState& state, const std::filesystem::path& path,
     places.push_back(i);
     tensors.push_back(state.tensors()[i]);
   }
-  std::optional<SafetensorsFile> file;
-  std::string present(tensors.size(), 'y');
+  std::optional<WeightsFile> file;
+  WeightMatch match;
+  std::string loaded;
   if (state.holds_values()) {
-    file.emplace(path);
-    check_tensors(*file, path, tensors, head);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (file->find(tensors[i].name) == nullptr) present[i] = 'n';
-    }
+    file.emplace(path, true);
+    match = match_weights(*file, tensors, head, new_layers);
+    for (const bool is_loaded : match.loaded) loaded += is_loaded ? 'y' : 'n';
   }
-  present = state.agree(present);
+  loaded = state.agree(loaded);
   std::vector<float> values;
   for (size_t i = 0; i < places.size(); ++i) {
-    if (present[i] == 'n') continue;
+    if (loaded.at(i) == 'n') continue;
+    const WeightTensor* stored = file ? file->find(tensors[i].name) : nullptr;
     if (tensors[i].in_rows()) {
-      load_rows(state, places[i], file ? &*file : nullptr);
+      load_rows(state, places[i], stored);
       continue;
     }
-    if (file) {
-      const SafetensorsEntry& entry = file->at(tensors[i].name);
-      values.resize(entry.data.size() / sizeof(float));
-      std::memcpy(values.data(), entry.data.data(), entry.data.size());
+    if (stored != nullptr) {
+      values.resize(static_cast<size_t>(stored->elements()));
+      read_values(*stored, values);
     }
     state.write(places[i], values);
   }
+  return match;
 }
 
 std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observer) {
@@ -189,17 +138,27 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
   const auto warn = [&](std::string_view sentence) {
     observer.on_message(Severity::warning, sentence);
   };
+  if (job.best) {
+    const auto best = find_best(job.checkpoint);
+    if (!best) {
+      fail_input("--best: no checkpoint in '{}' was measured; train with --eval-data or --valid-share.",
+                 job.checkpoint.string());
+    }
+    verify_checkpoint(*best);
+    return *best / kWeightsFile;
+  }
   return newest_checkpoint(job.checkpoint, warn) / kWeightsFile;
 }
 
-void load_weights(JobState& state, const std::filesystem::path& path) {
-  load_tensors(
+WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
+                         const NewLayers& new_layers) {
+  return load_tensors(
       state, path, [](const JobTensor& tensor) { return is_weight(tensor.role); },
-      HeadRule::optional);
+      HeadRule::optional, new_layers);
 }
 
 void save_weights(const JobState& state, const std::filesystem::path& path,
-                  const std::string& model) {
+                  const std::map<std::string, std::string>& metadata) {
   state.settle();
   std::vector<SafetensorsTensor> tensors;
   std::vector<size_t> places;
@@ -212,9 +171,7 @@ void save_weights(const JobState& state, const std::filesystem::path& path,
     }
   }
   std::optional<SafetensorsWriter> writer;
-  if (state.holds_values())
-    writer.emplace(path, tensors,
-                   std::map<std::string, std::string>{{"format", "pt"}, {"model", model}});
+  if (state.holds_values()) writer.emplace(path, tensors, metadata);
   std::vector<float> values;
   std::vector<std::byte> bytes;
   for (const size_t place : places) {

@@ -1,4 +1,4 @@
-// Model state in and out of safetensors files, under torchvision's or InsightFace's names.
+// Model state in and out of files, under torchvision's or InsightFace's names.
 #pragma once
 
 #include <filesystem>
@@ -12,6 +12,7 @@
 #include "train/job.h"
 #include "train/job_state.h"
 #include "train/observer.h"
+#include "train/weight_matching.h"
 
 namespace millrace {
 
@@ -40,28 +41,20 @@ SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
                                          const StateSnapshot& snapshot, bool (*wanted)(Role),
                                          const std::map<std::string, std::string>& metadata);
 
-// Whether the classifier of a face network (tensors "head.…") may be missing from the file, and
-// may be in it without being in the model.
-enum class HeadRule : uint8_t { needed, optional };
-
-// Checks that the file holds exactly these tensors with the same shapes, in f32 (class centres also
-// in 16 bits); torchvision's `num_batches_tracked` counters are passed over. Throws InputError with
-// one sentence that names the first tensor at fault and how many there are.
-void check_tensors(const SafetensorsFile& file, const std::filesystem::path& path,
-                   const std::vector<JobTensor>& tensors, HeadRule head = HeadRule::needed);
-
-// Checks, then writes into the job; nothing is changed if the check fails. A head that the file
-// lacks keeps its values. Called by all processes; the first one reads the file.
-void load_tensors(JobState& state, const std::filesystem::path& path,
-                  const std::function<bool(const JobTensor&)>& wanted,
-                  HeadRule head = HeadRule::needed);
+// Matches (match_weights), then writes into the job; nothing is changed if that fails. What is not
+// loaded keeps its values. Called by all processes; the first one reads the file, and has the
+// names of what was matched.
+WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
+                         const std::function<bool(const JobTensor&)>& wanted,
+                         HeadRule head = HeadRule::needed, const NewLayers& new_layers = {});
 
 // The file of weights that a job names: its load_weights, or that of its newest intact checkpoint.
 std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observer);
 
 // Parameters and buffers; the head is optional. Saving settles the state first.
-void load_weights(JobState& state, const std::filesystem::path& path);
+WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
+                         const NewLayers& new_layers = {});
 void save_weights(const JobState& state, const std::filesystem::path& path,
-                  const std::string& model);
+                  const std::map<std::string, std::string>& metadata);
 
 }  // namespace millrace

@@ -61,10 +61,10 @@ TEST_F(CommandTest, BadUsageIsOneSentence) {
 }
 
 TEST_F(CommandTest, UnwritableOutputsAreRefusedBeforeWork) {
-  for (const char* flag : {"--summary", "--metrics", "--save-weights"}) {
-    expect_refusal(kTrain + " " + flag + " absent/file", flag);
-  }
   write_text(work() / "file", "x");
+  for (const char* flag : {"--summary", "--metrics", "--save-weights", "--trace"}) {
+    expect_refusal(kTrain + " " + flag + " file/below", flag);
+  }
   expect_refusal(kTrain + " --checkpoint file", "--checkpoint");
   expect_refusal(kTrain + " --summary ok.json --metrics file/m", "--metrics");
 }

@@ -25,6 +25,9 @@ class FlagEffectsTest : public ::testing::Test {
     add_profile_command(program_, chosen_, nullptr);
     add_tune_command(program_, chosen_, interruption_);
     add_eval_command(program_, chosen_);
+    add_predict_command(program_, chosen_);
+    add_embed_command(program_, chosen_);
+    add_verify_command(program_, chosen_);
     add_data_command(program_, chosen_, interruption_);
     add_ckpt_command(program_, chosen_);
     add_bench_command(program_, chosen_, interruption_);
@@ -105,7 +108,10 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"train --keep 3", "without --checkpoint"},
       {"train --checkpoint-every 3", "without --checkpoint"},
       {"train --resume", "without --checkpoint"},
-      {"train --eval-every 3", "without --eval-data"},
+      {"train --eval-every 3", "without --eval-data or --valid-share"},
+      {"train --patience 3", "without --eval-data or --valid-share"},
+      {"train --metric loss", "without --eval-data or --valid-share"},
+      {"train --new-layers auto", "--new-layers has no effect without --load-weights."},
       {"plan --auto --placement 0:0", "beside --auto, which searches"},
       {"plan --auto --plan p.json", "beside --auto"},
       {"plan --auto --microbatches 2", "beside --auto"},
@@ -131,7 +137,6 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"eval --verification p.bin --data idx:d run", "which name their own images"},
       {"eval --identification folder:d --classes 3 run", "which name their own images"},
       {"eval --verification p.bin --augment photo run", "without a data set"},
-      {"eval --augment photo run", "without a data set"},
       {"data synth folder:d --identities 3", "without --faces"},
       {"data synth folder:d --new-people", "without --faces"},
       {"data synth recordio:d.rec --faces --count 3", "beside --faces"},

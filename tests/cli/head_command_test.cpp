@@ -76,7 +76,7 @@ TEST_F(HeadCommandTest, BenchGivesARowForEachSizeAndMode) {
   for (const char* storage : {"fp32", "bf16"}) {
     const Outcome outcome =
         run(std::string("bench head --classes 2000,3000 --modes dp,mp,pfc --batch 8 --dimension 16 "
-                        "--steps 2 --threads 1 --json rows.json --head-dtype ") +
+                        "--steps 2 --threads 1 --summary rows.json --head-dtype ") +
             storage);
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     const Json rows = read_json("rows.json");
@@ -96,7 +96,7 @@ TEST_F(HeadCommandTest, BenchGivesARowForEachSizeAndMode) {
 TEST_F(HeadCommandTest, BenchMeasuresPyTorchBeside) {
   const Outcome outcome =
       run("bench head --classes 500 --modes mp,pfc --batch 4 --dimension 8 --steps 1 --threads 1 "
-          "--json rows.json --peer --peer-script " +
+          "--summary rows.json --peer --peer-script " +
           (std::filesystem::path(MILLRACE_TEST_DATA) / "../../bench/peer_partial_fc.py").string());
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   for (const Json& row : read_json("rows.json")) {

@@ -154,7 +154,7 @@ TEST_F(PlanClusterTest, MistakesAreOneSentence) {
                  "--sample-rate is 2");
   expect_refusal(kVgg + " --placement 0:0.0:1 --schedule gpipe --replicas roundrobin",
                  "goes with --schedule 1f1b");
-  expect_refusal(kVgg + " --output /none/plan.json", "--output");
+  expect_refusal(kVgg + " --output /dev/null/plan.json", "--output");
   expect_refusal(kVgg + " --parallel hybrid", "--parallel hybrid cannot be predicted");
   expect_refusal(kVgg + " --parallel model", "--parallel model cannot be predicted");
   expect_refusal(kVgg + " --placement 0:0.0:1 --schedule zero-bubble",
@@ -168,7 +168,7 @@ class BenchPublishedTest : public ProgramTest {};
 
 TEST_F(BenchPublishedTest, WritesTables) {
   const Outcome outcome =
-      run("bench published --no-runs --no-exact --markdown table.md --json table.json");
+      run("bench published --no-runs --no-exact --markdown table.md --summary table.json");
   ASSERT_EQ(outcome.status, 0) << outcome.errors;
   EXPECT_EQ(outcome.output, read_text(work() / "table.md"));
   const Json table = Json::parse(read_text(work() / "table.json"));

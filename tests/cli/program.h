@@ -39,9 +39,10 @@ class ProgramTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  // Starts `millrace` with these arguments, separated by single spaces.
+  // Starts `millrace` with these arguments, separated by spaces.
   pid_t start(const std::string& arguments) const {
     std::vector<std::string> words = split(arguments, ' ');
+    std::erase(words, "");
     words.insert(words.begin(), MILLRACE_PROGRAM);
     std::vector<char*> pointers;
     for (std::string& word : words) pointers.push_back(word.data());

@@ -67,6 +67,7 @@ AXES = {
     "scale": ["", "1024", "dynamic", "overflow"],
     "dropout": ["", "off"],
     "smoothing": ["", "0.1"],
+    "trained": ["", "late", "middle", "decayed"],
     "rate": ["", "step", "cosine", "polynomial", "warmup"],
     "head": ["", "softmax", "arcface", "cosface", "combined"],
     "head-parallel": ["", "dp", "mp", "pfc", "pfc-all"],

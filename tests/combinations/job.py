@@ -33,6 +33,7 @@ WORDS = {
                   "bf16-storage": ["--precision", "bf16", "--precision-arithmetic", "storage"]},
     "scale": {"1024": ["--loss-scale", "1024"], "dynamic": ["--loss-scale", "dynamic"],
               "overflow": ["--loss-scale", "dynamic", "--inject-overflow", "2"]},
+    "trained": {"decayed": ["--layer-decay", "0.5"]},
     "dropout": {"off": ["--dropout", "off"]},
     "smoothing": {"0.1": ["--label-smoothing", "0.1"]},
     "rate": {"step": ["--lr-schedule", "step", "--lr-milestones", "1,3", "--lr-gamma", "0.3"],
@@ -62,7 +63,7 @@ WORDS = {
 }
 
 # Said of the mathematics of a step, so of the reference too; the rest says where it is computed.
-MEANING = ("decay", "clip", "precision", "scale", "dropout", "smoothing", "rate", "head",
+MEANING = ("trained", "decay", "clip", "precision", "scale", "dropout", "smoothing", "rate", "head",
            "head-gradient", "head-dtype")
 DIVISION = ("parallel", "static", "replicas", "share", "sync", "wire", "recompute",
             "head-parallel", "finite")
@@ -79,8 +80,24 @@ CUTS = {  # layers behind which the stages end
 }
 
 
+# Layers that are not trained: the first ones, and one between others.
+FROZEN = {
+    "fashion_cnn": {"late": "conv1,bn1,layer1", "middle": "layer2"},
+    "mobilefacenet": {"late": "layers.0,layers.1,layers.2", "middle": "layers.3"},
+    "resnet18": {"late": "conv1,bn1,layer1,layer2", "middle": "layer3.0"},
+    "resnet50": {"late": "conv1,bn1,layer1,layer2", "middle": "layer3.0"},
+    "iresnet18": {"late": "conv1,bn1,prelu,layer1", "middle": "layer3.0"},
+    "alexnet": {"late": "features.0,features.3", "middle": "classifier.1"},
+    "vgg16": {"late": "features.0,features.2", "middle": "features.28"},
+    "vgg16_bn": {"late": "features.0,features.1", "middle": "features.40"},
+}
+
+
 def words(draw, names):
-    return [flag for axis in names for flag in WORDS[axis].get(draw[axis], [])]
+    flags = [flag for axis in names for flag in WORDS[axis].get(draw[axis], [])]
+    if "trained" in names and draw["trained"] in ("late", "middle"):
+        flags += ["--freeze", FROZEN[draw["model"]][draw["trained"]]]
+    return flags
 
 
 def global_batch(draw):

@@ -8,6 +8,7 @@
 #include "data/safetensors.h"
 #include "grouped_batch_norm.h"
 #include "models/models.h"
+#include "train/network.h"
 #include "train/stage_options.h"
 
 namespace millrace::combinations {
@@ -48,11 +49,11 @@ bool is_centres(const std::string& name) { return name.starts_with("head.centres
 
 PlainModel::PlainModel(const TrainJob& job)
     : job_(job),
-      graphs_(build_model(job.model, job.options), job.plan),
+      graphs_(network_of(job), job.plan),
       rule_(job.plan),
       optimizer_(job.optimizer),
       device_({.threads = 1, .pin = false}) {
-  const Graph network = build_model(job.model, job.options);
+  const Graph network = network_of(job);
   const Graph micro = with_batch(network, graphs_.micro_batch(), job.options.batch);
   CompileOptions options = compile_options(job, 1, nullptr);
   options.updates.accumulate = true;
@@ -72,6 +73,7 @@ PlainModel::PlainModel(const TrainJob& job)
       if (is_centres(name)) continue;
       TrainedTensor& tensor = one.tensors[name];
       tensor.shape = slot(name).type.shape;
+      tensor.rate = network.tensor(network.find_tensor(name)).rate;
       const std::vector<float> start = read(name);
       tensor.values.assign(start.begin(), start.end());
       optimizer_.prepare(tensor);
@@ -204,7 +206,7 @@ void PlainModel::update(Stage& stage, int64_t step) {
   for (auto& [name, tensor] : stage.tensors) {
     std::vector<double>& gradient = stage.sums[name];
     for (double& value : gradient) value *= mean;
-    optimizer_.update(tensor, gradient, learning_rate(step), stage.updates);
+    optimizer_.update(tensor, gradient, learning_rate(step) * tensor.rate, stage.updates);
     next[name].assign(tensor.values.begin(), tensor.values.end());
   }
   stage.versions.push_back(std::move(next));

@@ -14,6 +14,7 @@ namespace millrace::combinations {
 struct TrainedTensor {
   Shape shape;
   std::vector<double> values;
+  double rate = 1;  // times the learning rate
   // By the ending of its name in a checkpoint: ".momentum", or ".first_moment", ".second_moment".
   std::map<std::string, std::vector<double>> state;
 };

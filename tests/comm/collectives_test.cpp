@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <thread>
 
+#include "comm/texts.h"
 #include "group_values.h"
 #include "member_runner.h"
 
@@ -226,6 +228,25 @@ TEST(Group, MessagesArriveInOrderAndByTag) {
         EXPECT_EQ(other[0], 0.5);
       }
       sender.join();
+    });
+  }
+}
+
+TEST(Texts, AreCollectedWhateverTheirLength) {
+  constexpr size_t kLong = (size_t{65} << 20) + 3;  // more than gather_texts takes
+  for (const int members : member_counts()) {
+    if (members > 3) continue;
+    run_members(members, 1, [&](std::vector<Group>& groups) {
+      Group& group = groups[0];
+      const auto text_of = [&](int member) {
+        const size_t length = member == 0 ? 7 : member == 1 ? kLong : 0;
+        return std::string(length, static_cast<char>('a' + member));
+      };
+      const std::vector<std::string> texts = collect_texts(group, text_of(group.rank()), 0);
+      ASSERT_EQ(texts.size(), group.rank() == 0 ? static_cast<size_t>(members) : 0U);
+      for (size_t member = 0; member < texts.size(); ++member) {
+        EXPECT_TRUE(texts[member] == text_of(static_cast<int>(member))) << member;
+      }
     });
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <new>
 #include <set>
 
 #include "base/error.h"
@@ -243,6 +244,34 @@ TEST(Loader, StopsWithBatchesInFlight) {
       EXPECT_TRUE(loader.next(batch));
     }
   }
+}
+
+// As if memory ran out while a record is decoded.
+class HungrySource : public NumberedSource {
+ public:
+  using NumberedSource::NumberedSource;
+  Sample read(uint64_t index) const override {
+    if (index == 7) throw std::bad_alloc();
+    return NumberedSource::read(index);
+  }
+};
+
+std::string failure_of(std::shared_ptr<const RecordSource> source, const LoaderOptions& options) {
+  try {
+    all_batches(std::move(source), options);
+    return "";
+  } catch (const JobError& error) {
+    return error.what();
+  }
+}
+
+TEST(Loader, TellsWhenMemoryRunsOutInAWorker) {
+  EXPECT_THAT(failure_of(std::make_shared<HungrySource>(20), options_of(5)),
+              HasSubstr("not enough memory for the loader"));
+  LoaderOptions endless = options_of(1 << 16);
+  endless.transform = small_training(1 << 16, 3);  // 3 PiB a batch
+  EXPECT_THAT(failure_of(std::make_shared<NumberedSource>(1 << 16), endless),
+              HasSubstr("not enough memory for the loader"));
 }
 
 }  // namespace

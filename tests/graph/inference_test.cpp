@@ -215,6 +215,8 @@ std::vector<Case> good_cases() {
       {"sgd_plain_update", {x, x}, {}, {}},
       {"adamw_update", {x, x, x, x, f32({1})}, {}, {}},
       {"lars_update", {x, x, x}, {}, {}},
+      {"lamb_update", {x, x, x, x, f32({1})}, {}, {}},
+      {"lamb_moments", {x, x, x, x, f32({1}), f32({4})}, {{"squares_at", int64_t{2}}}, {}},
       {"lars_update", {x, x, x, f32({4})}, {{"squares_at", int64_t{2}}}, {}},
       {"squares_of_each", {x, c}, {}, {f32({2})}},
       {"keep_squares", {f32({1}), f32({1})}, {}, {}},

@@ -272,7 +272,7 @@ TEST(MarginHead, LossScalesWithTheGradientThatArrives) {
   const SingleOperator single(
       "margin_head_loss_backward", {},
       {{{1}, DataType::f32}, {{4, kHeadStatistics}, DataType::f32}, {{2, 2}, DataType::f32}});
-  const double nowhere = -std::numeric_limits<double>::infinity();
+  const double nowhere = kElsewhere;
   const Values statistics = {1,  2, 0.5,     0.6,     0, 1, nowhere, nowhere,
                              -1, 3, nowhere, nowhere, 0, 0, 2,       3};
   const KernelOptions options;

@@ -196,6 +196,15 @@ TEST(ClusterTest, SaysWhatIsWrong) {
   expect_refusal(json, "did you mean 'network'");
 }
 
+TEST(ClusterTest, TopologiesOfElsewhereAreRefused) {
+  Json json = pair_of_machines();
+  json.erase("topology");
+  for (const char* path : {"/etc/hostname", "../secret", "below/../../secret"}) {
+    json["topology_file"] = path;
+    expect_refusal(json, "beside this one or below");
+  }
+}
+
 TEST(ClusterTest, UnknownNamesGetASuggestion) {
   try {
     find_cluster("titanv8", "--cluster");

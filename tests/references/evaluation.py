@@ -12,13 +12,12 @@ import os
 import numpy
 import torch
 import torchvision.transforms.functional as F
-from PIL import Image
 
 import reference
 import networks
 import safetensors_file
-from image_files import KINDS
-from images import NORMS, evaluated, float_resize
+from image_files import KINDS, load
+from images import norm, evaluated, float_resize
 
 CLASSES = 4
 TOLERANCE = 1e-4
@@ -39,10 +38,10 @@ def write_folder(directory, seed):
 
 
 def inputs(files, recipe, size, channels):
-    mean, deviation = NORMS[recipe]
+    mean, deviation = norm(recipe, channels)
     images = []
     for path, _ in files:
-        image = Image.open(path).convert("RGB" if channels == 3 else "L")
+        image = load(path, "RGB" if channels == 3 else "L")
         pixels = torch.from_numpy(numpy.array(image, numpy.float32))
         pixels = pixels.permute(2, 0, 1) if channels == 3 else pixels[None]
         pixels = evaluated(pixels, recipe, size, float_resize) / 255

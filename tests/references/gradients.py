@@ -30,8 +30,9 @@ def draw(name, image, batch, seed):
 
 
 def normalised(name, images):
-    mean, deviation = reference.FACE if name in face_models.NAMES else reference.SMALL
-    return (torch.from_numpy(images).double() / 255 - mean) / deviation
+    mean, deviation = (reference.FACE if name in face_models.NAMES
+                       else reference.small(images.shape[1]))
+    return torch.from_numpy((images / 255 - mean) / deviation)
 
 
 def expected(model, images, labels):
@@ -57,14 +58,19 @@ def actual(program, name, image, batch, data, weights, options):
     return steps[0], {key.removesuffix(".momentum"): value for key, value in states.items()}
 
 
-def compare(program, name, image, batch, devices, seed, options):
+def compare(program, name, image, batch, devices, seed, frozen, options):
     model = networks.build(name, image, CLASSES, seed)
     images, labels = draw(name, image, batch, seed)
     data = program.save_images("images.safetensors", images, labels)
     networks.keep_off_kinks(model.double().train(), normalised(name, images))
     model = model.float()  # as the file has it
+    for key, weight in model.named_parameters():
+        if any(key.startswith(part + ".") for part in frozen):
+            weight.requires_grad_(False)
     weights = program.save_weights("weights.safetensors", model)
     figures, gradients = expected(model, normalised(name, images), torch.from_numpy(labels))
+    if frozen:
+        options = ["--freeze", ",".join(frozen), *options]
     if devices > 1 and "--placement" not in options:
         options = ["--devices", devices, *options]
     line, own = actual(program, name, image, batch // devices, data, weights, options)
@@ -91,11 +97,13 @@ def main():
     parser.add_argument("--image", type=int, required=True)
     parser.add_argument("--batch", type=int, default=4, help="of all devices")
     parser.add_argument("--devices", type=int, default=1)
+    parser.add_argument("--frozen", default="", help="layers that are not trained, with commas")
     parser.add_argument("options", nargs="*", help="more flags for the program, behind --")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     reference.finish([compare(reference.Program(arguments.program), arguments.model,
                               arguments.image, arguments.batch, arguments.devices, arguments.seed,
+                              [part for part in arguments.frozen.split(",") if part],
                               arguments.options)])
 
 

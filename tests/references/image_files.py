@@ -3,7 +3,7 @@
 import os
 
 import numpy
-from PIL import Image
+from PIL import Image, ImageOps
 
 
 def picture(generator, width, height, bands=3):
@@ -16,11 +16,19 @@ def picture(generator, width, height, bands=3):
     return pixels[:, :, 0] if bands == 1 else pixels
 
 
-class Kind:
-    """One file."""
+def load(path, mode):
+    """The image as it is seen: turned as its EXIF data says."""
+    return ImageOps.exif_transpose(Image.open(path)).convert(mode)
 
-    def __init__(self, name, size, mode="RGB", **options):
+
+class Kind:
+    """One file; `turn` is EXIF's orientation."""
+
+    def __init__(self, name, size, mode="RGB", turn=None, **options):
         self.name, self.size, self.mode, self.options = name, size, mode, options
+        if turn:
+            options["exif"] = Image.Exif()
+            options["exif"][0x0112] = turn
 
     def write(self, directory, generator):
         bands = {"RGB": 3, "L": 1, "P": 3, "RGBA": 4, "CMYK": 4}[self.mode]
@@ -46,4 +54,10 @@ KINDS = [
     Kind("progressive.jpg", (160, 120), quality=80, progressive=True),
     Kind("grey.jpg", (140, 110), "L", quality=90),
     Kind("print.jpg", (110, 100), "CMYK", quality=90),
+    Kind("lossy.webp", (151, 101), quality=80),
+    Kind("lossless.webp", (101, 121), lossless=True),
+    Kind("transparent.webp", (64, 48), "RGBA", lossless=True),
+    Kind("turned.webp", (120, 80), turn=6, quality=90),
+    Kind("turned.png", (120, 81), turn=8),
+    *[Kind(f"turned{turn}.jpg", (140, 97), turn=turn, quality=92) for turn in range(1, 9)],
 ]

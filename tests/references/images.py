@@ -18,17 +18,23 @@ from torchvision.transforms import InterpolationMode
 
 import reference
 import safetensors_file
-from image_files import KINDS
+from image_files import KINDS, load
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 FACE = ((0.5,) * 3, (0.5,) * 3)
-SMALL = ((0.286,) * 3, (0.353,) * 3)
-NORMS = {"photo": IMAGENET, "face": FACE, "small": SMALL}
+GREY = ((0.286,), (0.353,))
+NORMS = {"photo": IMAGENET, "face": FACE, "small": IMAGENET}
+
+
+def norm(recipe, channels):
+    return GREY if recipe == "small" and channels == 1 else NORMS[recipe]
+
+
 DRAWS = 6
 
 # Against floats, against PIL's bytes (one level of rounding in each direction), and the mean over
 # an image of what training does to JPEG: chroma repeated and DCT-scaled, for speed.
-FLOATS, BYTES, FAST_JPEG = 0.005, 1.1, 2.5
+FLOATS, BYTES, FAST_JPEG = 0.005, 1.1, 3.2
 
 
 class Levels:
@@ -86,11 +92,11 @@ class Recipe:
         subprocess.run([program, output, name, str(size), str(channels), str(draws), *files],
                        check=True)
         self.tensors = safetensors_file.load(output)[0]
-        self.images = [Image.open(path).convert("RGB" if channels == 3 else "L") for path in files]
+        self.images = [load(path, "RGB" if channels == 3 else "L") for path in files]
 
     def levels(self, index, draw):
         """What Millrace made, on the scale of bytes."""
-        mean, deviation = NORMS[self.name.removesuffix("-training")]
+        mean, deviation = norm(self.name.removesuffix("-training"), self.channels)
         pixels = torch.from_numpy(self.tensors[f"{index}/{draw}/pixels"].copy()).double()
         shape = (self.channels, 1, 1)
         return 255 * (pixels * torch.tensor(deviation[:self.channels]).reshape(shape)

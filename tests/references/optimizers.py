@@ -229,7 +229,7 @@ def main():
     images = generator.integers(0, 256, (BATCH, 1, IMAGE, IMAGE), numpy.uint8)
     labels = numpy.arange(BATCH) % CLASSES
     data = program.save_images("images.safetensors", images, labels)
-    mean, deviation = reference.SMALL
+    mean, deviation = reference.GREY
     pixels = (torch.from_numpy(images).double() / 255 - mean) / deviation
     reference.finish([compare(program, name, case, data, pixels, torch.from_numpy(labels),
                               arguments.seed)

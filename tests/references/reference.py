@@ -14,9 +14,16 @@ sys.path.insert(0, os.path.join(HERE, "..", "golden"))
 
 import safetensors_file  # noqa: E402
 
-# What `--augment none` does to a byte of a small image, and to one of a face.
-SMALL = (0.286, 0.353)
+# What `--augment none` does to a byte of a small grey image and of a face, and to those of a small
+# coloured image: mean and deviation.
+GREY = (0.286, 0.353)
 FACE = (0.5, 0.5)
+COLOUR = (numpy.array([0.485, 0.456, 0.406]).reshape(3, 1, 1),
+          numpy.array([0.229, 0.224, 0.225]).reshape(3, 1, 1))
+
+
+def small(channels):
+    return GREY if channels == 1 else COLOUR
 
 
 class Program:

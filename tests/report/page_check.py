@@ -79,7 +79,7 @@ class PageCheck(unittest.TestCase):
         cls.many = cls.report(cls.root / "suite", "many")
         published = cls.root / "published" / "published.json"
         published.parent.mkdir()
-        subprocess.run([PROGRAM, "bench", "published", "--no-runs", "--json", published], check=True,
+        subprocess.run([PROGRAM, "bench", "published", "--no-runs", "--summary", published], check=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         cls.table = cls.report(published.parent, "table")
         write_run(cls.root / "checked", devices=2)

@@ -21,7 +21,7 @@ Plan plan_of(const PipelineSpec& spec) {
     plan.stages.push_back(placement);
   }
   if (spec.devices.size() > 1) plan.stage_weights.assign(spec.devices.size(), 1);
-  plan.sharding.synchronise_batch_norm = true;
+  plan.sharding.synchronise_batch_norm = !spec.round_robin;
   plan.round_robin = spec.round_robin;
   plan.schedule = spec.schedule;
   plan.static_scheduling = spec.static_scheduling;

@@ -23,7 +23,7 @@ class CheckpointTest : public DirectoryTest {
     manifest.seed = UINT64_MAX;
     manifest.learning_rate = {{"base", 0.1}};
     manifest.job = {{"fixed", {{"batch", 8}}}};
-    manifest.accuracy = accuracy;
+    if (accuracy) manifest.measured = Measured{Metric::top1, *accuracy};
     write_whole(manifest, small_snapshot(static_cast<float>(step)));
     return directory_ / checkpoint_name(step);
   }
@@ -61,7 +61,8 @@ TEST_F(CheckpointTest, ManifestComesBackAsWritten) {
   EXPECT_EQ(manifest.epoch, 3);
   EXPECT_EQ(manifest.position, 128);
   EXPECT_EQ(manifest.seed, UINT64_MAX);
-  EXPECT_EQ(manifest.accuracy, 0.75);
+  ASSERT_TRUE(manifest.measured);
+  EXPECT_EQ(manifest.measured->value, 0.75);
   EXPECT_EQ(manifest.job["fixed"]["batch"], 8);
   EXPECT_TRUE(std::filesystem::exists(directory_ / "step-00001234" / "weights.safetensors"));
 }

@@ -173,7 +173,7 @@ TEST_F(CentreClassifierTest, WeightsWithoutAClassifierAreNotScored) {
   TrainingObserver silent;
   Engine engine(job, Purpose::evaluation, silent);
   engine.start(job.seed);
-  save_weights(JobState(engine), directory_ / "backbone.safetensors", job.model);
+  save_weights(JobState(engine), directory_ / "backbone.safetensors", {});
   TrainJob evaluation = face_job();
   evaluation.evaluation_data = "synthetic";
   evaluation.load_weights = directory_ / "backbone.safetensors";

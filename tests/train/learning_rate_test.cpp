@@ -64,6 +64,19 @@ TEST(LearningRate, PolynomialFallsToTheFinalRate) {
   }
 }
 
+TEST(LearningRate, EpochsBecomeSteps) {
+  const LearningRateSettings settings{.kind = Kind::step,
+                                      .warmup_steps = 2,
+                                      .milestones = {3, 5},
+                                      .warmup_in_epochs = true,
+                                      .milestones_in_epochs = true};
+  const LearningRateSettings steps = in_steps(settings, 10);
+  EXPECT_EQ(steps.warmup_steps, 20);
+  EXPECT_EQ(steps.milestones, (std::vector<int64_t>{30, 50}));
+  EXPECT_EQ(in_steps(steps, 10).warmup_steps, 20);
+  EXPECT_THROW(in_steps(settings, 0), InputError);
+}
+
 TEST(LearningRate, RefusesSettingsThatMeanNothing) {
   EXPECT_THROW(check({.base = std::nan("")}), InputError);
   EXPECT_THROW(check({.base = -1}), InputError);

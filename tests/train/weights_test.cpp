@@ -20,8 +20,9 @@ class WeightsTest : public DirectoryTest {
     }
     const auto path = directory_ / "weights.safetensors";
     write_tensors(path, snapshot, is_weight, {});
-    const SafetensorsFile file(path);
-    return input_error_of([&] { check_tensors(file, path, tensors(with_head), head); });
+    const WeightsFile file(path);
+    return input_error_of(
+        [&] { said_ = describe(match_weights(file, tensors(with_head), head, new_layers_)); });
   }
 
   static std::vector<JobTensor> tensors(bool with_head) {
@@ -31,6 +32,9 @@ class WeightsTest : public DirectoryTest {
     if (with_head) list.push_back({"head.weight", Role::parameter, {5, 4}});
     return list;
   }
+
+  NewLayers new_layers_;
+  std::string said_;  // of the last match
 };
 
 TEST_F(WeightsTest, AcceptsExactlyTheModelsTensors) {
@@ -55,7 +59,9 @@ TEST_F(WeightsTest, NamesTheFirstMissingTensorAndTheCount) {
 TEST_F(WeightsTest, NamesBothShapesOfAMisshapenTensor) {
   const std::string error =
       error_for({{"fc.bias", {10}}, {"conv.weight", {4, 3, 3, 3}}, {"fc.weight", {1000, 4}}});
-  EXPECT_THAT(error, HasSubstr("tensor 'fc.weight' has shape 1000x4 where the model has 10x4."));
+  EXPECT_THAT(
+      error, HasSubstr("tensor 'fc.weight' has shape 1000x4 where the model has 10x4; --new-layers "
+                       "auto starts such layers anew."));
 }
 
 TEST_F(WeightsTest, NamesATensorThatTheModelLacks) {
@@ -74,6 +80,35 @@ TEST_F(WeightsTest, AHeadMayBeMissingOnEitherSideButMustFit) {
   stored.push_back({"head.weight", {6, 4}});
   EXPECT_EQ(error_for(stored, HeadRule::optional, false), "");
   EXPECT_THAT(error_for(stored, HeadRule::optional, true), HasSubstr("'head.weight' has shape"));
+}
+
+TEST_F(WeightsTest, LayersOfAnotherShapeStartAnewAsAWhole) {
+  new_layers_ = parse_new_layers("auto");
+  const std::pair<std::string, Shape> conv = {"conv.weight", {4, 3, 3, 3}};
+  EXPECT_EQ(error_for({conv, {"fc.weight", {10, 5}}, {"fc.bias", {10}}}, HeadRule::optional, true),
+            "");
+  EXPECT_EQ(said_, "1 of 4 tensors loaded; fc.weight, fc.bias start anew.");
+}
+
+TEST_F(WeightsTest, MissingLayersStartAnewAndStrangersAreTold) {
+  new_layers_ = parse_new_layers("auto");
+  const std::pair<std::string, Shape> weight = {"fc.weight", {10, 4}}, bias = {"fc.bias", {10}};
+  EXPECT_EQ(error_for({weight, bias, {"aux.weight", {1}}}), "");
+  EXPECT_EQ(
+      said_,
+      "2 of 3 tensors loaded; conv.weight starts anew; aux.weight of the file has no place in "
+      "the model.");
+  EXPECT_THAT(error_for({{"other", {4}}}), HasSubstr("Only 0 of the model's 3 tensors are in"));
+}
+
+TEST_F(WeightsTest, PatternsStartLayersAnewWhateverTheFileHas) {
+  new_layers_ = parse_new_layers("fc");
+  const std::pair<std::string, Shape> conv = {"conv.weight", {4, 3, 3, 3}};
+  EXPECT_EQ(error_for({conv, {"fc.weight", {10, 4}}, {"fc.bias", {10}}}, HeadRule::optional, false),
+            "");
+  EXPECT_EQ(said_, "1 of 3 tensors loaded; fc.weight, fc.bias start anew.");
+  EXPECT_EQ(error_for({conv, {"fc.extra", {1}}}), "");
+  EXPECT_THAT(error_for({{"conv.weight", {4, 3, 1, 1}}}), HasSubstr("'conv.weight' has shape"));
 }
 
 TEST_F(WeightsTest, WritesOnlyTheWantedRoles) {

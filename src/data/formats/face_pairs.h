@@ -21,8 +21,8 @@ struct FacePairs {
   size_t count() const { return same.size(); }
 };
 
-// Understands the opcodes that such files are made of (lists, tuples, bytes, booleans, the memo)
-// and executes nothing. Takes any bytes; throws InputError naming the file and the byte offset.
+// Executes nothing. Takes any bytes; throws InputError naming the file, and the byte offset where
+// they are no pickle.
 FacePairs parse_face_pairs(std::span<const std::byte> bytes, std::string_view file);
 
 // A set and the file that it lies in.

@@ -3,37 +3,35 @@
 #include <algorithm>
 #include <fstream>
 
-#include "base/file.h"
+#include "base/directory.h"
+#include "base/output_file.h"
 #include "base/text.h"
+#include "data/formats/files.h"
 #include "data/image/codec.h"
 
 namespace millrace {
 namespace {
 
-constexpr std::streamoff kMaxFileBytes = 1 << 30;
 constexpr int64_t kMaxClasses = 1'000'000;
-
-bool is_image_name(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
 
 class FolderSource : public RecordSource {
  public:
   FolderSource(const std::filesystem::path& directory, const std::vector<std::string>& names)
       : classes_(names) {
     const std::vector<std::string> found = folder_classes(directory);
-    if (classes_.empty()) classes_ = found;
+    if (classes_.empty()) {
+      for (const std::string& name : found) classes_.push_back(printable(name));
+    }
     try {
       for (const std::string& name : found) list(directory / name, name);
+      for (const auto& entry : std::filesystem::directory_iterator(directory)) pass_over(entry);
     } catch (const std::filesystem::filesystem_error& error) {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
     if (files_.empty()) {
-      fail_input("'{}' has no class directories with .jpg, .jpeg or .png files in them.",
-                 directory.string());
+      fail_input("'{}' has no class directories with .jpg, .jpeg, .png or .webp files in them{}",
+                 directory.string(),
+                 passed_over_.empty() ? "." : "; " + describe_passed_over(passed_over_));
     }
   }
 
@@ -41,16 +39,7 @@ class FolderSource : public RecordSource {
 
   Sample read(uint64_t index) const override {
     const File& file = files_[index];
-    std::ifstream stream(file.path, std::ios::binary | std::ios::ate);
-    const std::streamoff size = stream ? std::streamoff(stream.tellg()) : -1;
-    if (size < 0 || size > kMaxFileBytes) fail_data("the file cannot be read");
-    Sample sample;
-    sample.storage.resize(static_cast<size_t>(size));
-    stream.seekg(0);
-    if (!stream.read(reinterpret_cast<char*>(sample.storage.data()), size)) {
-      fail_data("the file cannot be read");
-    }
-    sample.bytes = sample.storage;
+    Sample sample = read_image_file(file.path);
     sample.label = file.label;
     return sample;
   }
@@ -58,6 +47,8 @@ class FolderSource : public RecordSource {
   RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0}; }
   std::vector<std::string> class_names() const override { return classes_; }
   int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
+  std::optional<int64_t> label(uint64_t index) const override { return files_[index].label; }
+  std::vector<std::string> passed_over() const override { return passed_over_; }
 
  private:
   struct File {
@@ -65,14 +56,23 @@ class FolderSource : public RecordSource {
     int64_t label;
   };
 
+  void pass_over(const std::filesystem::directory_entry& entry) {
+    if (!entry.is_regular_file() || entry.path().filename().string().starts_with('.')) return;
+    passed_over_.push_back(printable(entry.path().string()));
+  }
+
   void list(const std::filesystem::path& below, const std::string& name) {
     const size_t first = files_.size();
-    const auto place = std::find(classes_.begin(), classes_.end(), name);
+    const auto place = std::find(classes_.begin(), classes_.end(), printable(name));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
-      if (!entry.is_regular_file() || !is_image_name(entry.path())) continue;
+      if (!entry.is_regular_file() || !is_image_name(entry.path())) {
+        pass_over(entry);
+        continue;
+      }
       if (place == classes_.end()) fail_unknown(below, name);
       files_.push_back({entry.path().string(), place - classes_.begin()});
     }
+    std::sort(passed_over_.begin(), passed_over_.end());
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
               [](const File& a, const File& b) { return a.path < b.path; });
   }
@@ -86,12 +86,13 @@ class FolderSource : public RecordSource {
 
   std::vector<std::string> classes_;
   std::vector<File> files_;
+  std::vector<std::string> passed_over_;
 };
 
 class FolderWriter : public RecordWriter {
  public:
   explicit FolderWriter(std::filesystem::path directory) : directory_(std::move(directory)) {
-    make_directory(directory_);
+    make_directory(directory_, "The data set");
     if (!std::filesystem::is_empty(directory_)) {
       fail_input("'{}' is not empty; name a new directory.", directory_.string());
     }
@@ -101,27 +102,21 @@ class FolderWriter : public RecordWriter {
     if (sample.label < 0 || sample.label >= kMaxClasses) {
       fail_data("its label {} is outside 0 to {}", sample.label, kMaxClasses - 1);
     }
-    while (classes_ <= sample.label) make_directory(class_directory(classes_++));
+    while (classes_ <= sample.label) {
+      make_directory(class_directory(classes_++), "The data set");
+    }
     const EncodedImage image(sample);
     const char* extension = is_jpeg(image.bytes()) ? "jpg" : "png";
     const auto path =
         class_directory(sample.label) / fmt::format("{:08}.{}", written_++, extension);
-    std::ofstream file(path, std::ios::binary);
-    file.write(reinterpret_cast<const char*>(image.bytes().data()),
-               static_cast<std::streamsize>(image.bytes().size()));
-    file.close();
-    if (!file) fail_input("Cannot write '{}'.", path.string());
+    OutputFile file(path, OutputFile::Flush::later);
+    file.write(image.bytes().data(), image.bytes().size());
+    file.commit();
   }
 
-  void finish() override { sync_directory(directory_); }
+  void finish() override { flush_file_system(directory_); }
 
  private:
-  static void make_directory(const std::filesystem::path& path) {
-    std::error_code error;
-    std::filesystem::create_directories(path, error);
-    if (error) fail_input("Cannot create '{}': {}.", path.string(), error.message());
-  }
-
   std::filesystem::path class_directory(int64_t label) const {
     return directory_ / fmt::format("{:06}", label);
   }

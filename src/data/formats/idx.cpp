@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/output_file.h"
 #include "data/formats/byte_cursor.h"
 #include "data/formats/pixel_spool.h"
 #include "data/image/image.h"
@@ -127,9 +128,7 @@ class IdxWriter : public RecordWriter {
   IdxWriter(const std::filesystem::path& directory, Split split)
       : images_(directory / (stem(split) + "-images-idx3-ubyte")),
         labels_(directory / (stem(split) + "-labels-idx1-ubyte")) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error) fail_input("Cannot create '{}': {}.", directory.string(), error.message());
+    make_directory(directory, "The data set");
     if (std::filesystem::exists(images_) || std::filesystem::exists(images_.string() + ".gz")) {
       fail_input("'{}' already exists; name a new directory.", images_.string());
     }
@@ -148,10 +147,10 @@ class IdxWriter : public RecordWriter {
     std::vector<uint32_t> shape = {count, static_cast<uint32_t>(spool_->height()),
                                    static_cast<uint32_t>(spool_->width())};
     if (spool_->channels() > 1) shape.push_back(static_cast<uint32_t>(spool_->channels()));
-    AtomicFile images(images_);
+    OutputFile images(images_);
     images.write(idx_header(shape));
     spool_->copy([&](const void* data, uint64_t size) { images.write(data, size); });
-    AtomicFile labels(labels_);
+    OutputFile labels(labels_);
     labels.write(idx_header({count}));
     labels.write(std::string(spool_->labels().begin(), spool_->labels().end()));
     images.commit();

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/output_file.h"
 #include "data/formats/byte_cursor.h"
 #include "data/image/codec.h"
 
@@ -173,9 +174,7 @@ class OfrecordWriter : public RecordWriter {
  public:
   OfrecordWriter(std::filesystem::path directory, uint64_t part_bytes)
       : directory_(std::move(directory)), part_bytes_(part_bytes) {
-    std::error_code error;
-    std::filesystem::create_directories(directory_, error);
-    if (error) fail_input("Cannot create '{}': {}.", directory_.string(), error.message());
+    make_directory(directory_, "The data set");
     if (!part_files(directory_).empty()) {
       fail_input("'{}' already holds OFRecord files; name a new directory.", directory_.string());
     }
@@ -186,7 +185,7 @@ class OfrecordWriter : public RecordWriter {
     const std::string message = encode_ofrecord(image.bytes(), sample.label);
     if (file_ && written_ + message.size() > part_bytes_) close_part();
     if (!file_) {
-      file_ = std::make_unique<AtomicFile>(directory_ / fmt::format("part-{:05}", next_part_++));
+      file_ = std::make_unique<OutputFile>(directory_ / fmt::format("part-{:05}", next_part_++));
     }
     const auto length = static_cast<int64_t>(message.size());
     file_->write(&length, kRecordLengthBytes);
@@ -196,7 +195,7 @@ class OfrecordWriter : public RecordWriter {
 
   void finish() override {
     if (next_part_ == 0) {
-      file_ = std::make_unique<AtomicFile>(directory_ / fmt::format("part-{:05}", next_part_++));
+      file_ = std::make_unique<OutputFile>(directory_ / fmt::format("part-{:05}", next_part_++));
     }
     if (file_) close_part();
   }
@@ -210,7 +209,7 @@ class OfrecordWriter : public RecordWriter {
 
   std::filesystem::path directory_;
   uint64_t part_bytes_;
-  std::unique_ptr<AtomicFile> file_;
+  std::unique_ptr<OutputFile> file_;
   uint64_t written_ = 0;
   int next_part_ = 0;
 };

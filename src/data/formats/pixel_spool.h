@@ -6,6 +6,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/scratch_file.h"
 #include "data/sample.h"
 
 namespace millrace {
@@ -14,15 +15,12 @@ namespace millrace {
 // whose header holds the count need not keep a data set in memory. One thread at a time.
 class PixelSpool {
  public:
-  explicit PixelSpool(const std::filesystem::path& directory);
-  ~PixelSpool();
-  PixelSpool(const PixelSpool&) = delete;
-  PixelSpool& operator=(const PixelSpool&) = delete;
+  explicit PixelSpool(const std::filesystem::path& directory) : file_(directory) {}
 
   // Throws BadData if the image has another size than the first.
   void add(const Sample& sample);
   // Gives all pixels in the order they came.
-  void copy(const std::function<void(const void*, uint64_t)>& write);
+  void copy(const std::function<void(const void*, uint64_t)>& take) const { file_.copy(take); }
 
   int height() const { return height_; }
   int width() const { return width_; }
@@ -30,8 +28,7 @@ class PixelSpool {
   const std::vector<int64_t>& labels() const { return labels_; }
 
  private:
-  std::filesystem::path directory_;
-  int descriptor_ = -1;
+  ScratchFile file_;
   int height_ = 0;
   int width_ = 0;
   int channels_ = 0;

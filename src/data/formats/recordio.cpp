@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/file.h"
+#include "base/output_file.h"
 #include "data/formats/byte_cursor.h"
 #include "data/image/codec.h"
 
@@ -161,8 +162,8 @@ class RecordioWriter : public RecordWriter {
     return path.replace_extension(".idx");
   }
 
-  AtomicFile records_;
-  AtomicFile index_;
+  OutputFile records_;
+  OutputFile index_;
   uint64_t key_ = 0;
   uint64_t offset_ = 0;
 };

@@ -1,7 +1,10 @@
 #include "data/image/codec.h"
 
+#include <utility>
+
 #include "data/image/colour.h"
 #include "data/image/png.h"
+#include "data/image/webp.h"
 
 namespace millrace {
 namespace {
@@ -48,19 +51,44 @@ ImageReader::ImageReader(const Sample& sample) : sample_(sample) {
     height_ = info.height;
     width_ = info.width;
     channels_ = info.channels;
+  } else if (is_webp(sample.bytes)) {
+    format_ = "webp";
+    const WebpInfo info = probe_webp(sample.bytes);
+    height_ = info.height;
+    width_ = info.width;
+    channels_ = 3;
   } else {
-    fail_data("its image of {} bytes is neither JPEG nor PNG", sample.bytes.size());
+    fail_data("its image of {} bytes is neither JPEG, PNG nor WebP", sample.bytes.size());
   }
+  if (!sample.is_pixels()) orientation_ = Orientation::of(sample.bytes);
+  if (orientation_.turned()) std::swap(height_, width_);
 }
 
 DecodedPart ImageReader::decode(const PixelRegion& region, int target_height, int target_width,
                                 int channels, bool exact, std::vector<uint8_t>& storage) {
+  if (orientation_.upright()) {
+    return decode_stored(region, target_height, target_width, channels, exact, storage);
+  }
+  if (orientation_.turned()) std::swap(target_height, target_width);
+  const int width = orientation_.turned() ? height_ : width_;
+  const int height = orientation_.turned() ? width_ : height_;
+  std::vector<uint8_t> stored;
+  const DecodedPart part = decode_stored(orientation_.stored_region(region, width, height),
+                                         target_height, target_width, channels, exact, stored);
+  return orientation_.seen_part(part, width, height, storage);
+}
+
+DecodedPart ImageReader::decode_stored(const PixelRegion& region, int target_height,
+                                       int target_width, int channels, bool exact,
+                                       std::vector<uint8_t>& storage) {
   if (jpeg_) {
     return jpeg_->decode(region, target_height, target_width, channels, exact, storage);
   }
   DecodedPart part;
   if (format_ == "png") {
     part.view = decode_png(sample_.bytes, channels, storage);
+  } else if (format_ == "webp") {
+    part.view = decode_webp(sample_.bytes, channels, storage);
   } else {
     part.view = pixels_of(sample_);
     if (channels_ != channels) part.view = convert_channels(part.view, channels, storage);

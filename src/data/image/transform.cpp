@@ -118,8 +118,30 @@ TransformOptions small_evaluation(int size, int channels) {
   options.height = options.width = size;
   options.channels = channels;
   options.crop = CropKind::whole;
-  options.mean = {0.286f, 0.286f, 0.286f};
-  options.deviation = {0.353f, 0.353f, 0.353f};
+  if (channels == 1) {
+    options.mean = {0.286f, 0.286f, 0.286f};
+    options.deviation = {0.353f, 0.353f, 0.353f};
+  }
+  return options;
+}
+
+ImageRecipe recipe_of(const TransformOptions& evaluation) {
+  return {.image = evaluation.height,
+          .channels = evaluation.channels,
+          .crop = evaluation.crop,
+          .shorter_side = evaluation.shorter_side,
+          .mean = evaluation.mean,
+          .deviation = evaluation.deviation};
+}
+
+TransformOptions transform_of(const ImageRecipe& recipe) {
+  TransformOptions options;
+  options.height = options.width = recipe.image;
+  options.channels = recipe.channels;
+  options.crop = recipe.crop;
+  options.shorter_side = recipe.shorter_side;
+  options.mean = recipe.mean;
+  options.deviation = recipe.deviation;
   return options;
 }
 

@@ -8,20 +8,13 @@
 #include "base/random.h"
 #include "data/image/colour.h"
 #include "data/image/image.h"
+#include "data/image/recipe.h"
 #include "data/image/resize.h"
 #include "data/sample.h"
 
 namespace millrace {
 
 enum class PixelLayout { nchw, nhwc };
-
-// Which part of the image becomes the input.
-enum class CropKind {
-  random_resized,  // a random area and aspect ratio, resized: training on photographs
-  centre,          // shorter side resized to `shorter_side`, then the centre: their evaluation
-  whole,           // the whole image resized: aligned faces, small images
-  pad_and_shift,   // the whole image resized, moved by up to `padding` pixels, black around it
-};
 
 // The recipe for one image. Values are divided by 255, then (x − mean) / deviation.
 struct TransformOptions {
@@ -48,9 +41,14 @@ TransformOptions photograph_training(int size);
 TransformOptions photograph_evaluation(int size);
 TransformOptions face_training(int size = 112);
 TransformOptions face_evaluation(int size = 112);
-// Small images such as Fashion-MNIST, with the mean and deviation of that set.
+// Small images: grey ones with the mean and deviation of Fashion-MNIST, coloured ones with those of
+// photographs.
 TransformOptions small_training(int size = 28, int channels = 1);
 TransformOptions small_evaluation(int size = 28, int channels = 1);
+
+// An evaluation as it travels with weights, and back.
+ImageRecipe recipe_of(const TransformOptions& evaluation);
+TransformOptions transform_of(const ImageRecipe& recipe);
 
 // The region that a recipe takes from an image of this size; uses draws 0 … 43.
 PixelRegion choose_region(const TransformOptions& options, int height, int width,

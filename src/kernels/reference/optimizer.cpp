@@ -17,6 +17,7 @@ struct Update {
 
   bool skips(const KernelArguments& a) const { return inputs.skips(a); }
   double scale(const KernelArguments& a) const { return inputs.scale(a); }
+  double rate(const KernelArguments& a) const { return inputs.rate(a); }
 };
 
 Update update_of(const KernelRequest& request) {
@@ -43,7 +44,7 @@ std::unique_ptr<Kernel> reference_sgd(const KernelRequest& request) {
       const double momentum = u.momentum * m + g;
       m = static_cast<float>(momentum);
       const double direction = u.nesterov ? g + u.momentum * momentum : momentum;
-      w = static_cast<float>(w - a.step->learning_rate * direction);
+      w = static_cast<float>(w - u.rate(a) * direction);
     }
   });
 }
@@ -54,7 +55,7 @@ std::unique_ptr<Kernel> reference_sgd_plain(const KernelRequest& request) {
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
       const double g = a.input<float>(1)[i] * u.scale(a) + u.weight_decay * w;
-      w = static_cast<float>(w - a.step->learning_rate * g);
+      w = static_cast<float>(w - u.rate(a) * g);
     }
   });
 }
@@ -68,7 +69,7 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request) {
     float& updates = a.input<float>(4)[0];
     updates += 1;
     const double t = std::floor(updates);  // a count
-    const double rate = a.step->learning_rate;
+    const double rate = u.rate(a);
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
       float& first = a.input<float>(1)[i];
@@ -109,7 +110,7 @@ std::unique_ptr<Kernel> reference_lars(const KernelRequest& request) {
       float& w = a.input<float>(0)[i];
       float& m = a.input<float>(1)[i];
       const double g = a.input<float>(2)[i] * scale + u.weight_decay * w;
-      const double momentum = u.momentum * m + local * a.step->learning_rate * g;
+      const double momentum = u.momentum * m + local * u.rate(a) * g;
       m = static_cast<float>(momentum);
       w = static_cast<float>(w - momentum);
     }
@@ -146,7 +147,7 @@ std::unique_ptr<Kernel> reference_lamb(const KernelRequest& request) {
     const double ratio = still ? 1 : std::sqrt(weight_squares / step_squares);
     for (int64_t i = 0; i < u.count; ++i) {
       float& w = a.input<float>(0)[i];
-      w = static_cast<float>(w - a.step->learning_rate * ratio * step_of(i));
+      w = static_cast<float>(w - u.rate(a) * ratio * step_of(i));
     }
   });
 }

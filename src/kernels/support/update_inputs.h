@@ -10,9 +10,16 @@ namespace millrace {
 struct UpdateInputs {
   bool has_clip = false;
   bool has_skip = false;
+  double factor = 1;  // of the learning rate: the attribute "rate"
 
   static UpdateInputs of(const KernelRequest& request) {
-    return {request.op.attributes.flag("has_clip"), request.op.attributes.flag("has_skip")};
+    const Attributes& attributes = request.op.attributes;
+    return {attributes.flag("has_clip"), attributes.flag("has_skip"),
+            attributes.has("rate") ? attributes.number("rate") : 1.0};
+  }
+
+  double rate(const KernelArguments& arguments) const {
+    return factor * double{arguments.step->learning_rate};
   }
 
   // Whether nothing may change, because a gradient has overflowed somewhere.

@@ -135,8 +135,12 @@ LinkMatrix parse_links(const Fields& fields, int devices) {
     topology = parse_topology(as_topology_text(fields),
                               fields.file() + "', field '" + fields.path("topology"));
   } else {
-    std::filesystem::path path = fields.text("topology_file");
-    if (path.is_relative()) path = std::filesystem::path(fields.file()).parent_path() / path;
+    const std::filesystem::path named = fields.text("topology_file");
+    if (named.is_absolute() || std::find(named.begin(), named.end(), "..") != named.end()) {
+      fail_input("'{}': the field 'topology_file' is '{}'; name a file beside this one or below.",
+                 fields.file(), named.string());
+    }
+    const auto path = std::filesystem::path(fields.file()).parent_path() / named;
     topology = parse_topology(read_text(path), path.string());
   }
   if (topology.links.size() != static_cast<size_t>(devices)) {

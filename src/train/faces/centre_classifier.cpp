@@ -48,10 +48,12 @@ std::optional<TrainedCentres> centres_in_shards(const std::filesystem::path& che
 }
 
 std::optional<TrainedCentres> centres_in_file(const std::filesystem::path& weights) {
-  const auto file = std::make_shared<SafetensorsFile>(weights);
-  const SafetensorsEntry* entry = file->find(kCentres);
+  const auto file = std::make_shared<WeightsFile>(weights);
+  const WeightTensor* entry = file->find(kCentres);
   if (entry == nullptr) return {};
-  TrainedCentres centres = centres_of({entry->name, entry->dtype, entry->shape});
+  if (!entry->contiguous()) fail_input("'{}' has scattered class centres.", weights.string());
+  TrainedCentres centres = centres_of(
+      {.name = entry->name, .dtype = std::string(name_of(entry->type)), .shape = entry->shape});
   const int64_t row = centres.features * size_of(centres.dtype);
   centres.read = [file, entry, row](int64_t first, std::span<std::byte> bytes) {
     std::memcpy(bytes.data(), entry->data.data() + first * row, bytes.size());
@@ -70,7 +72,7 @@ std::optional<TrainedCentres> find_centres(const std::filesystem::path& weights)
 }
 
 void require_classifier(const std::string& model, const std::filesystem::path& weights) {
-  if (!is_face_model(model) || SafetensorsFile(weights).find(kClassifier) != nullptr) return;
+  if (!is_face_model(model) || WeightsFile(weights).find(kClassifier) != nullptr) return;
   fail_input(
       "'{}' has embeddings but no classifier; measure it with --verification or --identification.",
       weights.string());

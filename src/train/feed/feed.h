@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/rows.h"
@@ -58,8 +59,12 @@ class Feed {
   // Samples in the data set; 0 where there is none.
   virtual int64_t samples() const { return 0; }
 
-  // Records passed over so far because they could not be read.
+  // Records passed over so far because they could not be read, and sentences for the first of them.
   virtual int64_t skipped() const { return 0; }
+  virtual std::vector<std::string> skipped_records() const { return {}; }
+
+  // Files of the data set that are left out as their names are none of images.
+  virtual std::vector<std::string> passed_over() const { return {}; }
 };
 
 struct BatchShape {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/share_source.h"
 #include "train/feed/loader_feed.h"
 
 namespace millrace {
@@ -15,7 +16,7 @@ constexpr int kPrefetch = 3;
 
 enum class Use : uint8_t { training, evaluation };
 
-TransformOptions recipe_of(const TrainJob& job, Use use) {
+TransformOptions transform_for(const TrainJob& job, Use use) {
   const auto size = static_cast<int>(job.options.image);
   const auto channels = static_cast<int>(job.options.channels);
   const std::vector<std::string> names = {"auto", "photo", "face", "small", "none"};
@@ -39,13 +40,19 @@ TransformOptions recipe_of(const TrainJob& job, Use use) {
     options = plain ? photograph_evaluation(size) : photograph_training(size);
   }
   options.channels = channels;
+  if (use == Use::evaluation && job.data.recipe) {
+    options = transform_of(resized(*job.data.recipe, size));
+    options.channels = channels;
+  }
+  options.mean = job.data.mean.value_or(options.mean);
+  options.deviation = job.data.deviation.value_or(options.deviation);
   return options;
 }
 
 LoaderOptions loader_options(const TrainJob& job, Use use, const std::vector<RowRange>& rows) {
   LoaderOptions options;
   options.rows = rows;
-  options.transform = recipe_of(job, use);
+  options.transform = transform_for(job, use);
   options.batch = job.options.batch;
   options.seed = job.seed;
   options.workers = job.data.workers;
@@ -54,6 +61,24 @@ LoaderOptions loader_options(const TrainJob& job, Use use, const std::vector<Row
   options.label_offset = job.data.label_offset;
   options.bad_records = job.data.skip_bad_records ? BadRecords::skip : BadRecords::fail;
   return options;
+}
+
+// Every record once, in order.
+LoaderOptions evaluation_options(const TrainJob& job, const std::vector<RowRange>& rows) {
+  LoaderOptions options = loader_options(job, Use::evaluation, rows);
+  options.shuffle = false;
+  options.last_batch = LastBatch::pad;
+  options.epochs = 1;
+  return options;
+}
+
+// The evaluation data, or what is held back of the training data.
+std::unique_ptr<RecordSource> open_evaluation_source(const TrainJob& job) {
+  if (job.data.valid_share == 0) {
+    return open_source(job.evaluation_data, Split::test, job.class_names);
+  }
+  return take_share(open_source(job.evaluation_data, Split::train, job.class_names),
+                    job.data.valid_share, job.seed, Split::test);
 }
 
 class SyntheticEvaluationData : public EvaluationData {
@@ -72,12 +97,8 @@ class SyntheticEvaluationData : public EvaluationData {
 class LoadedEvaluationData : public EvaluationData {
  public:
   LoadedEvaluationData(const TrainJob& job, const std::vector<RowRange>& rows)
-      : source_(open_source(job.evaluation_data, Split::test, job.class_names)),
-        options_(loader_options(job, Use::evaluation, rows)) {
-    options_.shuffle = false;
-    options_.last_batch = LastBatch::pad;
-    options_.epochs = 1;
-  }
+      : source_(open_evaluation_source(job)),
+        options_(evaluation_options(job, rows)) {}
 
   std::unique_ptr<Feed> start() const override { return make_loader_feed(source_, options_); }
 
@@ -87,6 +108,10 @@ class LoadedEvaluationData : public EvaluationData {
 };
 
 }  // namespace
+
+TransformOptions evaluation_transform(const TrainJob& job) {
+  return transform_for(job, Use::evaluation);
+}
 
 BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows) {
   return {.batch = job.options.batch,
@@ -105,7 +130,17 @@ std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start
   LoaderOptions options = loader_options(job, Use::training, rows);
   options.start_epoch = static_cast<uint64_t>(start.epoch);
   options.start_position = static_cast<uint64_t>(start.index);
-  return make_loader_feed(open_source(job.data.source, Split::train, job.class_names), options);
+  std::unique_ptr<RecordSource> source =
+      open_source(job.data.source, Split::train, job.class_names);
+  if (job.data.valid_share > 0) {
+    source = take_share(std::move(source), job.data.valid_share, job.seed, Split::train);
+  }
+  return make_loader_feed(std::move(source), options);
+}
+
+std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
+                                           std::shared_ptr<const RecordSource> source) {
+  return make_loader_feed(std::move(source), evaluation_options(job, {}));
 }
 
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,

@@ -3,10 +3,15 @@
 
 #include <memory>
 
+#include "data/image/transform.h"
+#include "data/record_source.h"
 #include "train/feed/feed.h"
 #include "train/job.h"
 
 namespace millrace {
+
+// What an evaluation of the job does to images. Throws InputError naming --augment.
+TransformOptions evaluation_transform(const TrainJob& job);
 
 BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows = {});
 
@@ -22,6 +27,10 @@ class EvaluationData {
   virtual ~EvaluationData() = default;
   virtual std::unique_ptr<Feed> start() const = 0;
 };
+
+// Records of any kind, once in order, as an evaluation of the job sees them.
+std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
+                                           std::shared_ptr<const RecordSource> source);
 
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
                                                      const std::vector<RowRange>& rows = {});

@@ -9,6 +9,7 @@ class LoaderFeed : public Feed {
  public:
   LoaderFeed(std::shared_ptr<const RecordSource> source, const LoaderOptions& options)
       : samples_(static_cast<int64_t>(source->count())),
+        passed_over_(source->passed_over()),
         loader_(std::move(source), options),
         position_{static_cast<int64_t>(options.start_epoch),
                   static_cast<int64_t>(options.start_position)} {}
@@ -25,10 +26,16 @@ class LoaderFeed : public Feed {
   }
   int64_t skipped() const override { return static_cast<int64_t>(loader_.statistics().skipped); }
 
+  std::vector<std::string> skipped_records() const override {
+    return loader_.statistics().skipped_records;
+  }
+  std::vector<std::string> passed_over() const override { return passed_over_; }
+
   int64_t samples() const override { return samples_; }
 
  private:
   int64_t samples_;
+  std::vector<std::string> passed_over_;
   Loader loader_;
   Batch batch_;
   FeedPosition position_;

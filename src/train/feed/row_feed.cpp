@@ -36,6 +36,7 @@ class RowFeed : public Feed {
   int64_t batches_per_epoch() const override { return whole_->batches_per_epoch(); }
   int64_t samples() const override { return whole_->samples(); }
   int64_t skipped() const override { return whole_->skipped(); }
+  std::vector<std::string> passed_over() const override { return whole_->passed_over(); }
 
  private:
   std::unique_ptr<Feed> whole_;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "train/job_record.h"
+#include "train/model_card.h"
 
 namespace millrace {
 
@@ -18,6 +19,9 @@ Checkpoints::Checkpoints(const TrainJob& job, Engine& engine, const JobState& st
   if (engine_.rank() == 0) {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
     writer_->reserve(state_);
+    if (const std::string lack = writer_->lack_of_space(state_); !lack.empty()) {
+      observer_.on_message(Severity::warning, lack + " Make room before the first is due.");
+    }
   } else {
     StateSnapshot nothing;
     take_snapshot(state_, nothing);
@@ -43,7 +47,9 @@ void Checkpoints::save(const Progress& progress) {
   manifest.job["kernels"] = fingerprint_;
   manifest.convolutions = engine_.convolutions();
   manifest.loss_scale = progress.loss_scale;
-  manifest.accuracy = progress.accuracy;
+  manifest.measured = progress.measured;
+  manifest.best = progress.best;
+  manifest.preprocessing = to_json(*card_of(job_).recipe);
   writer_->save(state_, std::move(manifest));
 }
 
@@ -55,8 +61,8 @@ void Checkpoints::report() {
       observer_.on_checkpoint(outcome.report);
     } else {
       observer_.on_message(Severity::warning,
-                           fmt::format("Checkpoint of step {} was not written; earlier ones are "
-                                       "intact: {}",
+                           fmt::format("Checkpoint of step {} was not written; training goes on "
+                                       "and earlier ones are intact: {}",
                                        outcome.report.step, outcome.failure));
     }
   }

@@ -17,7 +17,8 @@ struct Progress {
   int64_t step = 0;
   FeedPosition position = {};
   Json loss_scale = {};
-  std::optional<double> accuracy = {};  // of an evaluation at this very step
+  std::optional<Measured> measured = {};  // of an evaluation at this very step
+  Json best = {};                         // BestModel::record
 };
 
 // Saves the job's state at most once for each step, or never if the job names no directory. Borrows

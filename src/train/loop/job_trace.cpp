@@ -17,7 +17,7 @@ void JobTrace::save(const std::filesystem::path& path, Engine& engine) const {
     write_trace(path, own);
     return;
   }
-  const auto texts = gather_texts(*engine.rank_group(), trace_to_json(own));
+  const auto texts = collect_texts(*engine.rank_group(), trace_to_json(own), 0);
   const auto starts = gather_texts(*engine.rank_group(), std::to_string(earliest(own)));
   if (engine.rank() != 0) return;
   std::vector<TraceLog> logs;

@@ -39,13 +39,11 @@ StartingPoint find_start(const TrainJob& job, Engine& engine, TrainingObserver& 
   StartingPoint start;
   if (engine.rank() == 0) start = look_for_start(job, observer);
   if (engine.rank_group() == nullptr) return start;
-  Json json = {{"checkpoint", start.checkpoint.string()}};
-  if (!start.checkpoint.empty()) json["manifest"] = to_json(start.manifest);
-  const Json agreed = Json::parse(broadcast_text(*engine.rank_group(), json.dump(), 0));
-  start.checkpoint = agreed["checkpoint"].get<std::string>();
-  if (!start.checkpoint.empty()) {
-    start.manifest = parse_manifest(agreed["manifest"], start.checkpoint / kManifestFile);
-  }
+  Group& ranks = *engine.rank_group();
+  start.checkpoint = broadcast_text(ranks, start.checkpoint.string(), 0);
+  if (start.checkpoint.empty()) return start;
+  const Json agreed = Json::parse(broadcast_text(ranks, to_json(start.manifest).dump(), 0));
+  start.manifest = parse_manifest(agreed, start.checkpoint / kManifestFile);
   return start;
 }
 

@@ -6,8 +6,9 @@
 namespace millrace {
 
 void StepClock::start() {
-  start_ = Clock::now();
-  waited_ = 0;
+  start_ = Clock::now() - ahead_;
+  waited_ = std::chrono::duration<double>(ahead_).count();
+  ahead_ = {};
 }
 
 StepClock::Lap StepClock::finish(double seconds) {

@@ -30,6 +30,15 @@ class StepClock {
     return value;
   }
 
+  // Likewise between steps, for the data of the next one.
+  template <typename Get>
+  auto wait_ahead(const Get& get) {
+    const auto begin = Clock::now();
+    auto value = get();
+    ahead_ += Clock::now() - begin;
+    return value;
+  }
+
   // Ends a step, which took `seconds`, or if that is 0 the time since the one before.
   Lap finish(double seconds);
 
@@ -43,6 +52,7 @@ class StepClock {
 
  private:
   Clock::time_point start_;
+  Clock::duration ahead_ = {};      // waited for the step that is next
   std::atomic<double> waited_ = 0;  // since the last step
   double waited_in_all_ = 0;
   std::vector<double> seconds_;

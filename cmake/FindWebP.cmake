@@ -1,0 +1,14 @@
+# libwebp by its library and header. Defines the target WebP::webp.
+find_library(WebP_LIBRARY webp)
+find_path(WebP_INCLUDE_DIR webp/decode.h)
+mark_as_advanced(WebP_LIBRARY WebP_INCLUDE_DIR)
+
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(WebP REQUIRED_VARS WebP_LIBRARY WebP_INCLUDE_DIR)
+
+if(WebP_FOUND AND NOT TARGET WebP::webp)
+  add_library(WebP::webp UNKNOWN IMPORTED)
+  set_target_properties(WebP::webp PROPERTIES
+    IMPORTED_LOCATION ${WebP_LIBRARY}
+    INTERFACE_INCLUDE_DIRECTORIES ${WebP_INCLUDE_DIR})
+endif()

@@ -1,0 +1,26 @@
+// The flags of commands that look at pictures with trained weights.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <string>
+
+#include "cli/job_flags.h"
+#include "train/prediction.h"
+
+namespace millrace {
+
+struct LookFlags {
+  JobFlags job;
+  std::string weights;  // a directory of checkpoints, one of them, or a file
+};
+
+// The first place names the weights; those of images come behind it.
+void add_look_flags(CLI::App& command, LookFlags& flags);
+
+// The job for so many images. Throws InputError.
+TrainJob look_job(const LookFlags& flags, size_t images);
+
+// On standard error.
+void tell_unread(const UnreadFiles& unread);
+
+}  // namespace millrace

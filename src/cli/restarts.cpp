@@ -1,0 +1,138 @@
+#include "cli/restarts.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/interruption.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_lock.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kRestartsFlag = "--restarts";
+constexpr auto kRestartLook = std::chrono::milliseconds(20);
+constexpr auto kLongestEnd = std::chrono::seconds(20);
+
+// A group of its own, so that a signal from the terminal reaches the run once, through us.
+pid_t start_run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "millrace");
+  std::vector<char*> words;
+  for (std::string& word : arguments) words.push_back(word.data());
+  words.push_back(nullptr);
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) fail_job("--restarts cannot start the job: {}.", ::strerror(errno));
+  if (child > 0) return child;
+  forget_interruption();
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(kExitInterrupted);
+  ::execv("/proc/self/exe", words.data());
+  ::_exit(kExitJobFailed);
+}
+
+int wait_for_run(pid_t child, const std::atomic<bool>& stop) {
+  bool told = false;
+  int status = 0;
+  while (true) {
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) return status;
+    if (ended < 0 && errno != EINTR) fail_job("The job is lost: {}.", ::strerror(errno));
+    if (stop && !told) {
+      ::kill(child, SIGTERM);
+      told = true;
+    }
+    std::this_thread::sleep_for(kRestartLook);
+  }
+}
+
+// The ranks of a job that has failed may take a moment to end.
+void wait_for_lock(const std::filesystem::path& directory, const std::atomic<bool>& stop) {
+  const auto end = std::chrono::steady_clock::now() + kLongestEnd;
+  while (!stop && std::chrono::steady_clock::now() < end) {
+    try {
+      const CheckpointLock lock(directory);
+      return;
+    } catch (const InputError&) {
+      std::this_thread::sleep_for(10 * kRestartLook);
+    }
+  }
+}
+
+int64_t newest_step(const std::filesystem::path& directory) {
+  const std::vector<CheckpointPlace> places = list_checkpoints(directory);
+  return places.empty() ? 0 : places.back().step;
+}
+
+std::string describe_end(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was ended by signal {} ({})", WTERMSIG(status),
+                       ::strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("failed with status {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+std::vector<std::string> arguments_of_run(const std::vector<std::string>& arguments, bool first) {
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == kRestartsFlag) {
+      ++i;
+    } else if (!arguments[i].starts_with(std::string(kRestartsFlag) + "=")) {
+      rest.push_back(arguments[i]);
+    }
+  }
+  if (!first && std::find(rest.begin(), rest.end(), "--resume") == rest.end()) {
+    rest.emplace_back("--resume");
+  }
+  return rest;
+}
+
+int run_restarting(const Restarts& restarts, Interruption& interruption) {
+  interruption.finish_first("Stopping the job; it saves a checkpoint and ends.");
+  std::optional<int64_t> failed_step;
+  for (int number = 0;; ++number) {
+    const int status = wait_for_run(start_run(arguments_of_run(restarts.arguments, number == 0)),
+                                    interruption.stop());
+    const bool exited = WIFEXITED(status);
+    if (exited && (WEXITSTATUS(status) == kExitSuccess || WEXITSTATUS(status) == kExitBadInput ||
+                   WEXITSTATUS(status) == kExitInterrupted)) {
+      return WEXITSTATUS(status);
+    }
+    if (interruption.stop()) return kExitInterrupted;
+    const std::string end = describe_end(status);
+    const int64_t step = newest_step(restarts.checkpoint);
+    if (number == restarts.most) {
+      fail_job(
+          "The job {} and was restarted {} times, as --restarts allows; its newest checkpoint "
+          "is of step {}.",
+          end, number, step);
+    }
+    if (exited && failed_step == step) {
+      fail_job(
+          "The job {} again without having got beyond the checkpoint of step {}; it is not "
+          "restarted.",
+          end, step);
+    }
+    if (exited) failed_step = step;
+    fmt::print(stderr, "millrace: The job {}; restart {} of {} goes on from step {}.\n", end,
+               number + 1, restarts.most, step);
+    wait_for_lock(restarts.checkpoint, interruption.stop());
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,28 @@
+// A job that starts again by itself.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+class Interruption;
+
+struct Restarts {
+  int most = 0;
+  std::filesystem::path checkpoint;    // the job's directory of checkpoints
+  std::vector<std::string> arguments;  // of the program, as it was started
+};
+
+// The arguments of a run that goes on from the newest checkpoint: `--restarts` and its value left
+// out, `--resume` added. The first run keeps the `--resume` of its user, or none.
+std::vector<std::string> arguments_of_run(const std::vector<std::string>& arguments, bool first);
+
+// Runs this very program with the arguments, and again from the newest checkpoint each time that it
+// ends by a signal or as a failed job, at most `most` times more. A job that fails twice at the
+// same step is given up: it would fail for ever. Signals go to the run that is under way. Returns
+// its exit status.
+int run_restarting(const Restarts& restarts, Interruption& interruption);
+
+}  // namespace millrace

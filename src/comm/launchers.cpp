@@ -1,0 +1,98 @@
+#include "comm/launchers.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "base/text.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::array<std::string_view, 7> kLaunchers = {
+    "mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy"};
+constexpr useconds_t kLaunchersLook = 100'000;  // microseconds
+constexpr int kPatientLooks = 20;
+constexpr int kLastLooks = 5;
+
+bool is_launcher(std::string_view name) {
+  return std::any_of(kLaunchers.begin(), kLaunchers.end(),
+                     [&](std::string_view launcher) { return name.starts_with(launcher); });
+}
+
+bool any_alive(const std::vector<ProcessMark>& processes) {
+  return std::any_of(processes.begin(), processes.end(),
+                     [](const ProcessMark& process) { return process.is_alive(); });
+}
+
+void signal_all(const std::vector<ProcessMark>& processes, int signal) {
+  for (const ProcessMark& process : processes) {
+    if (process.is_alive()) ::kill(process.number, signal);
+  }
+}
+
+void wait_for_all(const std::vector<ProcessMark>& processes, int looks) {
+  for (int i = 0; i < looks && any_alive(processes); ++i) ::usleep(kLaunchersLook);
+}
+
+}  // namespace
+
+bool ProcessMark::is_alive() const {
+  const ProcessFacts facts = read_process(number);
+  return facts.start == start && facts.state != 'Z';
+}
+
+ProcessFacts read_process(pid_t number) {
+  constexpr size_t kStart = 19;  // of the words behind the name
+  std::ifstream file("/proc/" + std::to_string(number) + "/stat");
+  const std::string line((std::istreambuf_iterator<char>(file)), {});
+  const size_t open = line.find('(');
+  const size_t close = line.rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close + 2 > line.size()) return {};
+  const std::vector<std::string> words = split(std::string_view(line).substr(close + 2), ' ');
+  if (words.size() <= kStart) return {};
+  return {static_cast<pid_t>(std::atoi(words[1].c_str())), words[0][0],
+          line.substr(open + 1, close - open - 1), words[kStart]};
+}
+
+std::vector<ProcessMark> launchers_above() {
+  std::vector<ProcessMark> found;
+  for (pid_t number = ::getppid(); number > 1;) {
+    const ProcessFacts facts = read_process(number);
+    if (!is_launcher(facts.name)) break;
+    found.push_back({number, facts.start});
+    number = facts.parent;
+  }
+  return found;
+}
+
+// The child has but one thread, whatever the others of its parent held; what it needs of the heap
+// glibc keeps usable behind a fork. Its parent's descriptors it gives up: launchers read to their
+// end.
+void end_launchers(const std::vector<ProcessMark>& launchers) {
+  if (launchers.empty()) return;
+  const pid_t child = ::fork();
+  if (child < 0) return;
+  if (child > 0) {
+    ::waitpid(child, nullptr, 0);
+    return;
+  }
+  if (::fork() != 0) ::_exit(0);  // so that nobody need wait for the grandchild
+  ::setsid();
+  ::close_range(0, ~0U, 0);
+  for (const int signal : {SIGHUP, SIGTERM, SIGINT}) ::signal(signal, SIG_IGN);
+  wait_for_all(launchers, kPatientLooks);
+  signal_all(launchers, SIGTERM);
+  wait_for_all(launchers, kLastLooks);
+  signal_all(launchers, SIGKILL);
+  ::_exit(0);
+}
+
+}  // namespace millrace

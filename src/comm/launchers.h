@@ -1,0 +1,39 @@
+// The launchers above a rank, and their end when a job has failed.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace millrace {
+
+// A process as it was found; another one that has taken over its number started at another time.
+struct ProcessMark {
+  pid_t number = 0;
+  std::string start;  // in clock ticks since the system's start
+
+  bool is_alive() const;
+};
+
+// A process of this machine as /proc shows it.
+struct ProcessFacts {
+  pid_t parent = 0;
+  char state = '?';  // R, S, D, T for stopped, Z
+  std::string name;  // of its program, at most 15 letters
+  std::string start;
+};
+
+// All empty if there is no such process.
+ProcessFacts read_process(pid_t number);
+
+// mpirun, mpiexec and their daemons above this process, nearest first. Empty if a person, a script
+// or a batch system started it.
+std::vector<ProcessMark> launchers_above();
+
+// Leaves a process behind that waits two seconds and then ends those of the launchers that are
+// still there. Called by a rank of a job that has failed and said so: a launcher that cannot reach
+// a host waits for minutes. From any thread.
+void end_launchers(const std::vector<ProcessMark>& launchers);
+
+}  // namespace millrace

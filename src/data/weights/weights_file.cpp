@@ -1,0 +1,114 @@
+#include "data/weights/weights_file.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "data/formats/byte_cursor.h"
+#include "data/safetensors.h"
+#include "data/weights/torch_file.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kIndexEnding = ".index.json";
+
+std::filesystem::path index_in(const std::filesystem::path& directory) {
+  std::set<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (entry.path().string().ends_with(kIndexEnding)) found.insert(entry.path());
+  }
+  if (found.size() == 1) return *found.begin();
+  fail_input("'{}' is a directory with {} files *{}, which name weights; name the file.",
+             directory.string(), found.size(), kIndexEnding);
+}
+
+// What people have instead of weights, told by how it begins.
+void refuse_others(std::string_view text, const std::filesystem::path& path) {
+  if (text.empty()) fail_input("'{}' is empty; it ought to hold weights.", path.string());
+  if (text.starts_with("version https://git-lfs")) {
+    fail_input("'{}' is a Git LFS pointer, not the weights; fetch them with 'git lfs pull'.",
+               path.string());
+  }
+  if (text.starts_with("<")) {
+    fail_input("'{}' is a page of the web, not weights; download the file itself.", path.string());
+  }
+  constexpr size_t kTarMark = 257;
+  if (text.size() > kTarMark && text.substr(kTarMark).starts_with("ustar")) {
+    fail_input("'{}' is a tar archive; give the weights that are in it.", path.string());
+  }
+}
+
+// Each file that the index names, with the tensors that it is said to have.
+std::map<std::string, std::set<std::string>> parse_index(const std::filesystem::path& path,
+                                                         std::string_view text) {
+  std::map<std::string, std::set<std::string>> files;
+  const Json json = Json::parse(text, nullptr, false);
+  const Json names = json.is_object() ? json.value("weight_map", Json()) : Json();
+  if (!names.is_object() || names.empty()) {
+    fail_input("'{}' is no index of weights: it has no weight_map.", path.string());
+  }
+  for (const auto& [tensor, file] : names.items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || name != std::filesystem::path(name).filename() || name == "..") {
+      fail_input("'{}' gives tensor '{}' no file beside itself.", path.string(), tensor);
+    }
+    files[name].insert(tensor);
+  }
+  return files;
+}
+
+}  // namespace
+
+WeightsFile::WeightsFile(const std::filesystem::path& path, bool checked)
+    : path_(path), checked_(checked) {
+  open(std::filesystem::is_directory(path) ? index_in(path) : path);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (!by_name_.emplace(tensors_[i].name, i).second) {
+      fail_input("'{}' has two tensors '{}'.", path.string(), tensors_[i].name);
+    }
+  }
+}
+
+void WeightsFile::open(const std::filesystem::path& path) {
+  const std::span<const std::byte> bytes = files_.emplace_back(path).bytes();
+  const std::string_view text = as_text(bytes);
+  refuse_others(text, path);
+  if (text.starts_with("{")) return open_index(path, text);
+  if (is_torch_file(bytes)) {
+    for (WeightTensor& tensor : parse_torch_file(bytes, path.string(), checked_)) {
+      tensors_.push_back(std::move(tensor));
+    }
+    return;
+  }
+  SafetensorsContents contents = parse_safetensors(bytes, path.string());
+  for (SafetensorsEntry& entry : contents.entries) {
+    tensors_.push_back({.name = std::move(entry.name),
+                        .type = weight_type_named(entry.dtype),
+                        .shape = entry.shape,
+                        .strides = plain_strides(entry.shape),
+                        .data = entry.data});
+  }
+  metadata_.merge(contents.metadata);
+}
+
+void WeightsFile::open_index(const std::filesystem::path& path, std::string_view text) {
+  if (files_.size() > 1) fail_input("'{}' is an index where weights belong.", path.string());
+  for (const auto& [file, names] : parse_index(path, text)) {
+    const size_t before = tensors_.size();
+    open(path.parent_path() / file);
+    std::set<std::string> missing = names;
+    for (size_t i = before; i < tensors_.size(); ++i) missing.erase(tensors_[i].name);
+    if (!missing.empty()) {
+      fail_input("'{}' has no tensor '{}', which '{}' says is in it.",
+                 (path.parent_path() / file).string(), *missing.begin(), path.string());
+    }
+  }
+}
+
+const WeightTensor* WeightsFile::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+}  // namespace millrace

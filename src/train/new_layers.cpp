@@ -1,0 +1,12 @@
+#include "train/new_layers.h"
+
+#include "base/pattern.h"
+
+namespace millrace {
+
+NewLayers parse_new_layers(std::string_view text) {
+  if (text == "auto") return {.automatic = true, .patterns = {}};
+  return {.automatic = false, .patterns = parse_patterns(text, "--new-layers")};
+}
+
+}  // namespace millrace

@@ -1,0 +1,90 @@
+#include "train/prediction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "data/formats/files.h"
+#include "train/evaluation_model.h"
+#include "train/faces/embedder.h"
+#include "train/feed/feeds.h"
+
+namespace millrace {
+namespace {
+
+// Goes through the files in batches: `work` gets each and which of its rows are images.
+UnreadFiles each_batch(
+    const TrainJob& job, const std::vector<std::filesystem::path>& files,
+    const std::function<void(const FeedBatch&, const std::vector<size_t>&)>& work) {
+  if (files.empty()) fail_input("There are no images to look at.");
+  const std::unique_ptr<Feed> feed = make_evaluation_feed(job, open_files(files));
+  while (const std::optional<FeedBatch> batch = feed->next()) {
+    if (job.stop != nullptr && job.stop->load()) fail_job("Stopped before all images were seen.");
+    std::vector<size_t> rows;
+    for (size_t row = 0; row < batch->labels.size(); ++row) {
+      if (batch->labels[row] != kNoLabel) rows.push_back(row);
+    }
+    work(*batch, rows);
+  }
+  return {feed->skipped(), feed->skipped_records()};
+}
+
+}  // namespace
+
+UnreadFiles predict_files(const TrainJob& job, const std::vector<std::filesystem::path>& files,
+                          TrainingObserver& observer, const EachFile& each) {
+  EvaluationModel model(job, observer);
+  const auto classes = static_cast<size_t>(model.job().options.classes);
+  size_t first = 0;
+  return each_batch(model.job(), files,
+                    [&](const FeedBatch& batch, const std::vector<size_t>& rows) {
+                      KeptLogits kept;
+                      Scores scores;
+                      scores.kept = &kept;
+                      model.engine().evaluate(batch, scores);
+                      for (size_t i = 0; i < rows.size(); ++i) {
+                        each(first + rows[i], std::span(kept.logits).subspan(i * classes, classes));
+                      }
+                      first += batch.labels.size();
+                    });
+}
+
+UnreadFiles embed_files(const TrainJob& job, const std::vector<std::filesystem::path>& files,
+                        TrainingObserver& observer, const EachFile& each) {
+  Embedder embedder(job, observer);
+  const auto features = static_cast<size_t>(embedder.features());
+  size_t first = 0;
+  return each_batch(embedder.job(), files,
+                    [&](const FeedBatch& batch, const std::vector<size_t>& rows) {
+                      std::vector<float> embeddings;
+                      embedder.append(batch.images, batch.labels.size(), embeddings);
+                      for (const size_t row : rows) {
+                        each(first + row, std::span(embeddings).subspan(row * features, features));
+                      }
+                      first += batch.labels.size();
+                    });
+}
+
+std::vector<ClassShare> best_classes(std::span<const float> logits, int64_t count) {
+  std::vector<int64_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto kept = std::min(static_cast<size_t>(count), order.size());
+  std::partial_sort(order.begin(), order.begin() + static_cast<ptrdiff_t>(kept), order.end(),
+                    [&](int64_t a, int64_t b) {
+                      const float first = logits[static_cast<size_t>(a)];
+                      const float second = logits[static_cast<size_t>(b)];
+                      return first != second ? first > second : a < b;
+                    });
+  const double largest = logits[static_cast<size_t>(order[0])];
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - largest);
+  std::vector<ClassShare> best;
+  for (size_t i = 0; i < kept; ++i) {
+    const double logit = logits[static_cast<size_t>(order[i])];
+    best.push_back({order[i], std::exp(logit - largest) / sum});
+  }
+  return best;
+}
+
+}  // namespace millrace

@@ -1,0 +1,121 @@
+#include "train/weight_matching.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/pattern.h"
+#include "models/models.h"
+
+namespace millrace {
+namespace {
+
+constexpr std::string_view kCounter = "num_batches_tracked";
+
+std::string_view layer_of(std::string_view name) { return name.substr(0, name.rfind('.')); }
+
+// A fault that a file has, and the tensors that have it.
+struct Mismatch {
+  std::string_view fault;
+  std::vector<std::string> clauses = {};
+};
+
+// What is wrong with a file, by kind.
+struct Mismatches {
+  Mismatch missing = {"are missing"};
+  Mismatch misshapen = {"differ"};
+  Mismatch extra = {"are too many"};
+};
+
+[[noreturn]] void fail_weights(const WeightsFile& file, const Mismatch& mismatch,
+                               std::string_view advice) {
+  const size_t count = mismatch.clauses.size();
+  fail_input("'{}' does not fit the model: {}{}{}.", file.path().string(), mismatch.clauses.front(),
+             count == 1 ? "" : fmt::format(" ({} tensors {})", count, mismatch.fault), advice);
+}
+
+// What keeps a tensor from being loaded, as a clause; empty if nothing does.
+std::string mismatch_of(const JobTensor& tensor, const WeightTensor& stored) {
+  if (stored.shape != tensor.shape) {
+    return fmt::format("tensor '{}' has shape {} where the model has {}", tensor.name,
+                       to_string(stored.shape), to_string(tensor.shape));
+  }
+  if (is_float(stored.type)) return {};
+  return fmt::format("tensor '{}' has type {} where numbers with fractions are needed", tensor.name,
+                     name_of(stored.type));
+}
+
+std::string some_names(const std::vector<std::string>& names) {
+  constexpr size_t kMostNames = 8;
+  if (names.size() <= kMostNames) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kMostNames, ", "),
+                     names.size() - kMostNames);
+}
+
+}  // namespace
+
+WeightMatch match_weights(const WeightsFile& file, const std::vector<JobTensor>& tensors,
+                          HeadRule head, const NewLayers& new_layers) {
+  const auto optional = [&](std::string_view name) {
+    return head == HeadRule::optional && name.starts_with(kHeadPrefix);
+  };
+  Mismatches wrong;
+  std::set<std::string_view> known, new_ones;  // names of tensors, names of layers
+  for (const JobTensor& tensor : tensors) {
+    known.insert(tensor.name);
+    const WeightTensor* stored = file.find(tensor.name);
+    if (fits_any(new_layers.patterns, tensor.name)) {
+      new_ones.insert(layer_of(tensor.name));
+    } else if (stored == nullptr) {
+      if (optional(tensor.name)) continue;
+      new_ones.insert(layer_of(tensor.name));
+      wrong.missing.clauses.push_back(fmt::format("it has no tensor '{}'", tensor.name));
+    } else if (std::string clause = mismatch_of(tensor, *stored); !clause.empty()) {
+      new_ones.insert(layer_of(tensor.name));
+      wrong.misshapen.clauses.push_back(std::move(clause));
+    }
+  }
+  WeightMatch match;
+  for (const WeightTensor& stored : file.tensors()) {
+    if (known.contains(stored.name) || stored.name.ends_with(kCounter)) continue;
+    if (optional(stored.name) || fits_any(new_layers.patterns, stored.name)) continue;
+    match.unplaced.push_back(stored.name);
+    wrong.extra.clauses.push_back(fmt::format("the model has no tensor '{}'", stored.name));
+  }
+  if (!new_layers.automatic) {
+    if (!wrong.missing.clauses.empty()) fail_weights(file, wrong.missing, "");
+    if (!wrong.misshapen.clauses.empty()) {
+      fail_weights(file, wrong.misshapen, "; --new-layers auto starts such layers anew");
+    }
+    if (!wrong.extra.clauses.empty()) fail_weights(file, wrong.extra, "");
+  }
+  for (const JobTensor& tensor : tensors) {
+    const bool is_new = new_ones.contains(layer_of(tensor.name));
+    match.loaded.push_back(!is_new && file.find(tensor.name) != nullptr);
+    if (is_new) match.anew.push_back(tensor.name);
+  }
+  const auto loaded = std::count(match.loaded.begin(), match.loaded.end(), true);
+  if (4 * loaded < static_cast<int64_t>(tensors.size())) {
+    fail_input("Only {} of the model's {} tensors are in '{}'; it is of another network.", loaded,
+               tensors.size(), file.path().string());
+  }
+  return match;
+}
+
+std::string describe(const WeightMatch& match) {
+  const auto loaded = std::count(match.loaded.begin(), match.loaded.end(), true);
+  std::string text = fmt::format("{} of {} tensors loaded", loaded, match.loaded.size());
+  if (!match.anew.empty()) {
+    text +=
+        fmt::format("; {} start{} anew", some_names(match.anew), match.anew.size() == 1 ? "s" : "");
+  }
+  if (!match.unplaced.empty()) {
+    text += fmt::format("; {} of the file {} no place in the model", some_names(match.unplaced),
+                        match.unplaced.size() == 1 ? "has" : "have");
+  }
+  return text + ".";
+}
+
+}  // namespace millrace

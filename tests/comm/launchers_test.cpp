@@ -1,0 +1,48 @@
+#include "comm/launchers.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace millrace {
+namespace {
+
+TEST(Launchers, ProcessesAreReadAndTold) {
+  const ProcessFacts own = read_process(::getpid());
+  EXPECT_EQ(own.parent, ::getppid());
+  EXPECT_EQ(own.name, "test_comm");
+  EXPECT_TRUE((ProcessMark{::getpid(), own.start}).is_alive());
+  EXPECT_FALSE((ProcessMark{::getpid(), own.start + "1"}).is_alive());  // another of that number
+  EXPECT_EQ(read_process(-1).name, "");
+}
+
+// A program of that name, not its contents, makes a launcher.
+TEST(Launchers, OnlyThoseOfThisJobAreEndedAndOnlyWhenTheyStay) {
+  const auto copy = std::filesystem::path(::testing::TempDir()) / "mpirun-pretended";
+  std::filesystem::copy_file("/bin/sleep", copy, std::filesystem::copy_options::overwrite_existing);
+  const auto start = [&] {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    ::execl(copy.c_str(), "mpirun-pretended", "30", nullptr);
+    ::_exit(1);
+  };
+  const pid_t stays = start();
+  const pid_t other = start();
+  ::usleep(300'000);
+  const ProcessFacts facts = read_process(stays);
+  EXPECT_EQ(facts.name, "mpirun-pretende");
+  end_launchers({{stays, facts.start}, {other, "of another process"}});
+  int status = 0;
+  EXPECT_EQ(::waitpid(stays, &status, 0), stays);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) << status;
+  EXPECT_EQ(::waitpid(other, &status, WNOHANG), 0);
+  ::kill(other, SIGKILL);
+  ::waitpid(other, &status, 0);
+  std::filesystem::remove(copy);
+}
+
+}  // namespace
+}  // namespace millrace
