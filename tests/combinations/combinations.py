@@ -68,7 +68,7 @@ def main():
         root = pathlib.Path(folder)
         started = runner.Runner(os.path.abspath(options.program), options.launcher,
                                 os.path.abspath(options.helper))
-        data = runner.Data(root)
+        data = runner.Data()
         known = references.References(started, data, root)
         judging = judge.Judge(started, data, known)
         counter = iter(range(10**9))

@@ -147,4 +147,7 @@ def simpler(draw):
 
 
 def pasted(command):
-    return shlex.join(command).replace("'&&'", "&&")
+    """A line for a shell: the job in a folder of its own, as that of the draw is gone by then."""
+    line = shlex.join(command).replace("'&&'", "&&")
+    place = "/tmp/millrace-draw"
+    return f"rm -rf {place}; mkdir {place}; " + re.sub(r"/\S*/draw-\d+", place, line) if line else ""

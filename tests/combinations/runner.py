@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 
 import numpy
@@ -22,15 +23,16 @@ def patience():
 
 
 class Data:
-    """Small data sets, made once for each kind of image."""
+    """Small data sets, made once for each kind of image, where commands to paste still find them."""
 
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.gettempdir()) / f"millrace-combinations-{os.getuid()}"
+        self.folder.mkdir(exist_ok=True)
         self.lock = threading.Lock()
 
     def path(self, model, count, seed):
         facts = axes.MODELS[model]
-        name = f"{facts['image']}-{facts['channels']}-{facts['classes']}-{seed}"
+        name = f"{facts['image']}-{facts['channels']}-{facts['classes']}-{count}-{seed}"
         path = self.folder / f"{name}.safetensors"
         with self.lock:
             if not path.exists():
@@ -40,8 +42,10 @@ class Data:
                 labels[:facts["classes"]] = numpy.arange(facts["classes"])
                 # Each class has a colour of its own, so that there is something to learn.
                 images = source.integers(0, 160, shape) + 8 * labels[:, None, None, None]
-                results.write_safetensors(path, {"images": images.astype(numpy.uint8),
+                made = path.with_suffix(f".{os.getpid()}")
+                results.write_safetensors(made, {"images": images.astype(numpy.uint8),
                                                  "labels": labels.astype(numpy.int64)})
+                made.rename(path)
         return f"raw:{path}"
 
     def training(self, model):
