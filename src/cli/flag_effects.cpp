@@ -42,7 +42,8 @@ void require_effects(const CLI::App& command, const std::vector<FlagRule>& rules
     const std::vector<std::string> listed = split(rule.flags.substr(all_but ? 1 : 0), ' ');
     for (const CLI::Option* option : command.get_options()) {
       if (option->count() == 0 || names(*option, listed) == all_but || rule.works(flags)) continue;
-      fail_input("{} has no effect {}.", option->get_name(), rule.otherwise);
+      const std::string names = rule.names == nullptr ? "" : rule.names(option->get_name());
+      fail_input("{} has no effect {}{}.", option->get_name(), rule.otherwise, names);
     }
   }
 }

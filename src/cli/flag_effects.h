@@ -32,6 +32,8 @@ struct FlagRule {
   std::string_view flags;
   bool (*works)(const GivenFlags& flags);
   std::string_view otherwise;  // "without --head": ends the sentence "--margin has no effect …"
+  // What stands behind that, of the flag that was given; null: nothing.
+  std::string (*names)(std::string_view flag) = nullptr;
 };
 
 // The rules of a command by its full name, such as "bench head"; empty where every flag works

@@ -68,7 +68,7 @@ bool has_splits(Flags flags) {
   return false;
 }
 
-constexpr std::string_view kOptimizer = "with the chosen --optimizer";
+constexpr std::string_view kOptimizer = "without --optimizer ";
 
 bool optimizer_has(Flags flags, std::string_view setting) {
   for (const OptimizerDefinition& row : optimizers()) {
@@ -87,11 +87,14 @@ constexpr FlagRule kJob[] = {
     {"--static-scheduling", has_ssp, "without --schedule ssp"},
     {"--margin --scale --head-gradient --head-parallel --head-dtype", has_head, "without --head"},
     {"--sample-rate --head-momentum", is_sampled, "without --head and --head-parallel pfc"},
-    {"--momentum", [](Flags flags) { return optimizer_has(flags, "--momentum"); }, kOptimizer},
-    {"--nesterov", [](Flags flags) { return optimizer_has(flags, "--nesterov"); }, kOptimizer},
+    {"--momentum", [](Flags flags) { return optimizer_has(flags, "--momentum"); }, kOptimizer,
+     optimizer_names},
+    {"--nesterov", [](Flags flags) { return optimizer_has(flags, "--nesterov"); }, kOptimizer,
+     optimizer_names},
     {"--adam-beta1 --adam-beta2 --adam-epsilon",
-     [](Flags flags) { return optimizer_has(flags, "--adam-beta1"); }, kOptimizer},
-    {"--lars-trust", [](Flags flags) { return optimizer_has(flags, "--lars-trust"); }, kOptimizer},
+     [](Flags flags) { return optimizer_has(flags, "--adam-beta1"); }, kOptimizer, optimizer_names},
+    {"--lars-trust", [](Flags flags) { return optimizer_has(flags, "--lars-trust"); }, kOptimizer,
+     optimizer_names},
     {"--lr-milestones --lr-gamma", [](Flags flags) { return flags.is("--lr-schedule", {"step"}); },
      "without --lr-schedule step"},
     {"--lr-power", [](Flags flags) { return flags.is("--lr-schedule", {"polynomial"}); },
