@@ -294,9 +294,8 @@ ScheduleKind parse_schedule(std::string_view name) {
     names.emplace_back(entry.name);
   }
   const std::string close = nearest(name, names);
-  fail_input("The schedule '{}' is not known; {}.", name,
-             close.empty() ? fmt::format("choose {}", schedule_names())
-                           : fmt::format("did you mean '{}'?", close));
+  fail_input("The schedule '{}' is not known; choose {}{}.", name, schedule_names(),
+             close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
 }
 
 bool is_synchronous(ScheduleKind kind) { return facts_of(kind).synchronous; }

@@ -25,8 +25,7 @@ struct OptimizerSettings {
   double clip_norm = 0;    // the largest norm of all gradients together; 0 is no limit
   bool decay_all = false;  // otherwise tensors of rank one or less are not decayed
 
-  // The row that updates of whole tensors follow, and that of class centres.
-  const OptimizerDefinition& row() const { return row_for(optimizer_named(name), momentum); }
+  // The row that updates of class centres follow.
   const OptimizerDefinition& row_of_centres() const;
 };
 
