@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -9,7 +10,7 @@
 
 namespace millrace {
 
-// `start` and `finish` are called in turn by one thread. The work must not throw.
+// Work is started and waited for in turn, by one thread.
 class TaskThread {
  public:
   TaskThread() : thread_([this] { serve(); }) {}
@@ -24,29 +25,48 @@ class TaskThread {
     thread_.join();
   }
 
+  // Runs `work` and waits for it; allocates nothing.
+  void run(const std::function<void()>& work) {
+    begin(work);
+    finish();
+  }
+
   void start(std::function<void()> work) {
+    started_ = std::move(work);
+    begin(started_);
+  }
+
+  // Waits for what was started last, and rethrows its exception.
+  void finish() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return work_ == nullptr; });
+    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  void begin(const std::function<void()>& work) {
     {
       const std::lock_guard lock(mutex_);
-      work_ = std::move(work);
+      work_ = &work;
     }
     changed_.notify_all();
   }
 
-  // Waits for what was started last.
-  void finish() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !work_; });
-  }
-
- private:
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this] { return stopping_ || work_; });
-      if (!work_) return;
+      changed_.wait(lock, [this] { return stopping_ || work_ != nullptr; });
+      if (stopping_) return;
+      const std::function<void()>* work = work_;
       lock.unlock();
-      work_();
+      std::exception_ptr error;
+      try {
+        (*work)();
+      } catch (...) {
+        error = std::current_exception();
+      }
       lock.lock();
+      error_ = error;
       work_ = nullptr;
       changed_.notify_all();
     }
@@ -54,7 +74,9 @@ class TaskThread {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> work_;
+  const std::function<void()>* work_ = nullptr;
+  std::function<void()> started_;
+  std::exception_ptr error_;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses everything above
 };
