@@ -33,8 +33,9 @@ def norm(recipe, channels):
 DRAWS = 6
 
 # Against floats, against PIL's bytes (one level of rounding in each direction), and the mean over
-# an image of what training does to JPEG: chroma repeated and DCT-scaled, for speed.
-FLOATS, BYTES, FAST_JPEG = 0.005, 1.1, 3.2
+# an image of what training does to JPEG: chroma repeated and DCT-scaled, for speed. Turned ones
+# are further off, up to 2.95; why is not known.
+FLOATS, BYTES, FAST_JPEG, FAST_TURNED = 0.005, 1.1, 2.5, 3.2
 
 
 class Levels:
@@ -130,7 +131,7 @@ def compare_evaluation(recipe, floats, to_bytes):
         to_bytes.add(largest(own, as_floats(rounded)), where)
 
 
-def compare_training(recipe, floats, fast):
+def compare_training(recipe, floats, fast, turned):
     """The region is told; flips and shifts are whichever fit."""
     for index, kind in enumerate(KINDS):
         decoded = as_floats(recipe.decoded(index))
@@ -145,7 +146,8 @@ def compare_training(recipe, floats, fast):
             where = f"{recipe.name}, {kind.name}, draw {draw}"
             differences = [(own - one).abs() for one in shifts(picture, padding)]
             if recipe.name == "photo-training" and kind.name.endswith(".jpg"):
-                fast.add(min(one.mean().item() for one in differences), where)
+                levels = turned if kind.name.startswith("turned") else fast
+                levels.add(min(one.mean().item() for one in differences), where)
             else:
                 floats.add(min(one.max().item() for one in differences), where)
 
@@ -165,14 +167,15 @@ def main():
     to_bytes = Levels("evaluation against PIL's bytes", BYTES)
     training = Levels("training against torchvision on floats", FLOATS)
     fast = Levels("training on JPEG, mean of an image", FAST_JPEG)
+    turned = Levels("training on turned JPEG, mean of an image", FAST_TURNED)
     photo, grey = recipe("photo", 96), recipe("small", 28, channels=1)
     good = [compare_decoding(photo, False), compare_decoding(grey, True)]
     for one in (photo, grey, recipe("photo", 224), recipe("small", 32), recipe("face", 112)):
         compare_evaluation(one, floats, to_bytes)
     for one in (recipe("photo-training", 64, draws=DRAWS), recipe("face-training", 112, draws=DRAWS),
                 recipe("small-training", 28, channels=1, draws=DRAWS)):
-        compare_training(one, training, fast)
-    good += [levels.finish() for levels in (floats, to_bytes, training, fast)]
+        compare_training(one, training, fast, turned)
+    good += [levels.finish() for levels in (floats, to_bytes, training, fast, turned)]
     sys.exit(0 if all(good) else 1)
 
 
