@@ -96,7 +96,7 @@ void require_writable(const std::filesystem::path& path, std::string_view flag) 
     fail_input("{}: the directory of '{}' cannot be made: {}.", flag, path.string(),
                error.code().message());
   } catch (const InputError& error) {
-    fail_input("{}: {}", flag, error.what());
+    fail_input("{}: {}", flag, error.marked());
   }
 }
 

@@ -31,9 +31,11 @@ LineFile::~LineFile() {
   ::close(descriptor_);
 }
 
-void LineFile::add(std::string_view line) {
-  if (waiting_.size() + line.size() > kMostWaiting) return;
-  waiting_.append(line).append("\n");
+void LineFile::add(std::string_view line) { add_piece(std::string(line) + "\n"); }
+
+void LineFile::add_piece(std::string_view piece) {
+  if (waiting_.size() + piece.size() > kMostWaiting) return;
+  waiting_.append(piece);
   if (write_waiting()) failure_.clear();
 }
 

@@ -23,7 +23,8 @@ class LineFile {
   LineFile(const LineFile&) = delete;
   LineFile& operator=(const LineFile&) = delete;
 
-  void add(std::string_view line);  // without its end
+  void add(std::string_view line);         // without its end
+  void add_piece(std::string_view piece);  // bytes of any kind, as they are
 
   // Why lines are still waiting; empty if none are.
   const std::string& failure() const { return failure_; }

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 template <typename Wanted, typename Map>
@@ -28,13 +28,17 @@ const Attributes::Integers& Attributes::integers(std::string_view name) const {
   return get<Integers>(values_, name);
 }
 
+const Attributes::Numbers& Attributes::numbers(std::string_view name) const {
+  return get<Numbers>(values_, name);
+}
+
 std::string Attributes::to_string() const {
   std::vector<std::string> parts;
   for (const auto& [name, value] : values_) {
     parts.push_back(std::visit(
         [&name = name](const auto& held) {
           using Held = std::decay_t<decltype(held)>;
-          if constexpr (std::is_same_v<Held, Integers>) {
+          if constexpr (std::is_same_v<Held, Integers> || std::is_same_v<Held, Numbers>) {
             return fmt::format("{}=[{}]", name, fmt::join(held, ","));
           } else {
             return fmt::format("{}={}", name, held);
@@ -45,4 +49,4 @@ std::string Attributes::to_string() const {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

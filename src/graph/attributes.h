@@ -8,12 +8,13 @@
 #include <variant>
 #include <vector>
 
-namespace millrace {
+namespace millrace::graph {
 
 class Attributes {
  public:
   using Integers = std::vector<int64_t>;
-  using Value = std::variant<bool, int64_t, double, std::string, Integers>;
+  using Numbers = std::vector<double>;
+  using Value = std::variant<bool, int64_t, double, std::string, Integers, Numbers>;
 
   Attributes() = default;
   Attributes(std::initializer_list<std::pair<const std::string, Value>> values) : values_(values) {}
@@ -32,6 +33,7 @@ class Attributes {
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;
   const Integers& integers(std::string_view name) const;
+  const Numbers& numbers(std::string_view name) const;
 
   // "groups=1 stride=[2,2]".
   std::string to_string() const;
@@ -42,4 +44,4 @@ class Attributes {
   std::map<std::string, Value, std::less<>> values_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::graph

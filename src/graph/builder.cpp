@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 constexpr int64_t kMostElements = int64_t{1} << 40;
@@ -24,6 +24,10 @@ Attributes pool_attributes(const PoolOptions& options) {
 Initializer uniform_start(int64_t fan_in) {
   const float bound = 1.0f / std::sqrt(static_cast<float>(fan_in));
   return {Initializer::Kind::uniform, -bound, bound};
+}
+
+float he_deviation(int64_t fan) {
+  return std::sqrt(2.0f / static_cast<float>(std::max<int64_t>(1, fan)));
 }
 
 }  // namespace
@@ -78,8 +82,14 @@ Value Builder::weight(const std::string& name, Shape shape, const WeightStart& s
                       int64_t fan_in, int64_t fan_out) {
   Initializer initializer = uniform_start(std::max<int64_t>(1, fan_in));
   if (start.kind == WeightStart::Kind::he_fan_out) {
-    const float deviation = std::sqrt(2.0f / static_cast<float>(std::max<int64_t>(1, fan_out)));
-    initializer = {Initializer::Kind::normal, 0, deviation};
+    initializer = {Initializer::Kind::normal, 0, he_deviation(fan_out)};
+  } else if (start.kind == WeightStart::Kind::he_fan_in) {
+    initializer = {Initializer::Kind::normal, 0, he_deviation(fan_in)};
+  } else if (start.kind == WeightStart::Kind::he_uniform) {
+    const float bound = std::sqrt(3.0f) * he_deviation(fan_in);
+    initializer = {Initializer::Kind::uniform, -bound, bound};
+  } else if (start.kind == WeightStart::Kind::uniform_fan_out) {
+    initializer = uniform_start(std::max<int64_t>(1, fan_out));
   } else if (start.kind == WeightStart::Kind::normal) {
     initializer = {Initializer::Kind::normal, 0, start.deviation};
   }
@@ -127,7 +137,7 @@ Value Builder::convolution(Value x, const std::string& name, const ConvolutionOp
                 {options.channels, in / options.groups, options.kernel, options.kernel},
                 options.start, fan_in, options.channels * area)};
   if (options.bias) {
-    const bool zero = options.start.kind == WeightStart::Kind::he_fan_out;
+    const bool zero = options.start.kind != WeightStart::Kind::torch_default;
     inputs.push_back(parameter(name + ".bias", {options.channels},
                                zero ? Initializer{} : uniform_start(fan_in)));
   }
@@ -186,10 +196,15 @@ Value Builder::prelu(Value x, const std::string& name, float start) {
 Value Builder::relu(Value x) { return apply("relu", "", {x}); }
 Value Builder::relu6(Value x) { return apply("relu6", "", {x}); }
 Value Builder::sigmoid(Value x) { return apply("sigmoid", "", {x}); }
+Value Builder::hardsigmoid(Value x) { return apply("hardsigmoid", "", {x}); }
 Value Builder::tanh(Value x) { return apply("tanh", "", {x}); }
+Value Builder::silu(Value x) { return apply("silu", "", {x}); }
+Value Builder::hardswish(Value x) { return apply("hardswish", "", {x}); }
 
 Value Builder::max_pool(Value x, const PoolOptions& options, const std::string& name) {
-  return apply("max_pool", name, {x}, pool_attributes(options));
+  Attributes attributes = pool_attributes(options);
+  if (options.ceil) attributes.set("ceil", true);
+  return apply("max_pool", name, {x}, std::move(attributes));
 }
 
 Value Builder::average_pool(Value x, const PoolOptions& options, const std::string& name) {
@@ -212,13 +227,22 @@ Value Builder::concat(const std::vector<Value>& parts, int64_t axis) {
   return apply("concat", "", parts, {{"axis", axis}});
 }
 
+Value Builder::scale_channels(Value x, Value factors) {
+  return apply("scale_channels", "", {x, factors});
+}
+
 Value Builder::flatten(Value x) { return apply("flatten", "", {x}); }
 
-Value Builder::dropout(Value x, double rate) {
-  const std::string name = unique_name("dropout");
+Value Builder::random_zeros(Value x, double rate, bool by_sample) {
+  const std::string name = unique_name(by_sample ? "drop_samples" : "dropout");
   const auto stream = static_cast<int64_t>(hash_bytes(name.data(), name.size()));
-  return apply("dropout", name, {x}, {{"rate", rate}, {"stream", stream}});
+  Attributes attributes = {{"rate", rate}, {"stream", stream}};
+  if (by_sample) attributes.set("by_sample", true);
+  return apply("dropout", name, {x}, std::move(attributes));
 }
+
+Value Builder::dropout(Value x, double rate) { return random_zeros(x, rate, false); }
+Value Builder::drop_samples(Value x, double rate) { return random_zeros(x, rate, true); }
 
 Value Builder::l2_normalize(Value x, double epsilon) {
   return apply("l2_normalize", "", {x}, {{"epsilon", epsilon}});
@@ -263,8 +287,24 @@ void Builder::margin_head(Value embedding, const MarginHeadOptions& options) {
   }
   const Value labels = labels_for(embedding);
   const Value sample = apply("margin_head_sample", "head/sample", {labels}, attributes);
-  const Value statistics = apply("margin_head_statistics", "head/statistics",
-                                 {l2_normalize(embedding), sample, centres}, attributes);
+  const Value unit = l2_normalize(embedding);
+  std::vector<Value> inputs = {unit, sample, centres};
+  if (options.margin == HeadMargin::magnitude) {
+    const Value norms = apply("row_norm", "head/norms", {embedding});
+    inputs.push_back(apply("margin_head_margins", "head/margins", {norms}, attributes));
+  } else if (options.margin == HeadMargin::quality) {
+    const Value norms = apply("row_norm", "head/norms", {embedding});
+    const Value known = buffer("head.norms", {2}, 0);
+    inputs.push_back(
+        apply("margin_head_running_margins", "head/margins", {norms, known}, attributes));
+  } else if (options.margin == HeadMargin::curriculum) {
+    const Value cosines =
+        apply("margin_head_cosines", "head/cosines", {unit, sample, centres}, attributes);
+    const Value known = buffer("head.curriculum", {2}, 0);
+    inputs.push_back(
+        apply("margin_head_running_margins", "head/margins", {cosines, known}, attributes));
+  }
+  const Value statistics = apply("margin_head_statistics", "head/statistics", inputs, attributes);
   const Value loss =
       apply("margin_head_loss", "loss", {statistics, statistics}, {{"members", int64_t{1}}});
   const TensorId top1 = graph_.op(graph_.tensor(loss.id).producer).outputs.at(2);
@@ -281,4 +321,4 @@ const Shape& Builder::shape(Value x) const { return graph_.tensor(x.id).type.sha
 
 Graph Builder::take() { return std::move(graph_); }
 
-}  // namespace millrace
+}  // namespace millrace::graph

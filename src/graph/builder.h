@@ -21,17 +21,26 @@
 #include "graph/graph.h"
 #include "graph/margin_head.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 // A tensor of the network being built.
 struct Value {
   TensorId id = kNone;
 };
 
-// How weights start out. `torch_default`: uniform within ±1/sqrt(fan in). `he_fan_out`: normal
-// with standard deviation sqrt(2 / fan out). `normal`: standard deviation `deviation`.
+// How weights start out. `torch_default`: uniform within ±1/sqrt(fan in), and a convolution's bias
+// too, which else is 0. `he_fan_out`, `he_fan_in`: normal with standard deviation sqrt(2 / fan);
+// `he_uniform`: uniform with sqrt(2 / fan in). `uniform_fan_out`: within ±1/sqrt(fan out).
+// `normal`: standard deviation `deviation`.
 struct WeightStart {
-  enum class Kind : uint8_t { torch_default, he_fan_out, normal };
+  enum class Kind : uint8_t {
+    torch_default,
+    he_fan_out,
+    he_fan_in,
+    he_uniform,
+    uniform_fan_out,
+    normal
+  };
   Kind kind = Kind::torch_default;
   float deviation = 0.01f;
 };
@@ -66,6 +75,7 @@ struct PoolOptions {
   int64_t stride = 2;
   int64_t padding = 0;
   bool count_include_pad = true;
+  bool ceil = false;  // of max_pool: the last window may reach beyond the image
 };
 
 struct ClassifyOptions {
@@ -84,16 +94,23 @@ class Builder {
   Value relu(Value x);
   Value relu6(Value x);
   Value sigmoid(Value x);
+  Value hardsigmoid(Value x);
   Value tanh(Value x);
+  Value silu(Value x);
+  Value hardswish(Value x);
   Value max_pool(Value x, const PoolOptions& options, const std::string& name = {});
   Value average_pool(Value x, const PoolOptions& options, const std::string& name = {});
   Value global_average_pool(Value x);
   Value adaptive_average_pool(Value x, int64_t height, int64_t width, const std::string& name = {});
   Value add(Value a, Value b);
   Value concat(const std::vector<Value>& parts, int64_t axis);
+  // Each channel of each image times a number: `factors` is N x C x 1 x 1.
+  Value scale_channels(Value x, Value factors);
   Value flatten(Value x);
   // Zeroes each element with probability `rate` in training and scales the rest by 1/(1-rate).
   Value dropout(Value x, double rate);
+  // The same for whole samples: zeroes each with probability `rate` (stochastic depth).
+  Value drop_samples(Value x, double rate);
   Value l2_normalize(Value x, double epsilon = 1e-12);
 
   // Ends a classifier: adds the input "labels" (N, s32), the results "loss" (mean softmax
@@ -125,6 +142,7 @@ class Builder {
 
  private:
   Value labels_for(Value rows);
+  Value random_zeros(Value x, double rate, bool by_sample);
   Value buffer(const std::string& name, Shape shape, float value);
   std::string unique_name(const std::string& type);
   Value weight(const std::string& name, Shape shape, const WeightStart& start, int64_t fan_in,
@@ -134,4 +152,4 @@ class Builder {
   int64_t next_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::graph

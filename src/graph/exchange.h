@@ -1,9 +1,9 @@
 // Limits of the operators that exchange gradients between devices.
 #pragma once
 
-namespace millrace {
+namespace millrace::graph {
 
 // Tensors that one exchange may carry.
 constexpr int kMostExchangedTensors = 64;
 
-}  // namespace millrace
+}  // namespace millrace::graph

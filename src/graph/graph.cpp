@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 Inference inference_of(const Graph& graph, const Operator& op) {
@@ -70,7 +70,7 @@ OperatorId Graph::add_operator(std::string_view type, std::string name,
   try {
     outputs = definition_of(type).infer(inference_of(*this, op));
   } catch (const InputError& error) {
-    fail_input("Layer '{}' ({}): {}", op.name, op.type, error.what());
+    fail_input("Layer '{}' ({}): {}", op.name, op.type, error.marked());
   }
   const auto id = static_cast<OperatorId>(operators_.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -152,4 +152,4 @@ void Graph::validate() const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -13,7 +13,7 @@
 #include "graph/layout.h"
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 using TensorId = int32_t;
 using OperatorId = int32_t;
@@ -142,4 +142,4 @@ std::string to_text(const Graph& graph);
 // A Graphviz digraph.
 std::string to_graphviz(const Graph& graph);
 
-}  // namespace millrace
+}  // namespace millrace::graph

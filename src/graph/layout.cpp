@@ -5,7 +5,7 @@
 #include <cctype>
 #include <numeric>
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 constexpr size_t kMaxRank = 8;
@@ -104,4 +104,4 @@ int64_t Layout::channel_block() const {
   return inner_[0].size;
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -14,7 +14,7 @@
 
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 class Layout {
  public:
@@ -53,4 +53,4 @@ class Layout {
   std::vector<Block> inner_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -9,7 +9,7 @@
 #include "graph/attributes.h"
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 // A head's part of the classes: [class_begin, class_begin + local_classes) of `classes`.
 struct ClassRange {
@@ -28,6 +28,13 @@ enum class HeadParallel : uint8_t { dp, mp, pfc };
 // `frozen`: it waits as it is.
 enum class HeadMomentum : uint8_t { lazy, none, frozen };
 
+// Where a sample's margin comes from. `fixed`: it is the same for all. `quality` (AdaFace): it
+// follows from the length of its embedding beside those of other samples. `magnitude` (MagFace): it
+// grows with that length, which is pulled up by a penalty. `curriculum` (CurricularFace): it is
+// fixed, and classes that are nearer than the target with its margin count more as training goes
+// on.
+enum class HeadMargin : uint8_t { fixed, quality, magnitude, curriculum };
+
 // What a user decides about a head. ArcFace is addend 0.5, CosFace subtrahend 0.4; a plain
 // softmax over cosines has no margin at all.
 struct MarginHeadOptions {
@@ -37,6 +44,9 @@ struct MarginHeadOptions {
   double multiplier = 1;      // of the target's angle
   double addend = 0;          // to the target's angle
   double subtrahend = 0;      // from the target's cosine
+  HeadMargin margin = HeadMargin::fixed;
+  double strength = 0;  // quality: h of AdaFace; magnitude: the margin of the longest embeddings
+  double filter = 0;  // other classes with a cosine above this count as at right angles; 0: none do
   double scale = 64;
   bool exact_gradient = true;  // false: the target's gradient is that of the plain cosine
   HeadParallel parallel = HeadParallel::mp;
@@ -45,6 +55,10 @@ struct MarginHeadOptions {
   DataType storage = DataType::f32;            // of the centres and their state
   int64_t cache_bytes = int64_t{256} << 20;
 };
+
+// Names of the parameters of a face network's head, linear or with a margin, start with this; the
+// network can do without it.
+inline constexpr std::string_view kHeadPrefix = "head.";
 
 // The attributes that the head's operators share.
 Attributes attributes_of(const MarginHeadOptions& options);
@@ -60,17 +74,32 @@ int64_t sampled_classes(double sample_rate, int64_t local_classes);
 // and reads it.
 int64_t sample_elements(int64_t batch);
 
+// What is a sample's own: its margin, and what its loss has beside the cross-entropy. With
+// HeadMargin::curriculum the first two are the logit above which other classes count more, and by
+// how much. A tensor of rows like this is an input of margin_head_statistics where the margin is
+// not fixed.
+struct SampleMargin {
+  float addend;
+  float subtrahend;
+  float penalty;
+};
+inline constexpr int64_t kSampleMargins = 3;
+
 // What a part says of each sample, in this order: the largest logit of the classes that are not its
 // own, the sum of e^(logit - largest) over them (0 and 0 if the part has none), the logit of its
-// own class with the margin and without (kElsewhere if the class is in another part). The own class
-// stands apart so that neither its loss nor its gradient is a difference of nearly equal numbers.
+// own class with the margin and without (kElsewhere if the class is in another part), and its
+// margin. The own class stands apart so that neither its loss nor its gradient is a difference of
+// nearly equal numbers.
 struct HeadStatistics {
   float maximum;
   float sum;
   float target;
   float plain;
+  SampleMargin margin;
 };
-inline constexpr int64_t kHeadStatistics = 4;
+inline constexpr int64_t kHeadStatistics = 4 + kSampleMargins;
+// Of an operator's attributes.
+HeadMargin head_margin_of(const Attributes& attributes);
 // Smaller than any logit, and finite: values that are not are a sign of a broken job.
 inline constexpr float kElsewhere = std::numeric_limits<float>::lowest();
 
@@ -97,4 +126,4 @@ int64_t head_block_rows(int64_t batch, int64_t dimension);
 int64_t head_cache_blocks(int64_t cache_bytes, int64_t classes_in_use, int64_t batch,
                           int64_t dimension);
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "graph/sharding.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 // The inputs of shape inference.
 struct Inference {
@@ -119,4 +119,4 @@ const OperatorDefinition& definition_of(std::string_view type);
 // All definitions, in the order of operators.def.
 const std::vector<OperatorDefinition>& all_definitions();
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -5,7 +5,7 @@
 
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 #define MILLRACE_FAMILY(family)                \
   namespace family {                           \
@@ -45,4 +45,4 @@ const OperatorDefinition& definition_of(std::string_view type) {
   return *found->second;
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

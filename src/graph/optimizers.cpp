@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 namespace {
 
@@ -17,7 +17,7 @@ std::vector<OptimizerDefinition> make_table() {
        .kind = RuleKind::momentum,
        .states = {".momentum"},
        .without_momentum = "sgd_plain",
-       .settings = {"--momentum", "--nesterov"},
+       .settings = {"momentum", "nesterov"},
        .operations = 6},
       {.name = "adamw",
        .kind = RuleKind::adamw,
@@ -25,7 +25,7 @@ std::vector<OptimizerDefinition> make_table() {
        .counts_updates = true,
        .learning_rate = 0.001,
        .weight_decay = 0.01,
-       .settings = {"--adam-beta1", "--adam-beta2", "--adam-epsilon"},
+       .settings = {"adam_beta1", "adam_beta2", "adam_epsilon"},
        .operations = 14},
       {.name = "lars",
        .kind = RuleKind::lars,
@@ -33,7 +33,7 @@ std::vector<OptimizerDefinition> make_table() {
        .trust = Trust::gradient,
        .for_vectors = "sgd",
        .for_rows = "sgd",
-       .settings = {"--momentum", "--lars-trust"},
+       .settings = {"momentum", "lars_trust"},
        .operations = 10},
       {.name = "lamb",
        .kind = RuleKind::lamb,
@@ -44,7 +44,7 @@ std::vector<OptimizerDefinition> make_table() {
        .for_rows = "adamw",
        .learning_rate = 0.005,
        .weight_decay = 0.01,
-       .settings = {"--adam-beta1", "--adam-beta2", "--adam-epsilon"},
+       .settings = {"adam_beta1", "adam_beta2", "adam_epsilon"},
        .operations = 20},
       {.name = "sgd_plain", .kind = RuleKind::plain, .operations = 4, .listed = false},
   };
@@ -89,4 +89,4 @@ std::string optimizer_names(std::string_view setting) {
   return join_choices(names);
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::graph {
 
 // How weights and states change in a step; kernels/support/update_rules.h has the formulas.
 enum class RuleKind : uint8_t {
@@ -39,7 +39,7 @@ struct OptimizerDefinition {
 
   double learning_rate = 0.1;  // unless a user gives one
   double weight_decay = 1e-4;
-  std::vector<std::string_view> settings = {};  // those that it looks at, by their flags
+  std::vector<std::string_view> settings = {};  // those that it looks at, by name
   int operations = 0;                           // for each weight
   bool listed = true;                           // users may ask for it
 
@@ -61,4 +61,4 @@ const OptimizerDefinition& row_for(const OptimizerDefinition& chosen, double mom
 // As a list for a person, those with the setting if one is named: "sgd, adamw or lars".
 std::string optimizer_names(std::string_view setting = {});
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -3,7 +3,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 std::string describe(const Tensor& tensor) {
@@ -52,4 +52,4 @@ std::string to_graphviz(const Graph& graph) {
   return text + "}\n";
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

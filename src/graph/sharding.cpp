@@ -1,6 +1,6 @@
 #include "graph/sharding.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 std::string to_string(const Sharding& sharding) {
   switch (sharding.kind) {
@@ -14,4 +14,4 @@ std::string to_string(const Sharding& sharding) {
   return {};
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

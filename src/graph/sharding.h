@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::graph {
 
 // broadcast: every device has the whole tensor. split: each has some rows along an axis, divided
 // as part_begin says. partial: the tensor is the sum of what the devices have.
@@ -30,4 +30,4 @@ struct ShardingSignature {
   std::vector<Sharding> outputs;
 };
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -5,7 +5,7 @@
 
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::graph {
 
 int64_t size_of(DataType type) {
   switch (type) {
@@ -53,4 +53,4 @@ int64_t elements_of(const Shape& shape) {
 
 std::string to_string(const Shape& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::graph {
 
 enum class DataType : uint8_t { f32, f16, bf16, s32, u8 };
 
@@ -32,4 +32,4 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::accuracy {
+namespace millrace::graph::accuracy {
 namespace {
 
 std::vector<TensorType> infer_top_k(const Inference& inference) {
@@ -32,4 +32,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_comparisons}};
 }
 
-}  // namespace millrace::accuracy
+}  // namespace millrace::graph::accuracy

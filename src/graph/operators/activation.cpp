@@ -1,22 +1,27 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::activation {
+namespace millrace::graph::activation {
 namespace {
 
 std::vector<TensorType> infer_backward(const Inference& inference) {
   expect_inputs(inference, 2);
-  expect_shape(inference, 1, inference.shape(0), "an output like its gradient");
+  expect_shape(inference, 1, inference.shape(0), "a tensor like the gradient");
   return {inference.inputs[0]};
 }
 
-void differentiate(Differentiation& d) {
+void differentiate_by(Differentiation& d, TensorId read) {
   if (!d.needs_gradient(0)) return;
   const std::string type = d.op().type + "_backward";
-  d.set_input_gradient(0, d.result(d.apply(type, {d.output_gradient(0), d.output(0)})));
+  d.set_input_gradient(0, d.result(d.apply(type, {d.output_gradient(0), read})));
 }
 
-OperatorDefinition forward(std::string_view type) {
+void by_output(Differentiation& d) { differentiate_by(d, d.output(0)); }
+
+// Where two inputs have the same output but not the same slope.
+void by_input(Differentiation& d) { differentiate_by(d, d.input(0)); }
+
+OperatorDefinition forward(std::string_view type, void (*differentiate)(Differentiation&)) {
   return {.type = type,
           .infer = same_as_first,
           .differentiate = differentiate,
@@ -32,14 +37,13 @@ OperatorDefinition backward(std::string_view type) {
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
-  return {forward("relu"),
-          forward("relu6"),
-          forward("sigmoid"),
-          forward("tanh"),
-          backward("relu_backward"),
-          backward("relu6_backward"),
-          backward("sigmoid_backward"),
-          backward("tanh_backward")};
+  return {forward("relu", by_output),       forward("relu6", by_output),
+          forward("sigmoid", by_output),    forward("hardsigmoid", by_output),
+          forward("tanh", by_output),       forward("silu", by_input),
+          forward("hardswish", by_input),   backward("relu_backward"),
+          backward("relu6_backward"),       backward("sigmoid_backward"),
+          backward("hardsigmoid_backward"), backward("tanh_backward"),
+          backward("silu_backward"),        backward("hardswish_backward")};
 }
 
-}  // namespace millrace::activation
+}  // namespace millrace::graph::activation

@@ -1,7 +1,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::add {
+namespace millrace::graph::add {
 namespace {
 
 std::vector<TensorType> infer_add(const Inference& inference) {
@@ -40,4 +40,4 @@ std::vector<OperatorDefinition> operators() {
            .stored_inputs = {2}}};
 }
 
-}  // namespace millrace::add
+}  // namespace millrace::graph::add

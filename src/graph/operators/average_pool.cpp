@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::average_pool {
+namespace millrace::graph::average_pool {
 namespace {
 
 std::vector<TensorType> infer_average(const Inference& inference) {
@@ -92,4 +92,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_image}};
 }
 
-}  // namespace millrace::average_pool
+}  // namespace millrace::graph::average_pool

@@ -4,7 +4,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::batch_norm {
+namespace millrace::graph::batch_norm {
 namespace {
 
 enum Input : size_t { kX, kScale, kBias, kRunningMean, kRunningVariance, kResidual };
@@ -47,19 +47,17 @@ std::vector<TensorType> infer_backward(const Inference& inference) {
 
 void differentiate(Differentiation& d) {
   const Attributes attributes = d.op().attributes;
-  if (attributes.flag("inference")) {
-    throw std::logic_error("batch_norm with fixed statistics has no gradient");
-  }
   const bool relu = attributes.flag("relu");
   const bool residual = attributes.flag("residual");
   const TensorId gradient = residual ? gradient_before_relu(d) : d.output_gradient(kY);
   if (residual && d.needs_gradient(kResidual)) d.set_input_gradient(kResidual, gradient);
   if (!d.needs_gradient(kX) && !d.needs_gradient(kScale) && !d.needs_gradient(kBias)) return;
-  const OperatorId added =
-      d.apply("batch_norm_backward",
-              {gradient, d.input(kX), d.input(kScale), d.input(kBias), d.output(kMean),
-               d.output(kInverseDeviation)},
-              {{"epsilon", attributes.number("epsilon")}, {"relu", relu && !residual}});
+  const OperatorId added = d.apply("batch_norm_backward",
+                                   {gradient, d.input(kX), d.input(kScale), d.input(kBias),
+                                    d.output(kMean), d.output(kInverseDeviation)},
+                                   {{"epsilon", attributes.number("epsilon")},
+                                    {"relu", relu && !residual},
+                                    {"fixed_statistics", attributes.flag("inference")}});
   for (size_t i : {kX, kScale, kBias}) {
     if (d.needs_gradient(i)) d.set_input_gradient(i, d.result(added, i));
   }
@@ -93,7 +91,9 @@ double count_forward(const Inference& inference) {
   return per_element(inference, inference.op.attributes.flag("inference") ? 2 : 6);
 }
 double count_apply(const Inference& inference) { return per_element(inference, 2); }
-double count_backward(const Inference& inference) { return per_element(inference, 9); }
+double count_backward(const Inference& inference) {
+  return per_element(inference, inference.op.attributes.flag("fixed_statistics") ? 6 : 9);
+}
 
 }  // namespace
 
@@ -120,4 +120,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_backward}};
 }
 
-}  // namespace millrace::batch_norm
+}  // namespace millrace::graph::batch_norm

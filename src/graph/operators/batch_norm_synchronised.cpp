@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace::batch_norm_synchronised {
+namespace millrace::graph::batch_norm_synchronised {
 namespace {
 
 enum Input : size_t { kX, kScale, kBias, kRunningMean, kRunningVariance, kStatistics, kResidual };
@@ -120,4 +120,4 @@ std::vector<OperatorDefinition> operators() {
        .arithmetic = per_element<5>}};
 }
 
-}  // namespace millrace::batch_norm_synchronised
+}  // namespace millrace::graph::batch_norm_synchronised

@@ -9,7 +9,7 @@
 #include "base/parts.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace::boxing {
+namespace millrace::graph::boxing {
 namespace {
 
 struct Division {
@@ -141,4 +141,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace::boxing
+}  // namespace millrace::graph::boxing

@@ -5,7 +5,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::cast {
+namespace millrace::graph::cast {
 namespace {
 
 bool is_real(DataType type) {
@@ -40,4 +40,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace::cast
+}  // namespace millrace::graph::cast

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::concat {
+namespace millrace::graph::concat {
 namespace {
 
 size_t axis_of(const Inference& inference) {
@@ -99,4 +99,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace::concat
+}  // namespace millrace::graph::concat

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::convolution {
+namespace millrace::graph::convolution {
 namespace {
 
 Window window_of(const Attributes& attributes, std::array<int64_t, 2> kernel) {
@@ -146,4 +146,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_backward_weights}};
 }
 
-}  // namespace millrace::convolution
+}  // namespace millrace::graph::convolution

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::dropout {
+namespace millrace::graph::dropout {
 namespace {
 
 std::vector<TensorType> infer(const Inference& inference) {
@@ -31,4 +31,4 @@ std::vector<OperatorDefinition> operators() {
           {.type = "dropout_backward", .infer = infer, .in_place = {{0, 0}}}};
 }
 
-}  // namespace millrace::dropout
+}  // namespace millrace::graph::dropout

@@ -6,7 +6,7 @@
 
 #include "graph/operators/shapes.h"
 
-namespace millrace::exchange {
+namespace millrace::graph::exchange {
 namespace {
 
 // Gradients, then the parameters whose layouts they take; staging for several at once.
@@ -85,4 +85,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_sum}};
 }
 
-}  // namespace millrace::exchange
+}  // namespace millrace::graph::exchange

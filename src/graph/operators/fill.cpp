@@ -1,6 +1,6 @@
 #include "graph/operators/shapes.h"
 
-namespace millrace::fill {
+namespace millrace::graph::fill {
 namespace {
 
 std::vector<TensorType> infer(const Inference& inference) {
@@ -15,4 +15,4 @@ std::vector<OperatorDefinition> operators() {
   return {{.type = "fill", .infer = infer, .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace::fill
+}  // namespace millrace::graph::fill

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::flatten {
+namespace millrace::graph::flatten {
 namespace {
 
 std::vector<TensorType> infer_flatten(const Inference& inference) {
@@ -43,4 +43,4 @@ std::vector<OperatorDefinition> operators() {
       {.type = "reshape", .infer = infer_reshape, .is_view = true, .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace::flatten
+}  // namespace millrace::graph::flatten

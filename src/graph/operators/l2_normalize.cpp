@@ -1,7 +1,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::l2_normalize {
+namespace millrace::graph::l2_normalize {
 namespace {
 
 std::vector<TensorType> infer_forward(const Inference& inference) {
@@ -52,4 +52,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_backward}};
 }
 
-}  // namespace millrace::l2_normalize
+}  // namespace millrace::graph::l2_normalize

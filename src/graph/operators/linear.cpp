@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::linear {
+namespace millrace::graph::linear {
 namespace {
 
 void expect_features(int64_t features, int64_t wanted) {
@@ -107,4 +107,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_backward_weights}};
 }
 
-}  // namespace millrace::linear
+}  // namespace millrace::graph::linear

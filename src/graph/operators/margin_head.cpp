@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 Attributes attributes_of(const MarginHeadOptions& options) {
   return {{"classes", options.classes},
@@ -15,6 +15,9 @@ Attributes attributes_of(const MarginHeadOptions& options) {
           {"margin_multiplier", options.multiplier},
           {"margin_addend", options.addend},
           {"margin_subtrahend", options.subtrahend},
+          {"margin", static_cast<int64_t>(options.margin)},
+          {"margin_strength", options.strength},
+          {"filter", options.filter},
           {"scale", options.scale},
           {"exact_gradient", options.exact_gradient},
           {"sample_rate", options.sample_rate},
@@ -22,6 +25,10 @@ Attributes attributes_of(const MarginHeadOptions& options) {
           {"divided", options.parallel != HeadParallel::dp},
           {"embedding_share", 1.0},
           {"cache_bytes", options.cache_bytes}};
+}
+
+HeadMargin head_margin_of(const Attributes& attributes) {
+  return static_cast<HeadMargin>(attributes.integer("margin"));
 }
 
 ClassRange class_range_of(const Attributes& attributes) {
@@ -63,9 +70,9 @@ int64_t head_cache_blocks(int64_t cache_bytes, int64_t classes_in_use, int64_t b
   return std::max<int64_t>(1, std::min(blocks, cache_bytes / block_bytes));
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph
 
-namespace millrace::margin_head {
+namespace millrace::graph::margin_head {
 namespace {
 
 void expect_range(const Inference& inference) {
@@ -116,11 +123,12 @@ std::vector<TensorType> infer_sample(const Inference& inference) {
   return {{{sample_elements(batch)}, DataType::s32}};
 }
 
-// Behind the centres, what a lazy head reads even where it does not change it.
-void expect_lazy(const Inference& inference, size_t centres, size_t states) {
+// Behind the centres, what a lazy head reads even where it does not change it; `between` inputs
+// come first.
+void expect_lazy(const Inference& inference, size_t centres, size_t states, size_t between = 0) {
   if (!inference.op.attributes.flag("lazy")) return;
-  const size_t current = centres + 1 + states;
-  for (size_t i = centres + 1; i < current; ++i) {
+  const size_t current = centres + 1 + between + states;
+  for (size_t i = centres + 1 + between; i < current; ++i) {
     expect_shape(inference, i, inference.shape(centres), "states like the centres,");
   }
   expect_shape(inference, current, {inference.shape(centres)[0]}, "an update for each centre,");
@@ -142,10 +150,17 @@ size_t lazy_inputs(const Inference& inference) {
   return lazy_states(inference) + clock_inputs(inference);
 }
 
+bool has_margins(const Attributes& attributes) {
+  return head_margin_of(attributes) != HeadMargin::fixed;
+}
+
+// Embeddings, sample, centres, perhaps margins of the samples, and what a lazy head reads.
 std::vector<TensorType> infer_statistics(const Inference& inference) {
-  expect_inputs(inference, 3 + lazy_inputs(inference));
-  expect_lazy(inference, 2, lazy_states(inference));
+  const size_t margins = has_margins(inference.op.attributes) ? 1 : 0;
+  expect_inputs(inference, 3 + margins + lazy_inputs(inference));
+  expect_lazy(inference, 2, lazy_states(inference), margins);
   const int64_t batch = expect_rows(inference, 0, 1, 2);
+  if (margins > 0) expect_shape(inference, 3, {batch, kSampleMargins}, "a margin for each sample,");
   return {{{batch, kHeadStatistics}, DataType::f32}, products_type(inference, 0)};
 }
 
@@ -250,6 +265,47 @@ std::vector<TensorType> infer_loss_backward(const Inference& inference) {
   return {inference.inputs[1]};
 }
 
+// The cosine of each sample and its own centre; 0 if the class is in another part.
+std::vector<TensorType> infer_cosines(const Inference& inference) {
+  expect_inputs(inference, 3);
+  return {{{expect_rows(inference, 0, 1, 2)}, DataType::f32}};
+}
+
+// A number for each sample: the length of its embedding, or the cosine to its own centre. Then
+// perhaps what is known of earlier steps.
+std::vector<TensorType> infer_margins(const Inference& inference) {
+  const bool runs = inference.op.type == "margin_head_running_margins";
+  expect_inputs(inference, runs ? 2 : 1);
+  expect_shape(inference, 0, {inference.shape(0)[0]}, "a number for each sample,");
+  if (runs) expect_shape(inference, 1, {2}, "what is known of earlier steps,");
+  return {{{inference.shape(0)[0], kSampleMargins}, DataType::f32}};
+}
+
+std::vector<TensorType> infer_margins_backward(const Inference& inference) {
+  expect_inputs(inference, 2);
+  expect_shape(inference, 0, {inference.shape(1)[0], kSampleMargins}, "a margin for each sample,");
+  return {inference.inputs[1]};
+}
+
+// Of the gradient of the statistics, and of themselves.
+std::vector<TensorType> infer_margin_gradient(const Inference& inference) {
+  expect_inputs(inference, 2);
+  const int64_t batch = inference.shape(0)[0];
+  expect_shape(inference, 0, {batch, kHeadStatistics}, "the gradient of the statistics");
+  expect_shape(inference, 1, {batch, kHeadStatistics}, "statistics");
+  return {{{batch, kSampleMargins}, DataType::f32}};
+}
+
+void differentiate_margins(Differentiation& d) {
+  if (!d.needs_gradient(0)) return;
+  const OperatorId added = d.apply("margin_head_margins_backward",
+                                   {d.output_gradient(0), d.input(0)}, d.op().attributes);
+  d.set_input_gradient(0, d.result(added));
+}
+
+// Margins that follow from earlier steps or from cosines are taken as given.
+void differentiate_nothing(Differentiation&) {}
+
 void differentiate_loss(Differentiation& d) {
   const OperatorId added =
       d.apply("margin_head_loss_backward", {d.output_gradient(0), d.input(0), d.output(1)},
@@ -265,12 +321,24 @@ void differentiate_statistics(Differentiation& d) {
               {d.output_gradient(0), d.output(0), d.input(0), d.input(1), d.output(1), d.input(2)},
               d.op().attributes);
   d.set_input_gradient(0, d.result(added));
+  if (head_margin_of(d.op().attributes) != HeadMargin::magnitude) return;
+  const OperatorId of_margins = d.apply("margin_head_margin_gradient",
+                                        {d.output_gradient(0), d.output(0)}, d.op().attributes);
+  d.set_input_gradient(3, d.result(of_margins));
 }
 
 // Of several devices each has some classes and sees the whole batch, or all do the same.
 std::vector<ShardingSignature> statistics_shardings(const Inference& inference) {
   if (!inference.op.attributes.flag("divided")) return {};
-  return {{{broadcast(), broadcast(), split(0)}, {broadcast(), broadcast()}}};
+  ShardingSignature way = {{broadcast(), broadcast(), split(0)}, {broadcast(), broadcast()}};
+  if (has_margins(inference.op.attributes)) way.inputs.push_back(broadcast());
+  return {way};
+}
+
+// The others have zeros.
+std::vector<ShardingSignature> cosines_shardings(const Inference& inference) {
+  if (!inference.op.attributes.flag("divided")) return {};
+  return {{{broadcast(), broadcast(), split(0)}, {partial()}}};
 }
 
 // Each device has a share of the loss, and the whole gradient of its own statistics.
@@ -300,6 +368,19 @@ std::vector<OperatorDefinition> operators() {
            .differentiate = differentiate_statistics,
            .shardings = statistics_shardings,
            .arithmetic = count_statistics},
+          {.type = "margin_head_cosines",
+           .infer = infer_cosines,
+           .differentiate = differentiate_nothing,
+           .shardings = cosines_shardings},
+          {.type = "margin_head_margins",
+           .infer = infer_margins,
+           .differentiate = differentiate_margins},
+          {.type = "margin_head_running_margins",
+           .infer = infer_margins,
+           .differentiate = differentiate_nothing,
+           .mutated_inputs = {1}},
+          {.type = "margin_head_margins_backward", .infer = infer_margins_backward},
+          {.type = "margin_head_margin_gradient", .infer = infer_margin_gradient},
           {.type = "margin_head_loss",
            .infer = infer_loss,
            .differentiate = differentiate_loss,
@@ -334,4 +415,4 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_update}};
 }
 
-}  // namespace millrace::margin_head
+}  // namespace millrace::graph::margin_head

@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::max_pool {
+namespace millrace::graph::max_pool {
 namespace {
 
 Window window_of(const Attributes& attributes) {
@@ -38,6 +38,7 @@ void differentiate(Differentiation& d) {
   for (const char* name : {"kernel", "stride", "padding"}) {
     attributes.set(name, d.op().attributes.integers(name));
   }
+  attributes.set("ceil", d.op().attributes.flag("ceil"));
   attributes.set("input_shape", d.graph().tensor(d.input(0)).type.shape);
   const TensorId gradient = gradient_before_relu(d);
   const OperatorId added =
@@ -67,4 +68,4 @@ std::vector<OperatorDefinition> operators() {
           {.type = "max_pool_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }
 
-}  // namespace millrace::max_pool
+}  // namespace millrace::graph::max_pool

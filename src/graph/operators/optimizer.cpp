@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/optimizers.h"
 
-namespace millrace::optimizer {
+namespace millrace::graph::optimizer {
 namespace {
 
 // Weights, states and gradient, of one shape; then the number of updates where the rule counts
@@ -128,4 +128,4 @@ std::vector<OperatorDefinition> operators() {
   return all;
 }
 
-}  // namespace millrace::optimizer
+}  // namespace millrace::graph::optimizer

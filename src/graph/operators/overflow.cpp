@@ -1,6 +1,6 @@
 #include "graph/operators/shapes.h"
 
-namespace millrace::overflow {
+namespace millrace::graph::overflow {
 namespace {
 
 // The tensor that it writes, perhaps the sum of all squares, then the gradients.
@@ -39,4 +39,4 @@ std::vector<OperatorDefinition> operators() {
           {.type = "overflow_probe", .infer = infer_probe, .mutated_inputs = {0}}};
 }
 
-}  // namespace millrace::overflow
+}  // namespace millrace::graph::overflow

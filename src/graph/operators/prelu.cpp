@@ -2,7 +2,7 @@
 #include "graph/operators/shapes.h"
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace::prelu {
+namespace millrace::graph::prelu {
 namespace {
 
 void expect_slopes(const Inference& inference, size_t input, const Shape& x) {
@@ -53,4 +53,4 @@ std::vector<OperatorDefinition> operators() {
           {.type = "prelu_backward", .infer = infer_backward, .arithmetic = count_backward}};
 }
 
-}  // namespace millrace::prelu
+}  // namespace millrace::graph::prelu

@@ -1,9 +1,9 @@
 #include "graph/operators/shapes.h"
 
-namespace millrace::reorder {
+namespace millrace::graph::reorder {
 
 std::vector<OperatorDefinition> operators() {
   return {{.type = "reorder", .infer = same_as_first, .arithmetic = no_arithmetic}};
 }
 
-}  // namespace millrace::reorder
+}  // namespace millrace::graph::reorder

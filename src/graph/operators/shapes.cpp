@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 void expect_inputs(const Inference& inference, size_t least, size_t most) {
   const size_t count = inference.inputs.size();
@@ -71,8 +71,10 @@ std::array<int64_t, 2> pair_of(const Attributes& attributes, std::string_view na
 }
 
 Window pool_window(const Attributes& attributes) {
-  const Window window = {pair_of(attributes, "kernel", 1), pair_of(attributes, "stride", 1),
-                         pair_of(attributes, "padding", 0)};
+  const Window window = {.kernel = pair_of(attributes, "kernel", 1),
+                         .stride = pair_of(attributes, "stride", 1),
+                         .padding = pair_of(attributes, "padding", 0),
+                         .ceil = attributes.flag("ceil")};
   for (size_t i = 0; i < 2; ++i) {
     if (window.padding[i] > window.kernel[i] / 2) {
       fail_input("needs a padding of at most half the kernel ({}) but gets {}",
@@ -88,10 +90,14 @@ Shape slide(const Shape& image, int64_t channels, const Window& window) {
   bool fits = true;
   for (size_t i = 0; i < 2; ++i) {
     const int64_t reach = window.dilation[i] * (window.kernel[i] - 1) + 1;
-    const int64_t room = image[2 + i] + 2 * window.padding[i] - reach;
-    least[i] = std::max<int64_t>(1, reach - 2 * window.padding[i]);
+    const int64_t beyond = window.ceil ? window.stride[i] - 1 : 0;
+    const int64_t room = image[2 + i] + 2 * window.padding[i] - reach + beyond;
+    least[i] = std::max<int64_t>(1, reach - 2 * window.padding[i] - beyond);
     fits = fits && room >= 0;
     result[2 + i] = room / window.stride[i] + 1;
+    // None begins behind the image.
+    const int64_t last = (result[2 + i] - 1) * window.stride[i];
+    if (window.ceil && last >= image[2 + i] + window.padding[i]) --result[2 + i];
   }
   if (!fits) {
     fail_input("needs an image of at least {}x{} here but gets {}x{}", least[0], least[1], image[2],
@@ -121,4 +127,4 @@ std::vector<TensorType> same_as_first(const Inference& inference) {
 
 double no_arithmetic(const Inference&) { return 0; }
 
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -10,7 +10,7 @@
 
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 void expect_inputs(const Inference& inference, size_t least, size_t most);
 inline void expect_inputs(const Inference& inference, size_t count) {
@@ -42,6 +42,7 @@ struct Window {
   std::array<int64_t, 2> stride;
   std::array<int64_t, 2> padding;
   std::array<int64_t, 2> dilation = {1, 1};
+  bool ceil = false;  // a last window may reach beyond the image and its padding
 
   int64_t area() const { return kernel[0] * kernel[1]; }
 };
@@ -49,7 +50,7 @@ struct Window {
 // The two integers of an attribute, checked to be at least `least`.
 std::array<int64_t, 2> pair_of(const Attributes& attributes, std::string_view name, int64_t least);
 
-// From the attributes kernel, stride and padding; padding may be at most half the kernel.
+// From the attributes kernel, stride, padding and ceil; padding may be at most half the kernel.
 Window pool_window(const Attributes& attributes);
 
 // N, `channels`, and the height and width after sliding `window` over `image`.
@@ -65,4 +66,4 @@ TensorId gradient_before_relu(Differentiation& d);
 std::vector<TensorType> same_as_first(const Inference& inference);
 double no_arithmetic(const Inference& inference);
 
-}  // namespace millrace
+}  // namespace millrace::graph

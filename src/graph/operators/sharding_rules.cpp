@@ -1,6 +1,6 @@
 #include "graph/operators/sharding_rules.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 ShardingSignature all_like(const Inference& inference, size_t outputs, Sharding sharding) {
@@ -51,4 +51,4 @@ std::vector<ShardingSignature> shard_weighted_sum(const Inference& inference) {
   return ways;
 }
 
-}  // namespace millrace
+}  // namespace millrace::graph

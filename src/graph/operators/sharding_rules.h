@@ -6,7 +6,7 @@
 
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::graph {
 
 // Every input and output split along one and the same axis.
 ShardingSignature all_split(const Inference& inference, size_t outputs, int axis);
@@ -25,4 +25,4 @@ std::vector<ShardingSignature> shard_linear_map(const Inference& inference);
 // by outputs and, where nothing follows the sum, by inputs.
 std::vector<ShardingSignature> shard_weighted_sum(const Inference& inference);
 
-}  // namespace millrace
+}  // namespace millrace::graph

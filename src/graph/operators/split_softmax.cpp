@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "graph/operators/shapes.h"
 
-namespace millrace::split_softmax {
+namespace millrace::graph::split_softmax {
 namespace {
 
 constexpr int64_t kStatistics = 4;
@@ -107,4 +107,4 @@ std::vector<OperatorDefinition> operators() {
   };
 }
 
-}  // namespace millrace::split_softmax
+}  // namespace millrace::graph::split_softmax
