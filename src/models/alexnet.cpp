@@ -1,18 +1,19 @@
 #include "models/blocks.h"
 
-namespace millrace {
+namespace millrace::models {
 
-void alexnet(Builder& net, const ModelOptions& options) {
-  const WeightStart start = {WeightStart::Kind::torch_default};
-  const auto convolution = [&](Value x, const std::string& name, ConvolutionOptions layer) {
+void alexnet(graph::Builder& net, const ModelOptions& options) {
+  const graph::WeightStart start = {graph::WeightStart::Kind::torch_default};
+  const auto convolution = [&](graph::Value x, const std::string& name,
+                               graph::ConvolutionOptions layer) {
     layer.bias = true;
     layer.start = start;
     return net.relu(net.convolution(x, name, layer));
   };
-  const auto dropout = [&](Value x) { return options.dropout ? net.dropout(x, 0.5) : x; };
-  const PoolOptions pool = {.kernel = 3, .stride = 2};
+  const auto dropout = [&](graph::Value x) { return options.dropout ? net.dropout(x, 0.5) : x; };
+  const graph::PoolOptions pool = {.kernel = 3, .stride = 2};
 
-  Value x = net.image(options.batch, options.channels, options.image, options.image);
+  graph::Value x = net.image(options.batch, options.channels, options.image, options.image);
   x = convolution(x, "features.0", {.channels = 64, .kernel = 11, .stride = 4, .padding = 2});
   x = net.max_pool(x, pool, "features.2");
   x = convolution(x, "features.3", {.channels = 192, .kernel = 5, .padding = 2});
@@ -28,4 +29,4 @@ void alexnet(Builder& net, const ModelOptions& options) {
   net.classify(x, {.label_smoothing = options.label_smoothing});
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

@@ -1,11 +1,11 @@
 #include "models/blocks.h"
 
-namespace millrace {
+namespace millrace::models {
 
 // A residual network for small grey images: most weights sit where the image is smallest, so
 // that an epoch stays cheap.
-void fashion_cnn(Builder& net, const ModelOptions& options) {
-  Value x = net.image(options.batch, options.channels, options.image, options.image);
+void fashion_cnn(graph::Builder& net, const ModelOptions& options) {
+  graph::Value x = net.image(options.batch, options.channels, options.image, options.image);
   x = net.relu(
       convolution_norm(net, x, "conv1", "bn1", {.channels = 32, .kernel = 3, .padding = 1}));
   x = net.max_pool(x, {.kernel = 2, .stride = 2}, "maxpool");
@@ -17,4 +17,4 @@ void fashion_cnn(Builder& net, const ModelOptions& options) {
                {.label_smoothing = options.label_smoothing});
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

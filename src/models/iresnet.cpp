@@ -4,15 +4,16 @@
 
 #include "models/blocks.h"
 
-namespace millrace {
+namespace millrace::models {
 namespace {
 
 constexpr double kDropoutRate = 0.4;
-constexpr WeightStart kStart = {WeightStart::Kind::normal, 0.1f};
+constexpr graph::WeightStart kStart = {graph::WeightStart::Kind::normal, 0.1f};
 
 // Normalisation comes first, so that nothing follows the addition.
-Value block(Builder& net, Value x, const std::string& name, int64_t channels, int64_t stride) {
-  Value y = net.batch_norm(x, name + ".bn1");
+graph::Value block(graph::Builder& net, graph::Value x, const std::string& name, int64_t channels,
+                   int64_t stride) {
+  graph::Value y = net.batch_norm(x, name + ".bn1");
   y = convolution_norm(net, y, name + ".conv1", name + ".bn2",
                        {.channels = channels, .kernel = 3, .padding = 1, .start = kStart});
   y = net.prelu(y, name + ".prelu");
@@ -26,8 +27,9 @@ Value block(Builder& net, Value x, const std::string& name, int64_t channels, in
   return net.add(y, x);
 }
 
-Value iresnet(Builder& net, const ModelOptions& options, const std::array<int, 4>& depths) {
-  Value x = net.image(options.batch, options.channels, options.image, options.image);
+graph::Value iresnet(graph::Builder& net, const ModelOptions& options,
+                     const std::array<int, 4>& depths) {
+  graph::Value x = net.image(options.batch, options.channels, options.image, options.image);
   x = convolution_norm(net, x, "conv1", "bn1",
                        {.channels = 64, .kernel = 3, .padding = 1, .start = kStart});
   x = net.prelu(x, "prelu");
@@ -45,20 +47,20 @@ Value iresnet(Builder& net, const ModelOptions& options, const std::array<int, 4
 
 }  // namespace
 
-Value iresnet18(Builder& net, const ModelOptions& options) {
+graph::Value iresnet18(graph::Builder& net, const ModelOptions& options) {
   return iresnet(net, options, {2, 2, 2, 2});
 }
-Value iresnet34(Builder& net, const ModelOptions& options) {
+graph::Value iresnet34(graph::Builder& net, const ModelOptions& options) {
   return iresnet(net, options, {3, 4, 6, 3});
 }
-Value iresnet50(Builder& net, const ModelOptions& options) {
+graph::Value iresnet50(graph::Builder& net, const ModelOptions& options) {
   return iresnet(net, options, {3, 4, 14, 3});
 }
-Value iresnet100(Builder& net, const ModelOptions& options) {
+graph::Value iresnet100(graph::Builder& net, const ModelOptions& options) {
   return iresnet(net, options, {3, 13, 30, 3});
 }
-Value iresnet200(Builder& net, const ModelOptions& options) {
+graph::Value iresnet200(graph::Builder& net, const ModelOptions& options) {
   return iresnet(net, options, {6, 26, 60, 6});
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

@@ -1,6 +1,6 @@
 #include "models/blocks.h"
 
-namespace millrace {
+namespace millrace::models {
 namespace {
 
 // Names follow the nesting: each block's parts are "<name>.layers.<i>".
@@ -8,19 +8,19 @@ std::string part(const std::string& name, int index) {
   return name + ".layers." + std::to_string(index);
 }
 
-Value linear_block(Builder& net, Value x, const std::string& name,
-                   const ConvolutionOptions& options) {
+graph::Value linear_block(graph::Builder& net, graph::Value x, const std::string& name,
+                          const graph::ConvolutionOptions& options) {
   return convolution_norm(net, x, part(name, 0), part(name, 1), options);
 }
 
-Value active_block(Builder& net, Value x, const std::string& name,
-                   const ConvolutionOptions& options) {
+graph::Value active_block(graph::Builder& net, graph::Value x, const std::string& name,
+                          const graph::ConvolutionOptions& options) {
   return net.prelu(linear_block(net, x, name, options), part(name, 2));
 }
 
 // 1x1 to `inner` channels, a 3x3 on each channel by itself, 1x1 to `channels`.
-Value bottleneck_by_channel(Builder& net, Value x, const std::string& name, int64_t inner,
-                            int64_t channels, int64_t stride) {
+graph::Value bottleneck_by_channel(graph::Builder& net, graph::Value x, const std::string& name,
+                                   int64_t inner, int64_t channels, int64_t stride) {
   x = active_block(net, x, part(name, 0), {.channels = inner});
   x = active_block(
       net, x, part(name, 1),
@@ -28,7 +28,8 @@ Value bottleneck_by_channel(Builder& net, Value x, const std::string& name, int6
   return linear_block(net, x, part(name, 2), {.channels = channels});
 }
 
-Value residual_blocks(Builder& net, Value x, const std::string& name, int count, int64_t inner) {
+graph::Value residual_blocks(graph::Builder& net, graph::Value x, const std::string& name,
+                             int count, int64_t inner) {
   for (int i = 0; i < count; ++i) {
     const int64_t channels = net.shape(x)[1];
     x = net.add(bottleneck_by_channel(net, x, part(name, i), inner, channels, 1), x);
@@ -38,8 +39,8 @@ Value residual_blocks(Builder& net, Value x, const std::string& name, int count,
 
 }  // namespace
 
-Value mobilefacenet(Builder& net, const ModelOptions& options) {
-  Value x = net.image(options.batch, options.channels, options.image, options.image);
+graph::Value mobilefacenet(graph::Builder& net, const ModelOptions& options) {
+  graph::Value x = net.image(options.batch, options.channels, options.image, options.image);
   x = active_block(net, x, "layers.0", {.channels = 128, .kernel = 3, .stride = 2, .padding = 1});
   x = active_block(net, x, "layers.1", {.channels = 128, .kernel = 3, .padding = 1, .groups = 64});
   x = bottleneck_by_channel(net, x, "layers.2", 128, 128, 2);
@@ -52,10 +53,11 @@ Value mobilefacenet(Builder& net, const ModelOptions& options) {
   // One weight for each place of the map: 7x7 for the usual image.
   x = linear_block(net, x, "features.layers.0",
                    {.channels = 512, .kernel = net.shape(x)[2], .groups = 512});
-  x = net.linear(
-      net.flatten(x), "features.layers.2",
-      {.features = kEmbeddingFeatures, .bias = false, .start = {WeightStart::Kind::he_fan_out}});
+  x = net.linear(net.flatten(x), "features.layers.2",
+                 {.features = kEmbeddingFeatures,
+                  .bias = false,
+                  .start = {graph::WeightStart::Kind::he_fan_out}});
   return net.batch_norm(x, "features.layers.3");
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

@@ -6,20 +6,22 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/blocks.h"
+#include "models/onnx/importer.h"
 
-namespace millrace {
+namespace millrace::models {
 namespace {
 
 // One of `classify` and `embed` is set.
 struct Model {
   std::string_view name;
-  void (*classify)(Builder& net, const ModelOptions& options) = nullptr;
+  void (*classify)(graph::Builder& net, const ModelOptions& options) = nullptr;
   ModelOptions usual = {};
-  Value (*embed)(Builder& net, const ModelOptions& options) = nullptr;
+  graph::Value (*embed)(graph::Builder& net, const ModelOptions& options) = nullptr;
 };
 
 constexpr Model face_model(std::string_view name,
-                           Value (*embed)(Builder& net, const ModelOptions& options)) {
+                           graph::Value (*embed)(graph::Builder& net,
+                                                 const ModelOptions& options)) {
   return {.name = name, .usual = {.image = 112}, .embed = embed};
 }
 
@@ -32,6 +34,13 @@ constexpr Model kModels[] = {
     {"resnet50", resnet50},
     {"resnet101", resnet101},
     {"resnet152", resnet152},
+    {"resnext50_32x4d", resnext50_32x4d},
+    {"wide_resnet50_2", wide_resnet50_2},
+    {"densenet121", densenet121},
+    {"squeezenet1_1", squeezenet1_1},
+    {"mobilenet_v2", mobilenet_v2},
+    {"mobilenet_v3_large", mobilenet_v3_large},
+    {"efficientnet_b0", efficientnet_b0},
     {"fashion_cnn", fashion_cnn, {.classes = 10, .image = 28, .channels = 1}},
     face_model("iresnet18", iresnet18),
     face_model("iresnet34", iresnet34),
@@ -79,15 +88,10 @@ void check(const ModelOptions& options) {
   }
 }
 
-Graph build(const Model& model, const ModelOptions& options) {
-  Builder net;
-  if (model.embed == nullptr) {
-    model.classify(net, options);
-    return net.take();
-  }
-  const Value embedding = model.embed(net, options);
+// Ends a network that makes embeddings as the options ask.
+void end_embedding(graph::Builder& net, graph::Value embedding, const ModelOptions& options) {
   if (options.classifier && options.head) {
-    MarginHeadOptions head = *options.head;
+    graph::MarginHeadOptions head = *options.head;
     head.classes = options.classes;
     net.margin_head(embedding, head);
   } else if (options.classifier && options.cosines) {
@@ -98,7 +102,54 @@ Graph build(const Model& model, const ModelOptions& options) {
                  {.label_smoothing = options.label_smoothing});
   }
   net.result(embedding, "embedding");
+}
+
+graph::Graph build(const Model& model, const ModelOptions& options) {
+  graph::Builder net;
+  if (model.embed == nullptr) {
+    model.classify(net, options);
+  } else {
+    end_embedding(net, model.embed(net, options), options);
+  }
   return net.take();
+}
+
+graph::Graph build_onnx(const std::filesystem::path& path, const ModelOptions& options) {
+  const onnx::ModelFile file(path);
+  const bool embeds = onnx::gives_embedding(file.model()) || options.head || !options.classifier;
+  ModelOptions inner = options;
+  if (embeds) inner.classes = 0;
+  graph::Builder net;
+  try {
+    const graph::Value output = onnx::import_model(file.model(), inner, net).output;
+    if (embeds) {
+      end_embedding(net, output, options);
+    } else if (net.shape(output)[1] != options.classes) {
+      fail_input("it tells {} classes apart and has no linear layer at its end to replace",
+                 net.shape(output)[1]);
+    } else {
+      net.classify(output, {.label_smoothing = options.label_smoothing});
+    }
+  } catch (const InputError& error) {
+    fail_input("'{}' cannot be used as a network: {}.", path.string(), error.marked());
+  }
+  return net.take();
+}
+
+ModelOptions onnx_options(const std::filesystem::path& path) {
+  const onnx::ModelFile file(path);
+  graph::Builder net;
+  try {
+    const onnx::ImportedNetwork network = onnx::import_model(
+        file.model(), {.batch = 2, .classes = 0, .image = 0, .channels = 0}, net);
+    ModelOptions usual;
+    if (!onnx::gives_embedding(file.model())) usual.classes = network.features;
+    if (network.image > 0) usual.image = network.image;
+    if (network.channels > 0) usual.channels = network.channels;
+    return usual;
+  } catch (const InputError& error) {
+    fail_input("'{}' cannot be used as a network: {}.", path.string(), error.marked());
+  }
 }
 
 bool works(const Model& model, ModelOptions options, int64_t image) {
@@ -113,7 +164,16 @@ bool works(const Model& model, ModelOptions options, int64_t image) {
 
 }  // namespace
 
-Graph build_model(std::string_view name, const ModelOptions& options) {
+std::filesystem::path onnx_file(std::string_view name) {
+  return name.starts_with(kOnnxPrefix) ? std::filesystem::path(name.substr(kOnnxPrefix.size()))
+                                       : std::filesystem::path();
+}
+
+graph::Graph build_model(std::string_view name, const ModelOptions& options) {
+  if (const auto file = onnx_file(name); !file.empty()) {
+    check(options);
+    return build_onnx(file, options);
+  }
   const Model& model = find_model(name);
   check(options);
   if (model.embed == nullptr && (options.head || !options.classifier)) {
@@ -124,13 +184,13 @@ Graph build_model(std::string_view name, const ModelOptions& options) {
     return build(model, options);
   } catch (const InputError& error) {
     if (options.image >= kAmpleImage || !works(model, options, kAmpleImage)) {
-      fail_input("Model '{}' cannot be built: {}.", name, error.what());
+      fail_input("Model '{}' cannot be built: {}.", name, error.marked());
     }
     const int64_t least = smallest_image(name, options);
     fail_input(
         "Model '{}' cannot take images of {}x{} in batches of {}: {}; it works from {}x{} "
         "upwards.",
-        name, options.image, options.image, options.batch, error.what(), least, least);
+        name, options.image, options.image, options.batch, error.marked(), least, least);
   }
 }
 
@@ -144,7 +204,10 @@ int64_t smallest_image(std::string_view name, const ModelOptions& options) {
   return enough;
 }
 
-ModelOptions default_options(std::string_view name) { return find_model(name).usual; }
+ModelOptions default_options(std::string_view name) {
+  const auto file = onnx_file(name);
+  return file.empty() ? find_model(name).usual : onnx_options(file);
+}
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
@@ -153,9 +216,12 @@ std::vector<std::string> model_names() {
 }
 
 bool is_face_model(std::string_view name) {
+  if (const auto file = onnx_file(name); !file.empty()) {
+    return onnx::gives_embedding(onnx::ModelFile(file).model());
+  }
   return std::any_of(std::begin(kModels), std::end(kModels), [&](const Model& model) {
     return model.name == name && model.embed != nullptr;
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::models

@@ -2,10 +2,13 @@
 //
 // Parameter names, shapes and starting values are torchvision's, and InsightFace's for the face
 // networks (iresnet…, mobilefacenet), so that their checkpoints fit. A face network has the result
-// "embedding" (batch × 512); its classifier is the layer "head".
+// "embedding" (batch × 512); its classifier is the layer "head". "onnx:FILE" is the network in an
+// ONNX file, whose layers are named after its weights or nodes; one that ends in an embedding is a
+// face network too.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +17,7 @@
 #include "graph/graph.h"
 #include "graph/margin_head.h"
 
-namespace millrace {
+namespace millrace::models {
 
 struct ModelOptions {
   int64_t batch = 1;
@@ -26,7 +29,7 @@ struct ModelOptions {
   double label_smoothing = 0;
   // Ends a face network with a margin head instead of a linear classifier; its number of classes
   // is `classes`.
-  std::optional<MarginHeadOptions> head = {};
+  std::optional<graph::MarginHeadOptions> head = {};
   // Ends a face network with "head.weight" times its embedding scaled to unit length: how a margin
   // head is evaluated.
   bool cosines = false;
@@ -34,7 +37,7 @@ struct ModelOptions {
 
 // Throws InputError for an unknown name (with a suggestion), options out of range, or an image
 // too small for the network (with the layer at fault and the smallest image that works).
-Graph build_model(std::string_view name, const ModelOptions& options);
+graph::Graph build_model(std::string_view name, const ModelOptions& options);
 
 // The least height and width that the network takes, whatever `options.image` is. Throws InputError
 // for an unknown name.
@@ -45,12 +48,15 @@ int64_t smallest_image(std::string_view name, const ModelOptions& options);
 // unknown name.
 ModelOptions default_options(std::string_view name);
 
+// Those that are built in.
 std::vector<std::string> model_names();
+
+inline const std::string kOnnxPrefix = "onnx:";
+
+// FILE of "onnx:FILE"; empty for other names.
+std::filesystem::path onnx_file(std::string_view name);
 
 // Whether there is such a model and it gives embeddings.
 bool is_face_model(std::string_view name);
 
-// Parameters of the classifier start with this where a network can do without it.
-inline constexpr std::string_view kHeadPrefix = "head.";
-
-}  // namespace millrace
+}  // namespace millrace::models

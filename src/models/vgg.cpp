@@ -2,22 +2,23 @@
 
 #include "models/blocks.h"
 
-namespace millrace {
+namespace millrace::models {
 namespace {
 
 constexpr int64_t kPool = 0;
 const std::vector<int64_t> kSixteen = {64,    64,  kPool, 128, 128,   kPool, 256, 256, 256,
                                        kPool, 512, 512,   512, kPool, 512,   512, 512, kPool};
 
-void vgg(Builder& net, const ModelOptions& options, bool norm) {
-  const auto dropout = [&](Value x) { return options.dropout ? net.dropout(x, 0.5) : x; };
-  const auto linear = [&](Value x, const std::string& name, int64_t features) {
-    return net.linear(
-        x, name,
-        {.features = features, .start = {WeightStart::Kind::normal, 0.01f}, .zero_bias = true});
+void vgg(graph::Builder& net, const ModelOptions& options, bool norm) {
+  const auto dropout = [&](graph::Value x) { return options.dropout ? net.dropout(x, 0.5) : x; };
+  const auto linear = [&](graph::Value x, const std::string& name, int64_t features) {
+    return net.linear(x, name,
+                      {.features = features,
+                       .start = {graph::WeightStart::Kind::normal, 0.01f},
+                       .zero_bias = true});
   };
 
-  Value x = net.image(options.batch, options.channels, options.image, options.image);
+  graph::Value x = net.image(options.batch, options.channels, options.image, options.image);
   int index = 0;
   const auto next_name = [&index](int layers) {
     const std::string name = "features." + std::to_string(index);
@@ -44,7 +45,7 @@ void vgg(Builder& net, const ModelOptions& options, bool norm) {
 
 }  // namespace
 
-void vgg16(Builder& net, const ModelOptions& options) { vgg(net, options, false); }
-void vgg16_bn(Builder& net, const ModelOptions& options) { vgg(net, options, true); }
+void vgg16(graph::Builder& net, const ModelOptions& options) { vgg(net, options, false); }
+void vgg16_bn(graph::Builder& net, const ModelOptions& options) { vgg(net, options, true); }
 
-}  // namespace millrace
+}  // namespace millrace::models
