@@ -8,7 +8,7 @@
 #include "passes/autodiff.h"
 #include "passes/rewrite.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 constexpr double kOperationsPerSecond = 5e10;
@@ -28,26 +28,26 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // Sums over runs of the order, and the best division of its beginning for each number of stages.
 class Balancing {
  public:
-  Balancing(const Graph& graph, const BalanceOptions& options)
+  Balancing(const graph::Graph& graph, const BalanceOptions& options)
       : graph_(graph), options_(options), count_(graph.order().size()) {
     seconds_.push_back(0);
     weights_.push_back(0);
     activations_.push_back(0);
     std::vector<bool> counted(at(graph.tensor_count()), false);
-    for (OperatorId id : graph.order()) {
+    for (graph::OperatorId id : graph.order()) {
       seconds_.push_back(seconds_.back() +
                          (options.seconds ? options.seconds(id) : modelled_seconds(graph, id)));
       weights_.push_back(weights_.back());
       activations_.push_back(activations_.back());
-      for (TensorId input : graph.op(id).inputs) {
-        const Tensor& tensor = graph.tensor(input);
-        if (tensor.role != Role::parameter || counted[at(input)]) continue;
+      for (graph::TensorId input : graph.op(id).inputs) {
+        const graph::Tensor& tensor = graph.tensor(input);
+        if (tensor.role != graph::Role::parameter || counted[at(input)]) continue;
         counted[at(input)] = true;
-        weights_.back() += static_cast<double>(bytes_of(tensor));
+        weights_.back() += static_cast<double>(passes::bytes_of(tensor));
       }
-      if (definition_of(graph.op(id).type).is_view) continue;
-      for (TensorId output : graph.op(id).outputs) {
-        activations_.back() += static_cast<double>(bytes_of(graph.tensor(output)));
+      if (graph::definition_of(graph.op(id).type).is_view) continue;
+      for (graph::TensorId output : graph.op(id).outputs) {
+        activations_.back() += static_cast<double>(passes::bytes_of(graph.tensor(output)));
       }
     }
     find_crossings();
@@ -85,10 +85,10 @@ class Balancing {
     for (size_t i = 0; i < count_; ++i) position[at(graph_.order()[i])] = i;
     const auto consumers = graph_.consumers();
     for (size_t i = 0; i < count_; ++i) {
-      for (TensorId output : graph_.op(graph_.order()[i]).outputs) {
+      for (graph::TensorId output : graph_.op(graph_.order()[i]).outputs) {
         const auto& readers = consumers[at(output)];
         if (readers.empty()) continue;
-        const double bytes = static_cast<double>(bytes_of(graph_.tensor(output)));
+        const double bytes = static_cast<double>(passes::bytes_of(graph_.tensor(output)));
         for (size_t k = i + 1; k <= position[at(readers.back())]; ++k) crossing_[k] += bytes;
       }
     }
@@ -130,7 +130,7 @@ class Balancing {
             a.cut_bytes + b.cut_bytes};
   }
 
-  const Graph& graph_;
+  const graph::Graph& graph_;
   const BalanceOptions& options_;
   const size_t count_;
   size_t latest_cut_ = 0;
@@ -148,24 +148,24 @@ void require_one_per_stage(const std::vector<T>& list, int stages, std::string_v
 
 }  // namespace
 
-double modelled_seconds(const Graph& forward, OperatorId id) {
-  const Operator& op = forward.op(id);
-  const OperatorDefinition& definition = definition_of(op.type);
+double modelled_seconds(const graph::Graph& forward, graph::OperatorId id) {
+  const graph::Operator& op = forward.op(id);
+  const graph::OperatorDefinition& definition = graph::definition_of(op.type);
   if (definition.is_view) return 0;
-  Inference inference = {op, {}};
+  graph::Inference inference = {op, {}};
   double bytes = 0;
   double outputs = 0;
   bool parameter = false;
   bool before = false;
-  for (TensorId input : op.inputs) {
-    const Tensor& tensor = forward.tensor(input);
+  for (graph::TensorId input : op.inputs) {
+    const graph::Tensor& tensor = forward.tensor(input);
     inference.inputs.push_back(tensor.type);
-    bytes += static_cast<double>(bytes_of(tensor));
-    parameter = parameter || tensor.role == Role::parameter;
-    before = before || tensor.producer != kNone;
+    bytes += static_cast<double>(passes::bytes_of(tensor));
+    parameter = parameter || tensor.role == graph::Role::parameter;
+    before = before || tensor.producer != graph::kNone;
   }
-  for (TensorId output : op.outputs) {
-    bytes += static_cast<double>(bytes_of(forward.tensor(output)));
+  for (graph::TensorId output : op.outputs) {
+    bytes += static_cast<double>(passes::bytes_of(forward.tensor(output)));
     outputs += static_cast<double>(forward.tensor(output).type.elements());
   }
   const double passes = 1 + (parameter ? 1 : 0) + (before ? 1 : 0);
@@ -173,7 +173,7 @@ double modelled_seconds(const Graph& forward, OperatorId id) {
   return passes * (arithmetic / kOperationsPerSecond + bytes / kBytesPerSecond);
 }
 
-std::vector<int> assign_balanced(const Graph& forward, const BalanceOptions& options) {
+std::vector<int> assign_balanced(const graph::Graph& forward, const BalanceOptions& options) {
   if (options.stages < 1) fail_input("There are {} stages; there must be 1.", options.stages);
   require_one_per_stage(options.replicas, options.stages, "numbers of replicas");
   require_one_per_stage(options.memory_limits, options.stages, "memory limits");
@@ -196,4 +196,4 @@ std::vector<int> assign_balanced(const Graph& forward, const BalanceOptions& opt
   return stages;
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

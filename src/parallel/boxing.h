@@ -3,17 +3,18 @@
 
 #include "graph/sharding.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 // How the gradient of a tensor lies: split tensors have split gradients, broadcast ones partial,
 // partial ones broadcast.
-Sharding gradient_of(const Sharding& sharding);
+graph::Sharding gradient_of(const graph::Sharding& sharding);
 
 // Bytes that each device hands to others for a tensor of `bytes` in all.
-double boxing_bytes(const Sharding& from, const Sharding& to, double bytes, int members);
+double boxing_bytes(const graph::Sharding& from, const graph::Sharding& to, double bytes,
+                    int members);
 
 // The same, with the way back that the gradient takes if there is one.
-double boxing_bytes_both_ways(const Sharding& from, const Sharding& to, double bytes, int members,
-                              bool has_gradient);
+double boxing_bytes_both_ways(const graph::Sharding& from, const graph::Sharding& to, double bytes,
+                              int members, bool has_gradient);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -6,7 +6,7 @@
 
 #include "base/parts.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 constexpr int64_t kAlignment = 64;
@@ -39,6 +39,10 @@ class Routing {
     return {part_begin(rows, member, members(stage)), part_begin(rows, member + 1, members(stage))};
   }
 
+  Turn turn_of(int stage, int member) const {
+    return request_.round_robin ? Turn{members(stage), member} : Turn{};
+  }
+
   int64_t slots_between(int from, int to) const {
     for (const Channel& channel : request_.channels) {
       if (channel.from == from && channel.to == to) return channel.slots;
@@ -54,8 +58,8 @@ class Routing {
     const int to = route.to_stage();
     route.slots = slots_between(from, to);
     const int64_t rows = edge.type.shape[0];
-    route.wire = edge.type.dtype == DataType::f32 ? request_.wire : edge.type.dtype;
-    const int64_t row_bytes = edge.type.elements() / rows * size_of(route.wire);
+    route.wire = edge.type.dtype == graph::DataType::f32 ? request_.wire : edge.type.dtype;
+    const int64_t row_bytes = edge.type.elements() / rows * graph::size_of(route.wire);
     for (int a = 0; a < members(from); ++a) {
       for (int b = 0; b < members(to); ++b) {
         if (request_.round_robin && !meet(a, members(from), b, members(to))) continue;
@@ -64,8 +68,12 @@ class Routing {
         route.rows = {std::max(sent.begin, wanted.begin), std::min(sent.end, wanted.end)};
         if (route.rows.begin >= route.rows.end) continue;
         route.bytes = (route.rows.end - route.rows.begin) * row_bytes;
+        route.from_rows = sent;
+        route.to_rows = wanted;
         route.from_member = a;
         route.to_member = b;
+        route.from_turn = turn_of(from, a);
+        route.to_turn = turn_of(to, b);
         route.from_device = request_.devices[static_cast<size_t>(from)][static_cast<size_t>(a)];
         route.to_device = request_.devices[static_cast<size_t>(to)][static_cast<size_t>(b)];
         route.tag = tags_[{route.from_device, route.to_device}]++;
@@ -93,12 +101,13 @@ std::string Route::name() const { return gradient ? edge.name + ".grad" : edge.n
 
 std::vector<Route> routes_between(const RouteRequest& request) { return Routing(request).run(); }
 
-bool carries(const Route& route, const RouteRequest& request, int64_t micro_batch) {
-  if (!request.round_robin) return true;
-  const auto turn = [&](int stage) {
-    return micro_batch % std::ssize(request.devices.at(static_cast<size_t>(stage)));
-  };
-  return turn(route.from_stage()) == route.from_member && turn(route.to_stage()) == route.to_member;
+std::string RouteEnd::tensor() const {
+  return sends || !route.gradient ? route.name() : arriving_gradient(route.edge);
+}
+
+RowRange RouteEnd::rows() const {
+  const int64_t first = sends ? route.from_rows.begin : route.to_rows.begin;
+  return {route.rows.begin - first, route.rows.end - first};
 }
 
 std::vector<RouteEnd> ends_of(const std::vector<Route>& routes, int stage, int member,
@@ -124,12 +133,12 @@ int64_t ring_bytes(const std::vector<RouteEnd>& ends) {
 int64_t channel_bytes(const std::vector<RouteEnd>& ends) {
   int64_t row = 0;
   for (const RouteEnd& end : ends) {
-    const TensorType& type = end.route.edge.type;
+    const graph::TensorType& type = end.route.edge.type;
     if (end.route.converts()) {
-      row = std::max(row, type.elements() / type.shape[0] * size_of(type.dtype));
+      row = std::max(row, type.elements() / type.shape[0] * graph::size_of(type.dtype));
     }
   }
   return ring_bytes(ends) + aligned_bytes(row);
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

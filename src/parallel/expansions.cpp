@@ -2,11 +2,12 @@
 
 #include "base/parts.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 // Adds where the member's classes lie among all.
-Attributes class_range(const Localizer& localizer, const Operator& op, Attributes attributes = {}) {
+graph::Attributes class_range(const Localizer& localizer, const graph::Operator& op,
+                              graph::Attributes attributes = {}) {
   const int64_t classes = localizer.whole().tensor(op.inputs[0]).type.shape.at(1);
   attributes.set("class_begin", part_begin(classes, localizer.member(), localizer.members()));
   attributes.set("classes", classes);
@@ -15,53 +16,57 @@ Attributes class_range(const Localizer& localizer, const Operator& op, Attribute
 }
 
 // Every member's statistics of its classes. Loss and accuracies of the same logits share them.
-TensorId class_statistics(Localizer& localizer, const Operator& op, TensorId logits,
-                          TensorId labels) {
-  Graph& local = localizer.local();
-  for (OperatorId id : local.order()) {
-    const Operator& earlier = local.op(id);
+graph::TensorId class_statistics(Localizer& localizer, const graph::Operator& op,
+                                 graph::TensorId logits, graph::TensorId labels) {
+  graph::Graph& local = localizer.local();
+  for (graph::OperatorId id : local.order()) {
+    const graph::Operator& earlier = local.op(id);
     if (earlier.type != "all_gather") continue;
-    const OperatorId producer = local.tensor(earlier.inputs[0]).producer;
-    if (producer == kNone || local.op(producer).type != "softmax_statistics") continue;
-    if (local.op(producer).inputs == std::vector<TensorId>{logits, labels}) {
+    const graph::OperatorId producer = local.tensor(earlier.inputs[0]).producer;
+    if (producer == graph::kNone || local.op(producer).type != "softmax_statistics") continue;
+    if (local.op(producer).inputs == std::vector<graph::TensorId>{logits, labels}) {
       return earlier.outputs[0];
     }
   }
-  const TensorId own =
+  const graph::TensorId own =
       local.apply("softmax_statistics", localizer.unique_name(op.name + "/statistics"),
                   {logits, labels}, class_range(localizer, op));
   return localizer.gathered(own);
 }
 
-void expand_loss(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
-  const TensorId logits = localizer.boxed(op.inputs[0], way.inputs[0]);
-  const TensorId labels = localizer.boxed(op.inputs[1], way.inputs[1]);
-  const TensorId statistics = class_statistics(localizer, op, logits, labels);
-  const TensorId loss =
+void expand_loss(Localizer& localizer, const graph::Operator& op,
+                 const graph::ShardingSignature& way) {
+  const graph::TensorId logits = localizer.boxed(op.inputs[0], way.inputs[0]);
+  const graph::TensorId labels = localizer.boxed(op.inputs[1], way.inputs[1]);
+  const graph::TensorId statistics = class_statistics(localizer, op, logits, labels);
+  const graph::TensorId loss =
       localizer.local().apply("split_softmax_loss", op.name, {logits, labels, statistics},
                               class_range(localizer, op, op.attributes));
   localizer.stand_for(op.outputs[0], loss);
 }
 
-void expand_top_k(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
-  const TensorId logits = localizer.boxed(op.inputs[0], way.inputs[0]);
-  const TensorId labels = localizer.boxed(op.inputs[1], way.inputs[1]);
-  const TensorId statistics = class_statistics(localizer, op, logits, labels);
-  Graph& local = localizer.local();
-  const TensorId rank = local.apply("split_rank", localizer.unique_name(op.name + "/rank"),
-                                    {logits, labels, statistics}, class_range(localizer, op));
-  const TensorId total = localizer.box(rank, local.tensor(rank).type.shape, partial(), broadcast());
+void expand_top_k(Localizer& localizer, const graph::Operator& op,
+                  const graph::ShardingSignature& way) {
+  const graph::TensorId logits = localizer.boxed(op.inputs[0], way.inputs[0]);
+  const graph::TensorId labels = localizer.boxed(op.inputs[1], way.inputs[1]);
+  const graph::TensorId statistics = class_statistics(localizer, op, logits, labels);
+  graph::Graph& local = localizer.local();
+  const graph::TensorId rank =
+      local.apply("split_rank", localizer.unique_name(op.name + "/rank"),
+                  {logits, labels, statistics}, class_range(localizer, op));
+  const graph::TensorId total =
+      localizer.box(rank, local.tensor(rank).type.shape, graph::partial(), graph::broadcast());
   localizer.stand_for(op.outputs[0], local.apply("rank_hits", op.name, {total},
                                                  {{"k", op.attributes.integer("k")}}));
 }
 
 // Whether the members have different classes of the head.
-bool is_divided(const Localizer& localizer, const Attributes& head) {
+bool is_divided(const Localizer& localizer, const graph::Attributes& head) {
   return head.flag("divided") && head.integer("classes") >= localizer.members();
 }
 
-Attributes head_attributes(const Localizer& localizer, const Operator& op) {
-  Attributes attributes = op.attributes;
+graph::Attributes head_attributes(const Localizer& localizer, const graph::Operator& op) {
+  graph::Attributes attributes = op.attributes;
   if (is_divided(localizer, attributes)) {
     const int64_t classes = attributes.integer("classes");
     attributes.set("class_begin", part_begin(classes, localizer.member(), localizer.members()));
@@ -72,15 +77,16 @@ Attributes head_attributes(const Localizer& localizer, const Operator& op) {
   return attributes;
 }
 
-void expand_head(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
-  std::vector<TensorId> inputs;
+void expand_head(Localizer& localizer, const graph::Operator& op,
+                 const graph::ShardingSignature& way) {
+  std::vector<graph::TensorId> inputs;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     inputs.push_back(localizer.boxed(op.inputs[i], way.inputs[i]));
   }
-  Graph& local = localizer.local();
-  Attributes attributes = op.attributes;
+  graph::Graph& local = localizer.local();
+  graph::Attributes attributes = op.attributes;
   if (op.type == "margin_head_loss") {
-    const OperatorId producer = local.tensor(inputs[0]).producer;
+    const graph::OperatorId producer = local.tensor(inputs[0]).producer;
     if (is_divided(localizer, local.op(producer).attributes)) {
       inputs[1] = localizer.gathered(inputs[0]);
     }
@@ -88,35 +94,36 @@ void expand_head(Localizer& localizer, const Operator& op, const ShardingSignatu
   } else {
     attributes = head_attributes(localizer, op);
   }
-  const OperatorId added =
+  const graph::OperatorId added =
       local.add_operator(op.type, op.name, std::move(inputs), std::move(attributes));
   // Kept products are read by the head's own backward operator alone.
   localizer.stand_for(op.outputs[0], local.op(added).outputs[0]);
   if (op.type == "margin_head_loss") localizer.stand_for(op.outputs[2], local.op(added).outputs[2]);
 }
 
-void expand_batch_norm(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
-  Graph& local = localizer.local();
-  std::vector<TensorId> inputs;
+void expand_batch_norm(Localizer& localizer, const graph::Operator& op,
+                       const graph::ShardingSignature& way) {
+  graph::Graph& local = localizer.local();
+  std::vector<graph::TensorId> inputs;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     inputs.push_back(localizer.boxed(op.inputs[i], way.inputs[i]));
   }
-  const Shape& whole = localizer.whole().tensor(op.inputs[0]).type.shape;
-  Attributes::Integers counts;
+  const graph::Shape& whole = localizer.whole().tensor(op.inputs[0]).type.shape;
+  graph::Attributes::Integers counts;
   for (int member = 0; member < localizer.members(); ++member) {
     counts.push_back(part_size(whole[0], member, localizer.members()) *
-                     (elements_of(whole) / (whole[0] * whole[1])));
+                     (graph::elements_of(whole) / (whole[0] * whole[1])));
   }
-  const TensorId own = local.apply("batch_norm_statistics",
-                                   localizer.unique_name(op.name + "/statistics"), {inputs[0]});
-  const TensorId statistics = localizer.gathered(own);
+  const graph::TensorId own = local.apply(
+      "batch_norm_statistics", localizer.unique_name(op.name + "/statistics"), {inputs[0]});
+  const graph::TensorId statistics = localizer.gathered(own);
   inputs.insert(inputs.begin() + 5, statistics);
-  Attributes attributes = op.attributes;
+  graph::Attributes attributes = op.attributes;
   attributes.set("counts", std::move(counts));
   attributes.set("member", int64_t{localizer.member()});
   attributes.set("members", int64_t{localizer.members()});
-  const OperatorId added = local.add_operator("batch_norm_synchronised", op.name, std::move(inputs),
-                                              std::move(attributes));
+  const graph::OperatorId added = local.add_operator("batch_norm_synchronised", op.name,
+                                                     std::move(inputs), std::move(attributes));
   for (size_t i = 0; i < op.outputs.size(); ++i) {
     localizer.stand_for(op.outputs[i], local.op(added).outputs.at(i));
   }
@@ -124,11 +131,11 @@ void expand_batch_norm(Localizer& localizer, const Operator& op, const ShardingS
 
 }  // namespace
 
-void expand(Localizer& localizer, const Operator& op, const ShardingSignature& way) {
+void expand(Localizer& localizer, const graph::Operator& op, const graph::ShardingSignature& way) {
   if (op.type == "softmax_cross_entropy") return expand_loss(localizer, op, way);
   if (op.type == "top_k") return expand_top_k(localizer, op, way);
   if (op.type.starts_with("margin_head")) return expand_head(localizer, op, way);
   expand_batch_norm(localizer, op, way);
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

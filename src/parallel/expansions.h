@@ -7,8 +7,8 @@
 
 #include "parallel/localizer.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
-void expand(Localizer& localizer, const Operator& op, const ShardingSignature& way);
+void expand(Localizer& localizer, const graph::Operator& op, const graph::ShardingSignature& way);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -6,10 +6,10 @@
 #include "parallel/localize.h"
 #include "parallel/partition.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
-std::vector<int> assign(const Graph& network, const Plan& plan) {
+std::vector<int> assign(const graph::Graph& network, const Plan& plan) {
   const int stages = plan.stage_count();
   if (stages == 1) return std::vector<int>(static_cast<size_t>(network.operator_count()), 0);
   if (!plan.cut_after.empty()) return assign_after(network, plan.cut_after);
@@ -21,64 +21,65 @@ std::vector<int> assign(const Graph& network, const Plan& plan) {
 }
 
 // A margin head takes one step of its centres for each step of the job, all its devices together.
-void check_head(const Graph& network, const Plan& plan) {
+void check_head(const graph::Graph& network, const Plan& plan) {
   const auto& order = network.order();
-  const auto found = std::find_if(order.begin(), order.end(), [&](OperatorId id) {
+  const auto found = std::find_if(order.begin(), order.end(), [&](graph::OperatorId id) {
     return network.op(id).type == "margin_head_sample";
   });
   if (found == order.end()) return;
   if (plan.round_robin && plan.stages.back().size() > 1) {
     fail_input(
-        "--replicas roundrobin gives the class centres of --head to devices that take turns; use "
-        "--replicas split, or one device for the last stage.");
+        "‹replicas› roundrobin gives the class centres of ‹head› to devices that take turns; use "
+        "‹replicas› split, or one device for the last stage.");
   }
   if (plan.micro_batches > 1 && network.op(*found).attributes.number("sample_rate") < 1) {
     fail_input(
-        "--head-parallel pfc draws its sample by the labels of a whole step, which {} "
+        "‹head_parallel› pfc draws its sample by the labels of a whole step, which {} "
         "micro-batches "
-        "do not have together; use --microbatches 1, an asynchronous --schedule, or "
-        "--head-parallel mp.",
+        "do not have together; use ‹microbatches› 1, an asynchronous ‹schedule›, or "
+        "‹head_parallel› mp.",
         plan.micro_batches);
   }
 }
 
 }  // namespace
 
-Graph with_batch(const Graph& network, int64_t batch, int64_t mean_over) {
-  Graph graph;
-  std::vector<TensorId> ids(static_cast<size_t>(network.tensor_count()), kNone);
-  for (TensorId id = 0; id < network.tensor_count(); ++id) {
-    if (network.tensor(id).producer != kNone) continue;
-    Tensor tensor = network.tensor(id);
-    if (tensor.role == Role::input) tensor.type.shape.at(0) = batch;
+graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean_over) {
+  graph::Graph graph;
+  std::vector<graph::TensorId> ids(static_cast<size_t>(network.tensor_count()), graph::kNone);
+  for (graph::TensorId id = 0; id < network.tensor_count(); ++id) {
+    if (network.tensor(id).producer != graph::kNone) continue;
+    graph::Tensor tensor = network.tensor(id);
+    if (tensor.role == graph::Role::input) tensor.type.shape.at(0) = batch;
     ids[static_cast<size_t>(id)] = graph.add_tensor(std::move(tensor));
   }
-  for (OperatorId id : network.order()) {
-    const Operator& op = network.op(id);
-    std::vector<TensorId> inputs;
-    for (TensorId input : op.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
-    Attributes attributes = op.attributes;
+  for (graph::OperatorId id : network.order()) {
+    const graph::Operator& op = network.op(id);
+    std::vector<graph::TensorId> inputs;
+    for (graph::TensorId input : op.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
+    graph::Attributes attributes = op.attributes;
     if (op.type == "softmax_cross_entropy" || op.type == "margin_head_loss")
       attributes.set("samples", mean_over);
-    const OperatorId added = graph.add_operator(op.type, op.name, inputs, attributes, op.phase);
+    const graph::OperatorId added =
+        graph.add_operator(op.type, op.name, inputs, attributes, op.phase);
     for (size_t i = 0; i < op.outputs.size(); ++i) {
-      const TensorId output = graph.op(added).outputs[i];
+      const graph::TensorId output = graph.op(added).outputs[i];
       graph.tensor(output).name = network.tensor(op.outputs[i]).name;
       ids[static_cast<size_t>(op.outputs[i])] = output;
     }
   }
-  for (TensorId id : network.results()) graph.add_result(ids[static_cast<size_t>(id)]);
+  for (graph::TensorId id : network.results()) graph.add_result(ids[static_cast<size_t>(id)]);
   return graph;
 }
 
-JobGraphs::JobGraphs(const Graph& network, const Plan& plan) : plan_(plan) {
-  const TensorId images = network.find_tensor("images");
+JobGraphs::JobGraphs(const graph::Graph& network, const Plan& plan) : plan_(plan) {
+  const graph::TensorId images = network.find_tensor("images");
   const int64_t samples = network.tensor(images).type.shape.at(0);
   check(plan, samples);
   check_head(network, plan);
   micro_batch_ = samples / plan.micro_batches;
   const bool divided = plan.micro_batches > 1;
-  const Graph graph = divided ? with_batch(network, micro_batch_, samples) : network;
+  const graph::Graph graph = divided ? with_batch(network, micro_batch_, samples) : network;
   stage_of_operator_ = assign(graph, plan);
   if (plan.stage_count() == 1) {
     stages_.push_back({{0, graph, {}, {}}, {}});
@@ -106,4 +107,4 @@ StageGraph JobGraphs::local(int stage, int member) const {
   return graph;
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -9,16 +9,16 @@
 #include "parallel/shard.h"
 #include "parallel/stage_graph.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 // The same network for another number of samples. Its loss stays the mean over `mean_over` samples.
-Graph with_batch(const Graph& network, int64_t batch, int64_t mean_over);
+graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean_over);
 
 // The stages of a network under a plan, for training and for evaluation alike.
 class JobGraphs {
  public:
   // `network` has the samples of a whole step. Throws InputError where it cannot be divided so.
-  JobGraphs(const Graph& network, const Plan& plan);
+  JobGraphs(const graph::Graph& network, const Plan& plan);
 
   const Plan& plan() const { return plan_; }
   int64_t micro_batch() const { return micro_batch_; }  // samples
@@ -44,4 +44,4 @@ class JobGraphs {
   std::vector<Stage> stages_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -2,12 +2,12 @@
 
 #include "base/parts.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
-Attributes local_attributes(const Inference& whole, const ShardingSignature& way, int member,
-                            int members) {
-  Attributes attributes = whole.op.attributes;
-  if (way.inputs.empty() || way.inputs[0].kind != Sharding::Kind::split) return attributes;
+graph::Attributes local_attributes(const graph::Inference& whole,
+                                   const graph::ShardingSignature& way, int member, int members) {
+  graph::Attributes attributes = whole.op.attributes;
+  if (way.inputs.empty() || way.inputs[0].kind != graph::Sharding::Kind::split) return attributes;
   const int axis = way.inputs[0].axis;
   const int64_t extent = whole.shape(0).at(static_cast<size_t>(axis));
   const int64_t begin = part_begin(extent, member, members);
@@ -26,13 +26,14 @@ Attributes local_attributes(const Inference& whole, const ShardingSignature& way
   return attributes;
 }
 
-bool is_expanded(const Operator& op, const ShardingSignature& way, bool synchronise_batch_norm) {
+bool is_expanded(const graph::Operator& op, const graph::ShardingSignature& way,
+                 bool synchronise_batch_norm) {
   if (way.inputs.empty()) return false;
   if (op.type.starts_with("margin_head")) return true;
-  const Sharding& first = way.inputs[0];
-  if (op.type == "softmax_cross_entropy" || op.type == "top_k") return first == split(1);
-  return op.type == "batch_norm" && first == split(0) && synchronise_batch_norm &&
+  const graph::Sharding& first = way.inputs[0];
+  if (op.type == "softmax_cross_entropy" || op.type == "top_k") return first == graph::split(1);
+  return op.type == "batch_norm" && first == graph::split(0) && synchronise_batch_norm &&
          !op.attributes.flag("inference");
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

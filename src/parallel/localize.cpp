@@ -7,11 +7,12 @@
 #include "parallel/local_operator.h"
 #include "parallel/localizer.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
-Slice slice_of(const Shape& whole, const Sharding& sharding, int member, int members) {
-  if (sharding.kind != Sharding::Kind::split) return {};
+graph::Slice slice_of(const graph::Shape& whole, const graph::Sharding& sharding, int member,
+                      int members) {
+  if (sharding.kind != graph::Sharding::Kind::split) return {};
   const int64_t extent = whole.at(static_cast<size_t>(sharding.axis));
   return {sharding.axis, part_begin(extent, member, members), extent};
 }
@@ -21,34 +22,34 @@ Slice slice_of(const Shape& whole, const Sharding& sharding, int member, int mem
 Localizer::Localizer(const ShardedGraph& sharded, int member)
     : sharded_(sharded), member_(member), names_(sharded.graph) {}
 
-Graph Localizer::run() {
-  for (TensorId id = 0; id < whole().tensor_count(); ++id) {
-    if (is_persistent(whole().tensor(id).role)) add_persistent(id);
+graph::Graph Localizer::run() {
+  for (graph::TensorId id = 0; id < whole().tensor_count(); ++id) {
+    if (graph::is_persistent(whole().tensor(id).role)) add_persistent(id);
   }
-  for (OperatorId id : whole().order()) add_operator(id);
+  for (graph::OperatorId id : whole().order()) add_operator(id);
   add_results();
   return std::move(local_);
 }
 
-void Localizer::add_persistent(TensorId id) {
-  const Sharding& sharding = sharded_.tensors[static_cast<size_t>(id)];
-  Tensor tensor = whole().tensor(id);
+void Localizer::add_persistent(graph::TensorId id) {
+  const graph::Sharding& sharding = sharded_.tensors[static_cast<size_t>(id)];
+  graph::Tensor tensor = whole().tensor(id);
   tensor.slice = slice_of(tensor.type.shape, sharding, member_, members());
   tensor.type.shape = local_shape(tensor.type.shape, sharding, member_, members());
-  made_[{id, to_string(sharding)}] = local_.add_tensor(std::move(tensor));
+  made_[{id, graph::to_string(sharding)}] = local_.add_tensor(std::move(tensor));
 }
 
-void Localizer::add_operator(OperatorId id) {
-  const Operator& op = whole().op(id);
-  const ShardingSignature& way = sharded_.signatures[static_cast<size_t>(id)];
+void Localizer::add_operator(graph::OperatorId id) {
+  const graph::Operator& op = whole().op(id);
+  const graph::ShardingSignature& way = sharded_.signatures[static_cast<size_t>(id)];
   if (is_expanded(op, way, sharded_.synchronise_batch_norm)) return expand(*this, op, way);
-  Inference inference = {op, {}};
-  std::vector<TensorId> inputs;
+  graph::Inference inference = {op, {}};
+  std::vector<graph::TensorId> inputs;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     inference.inputs.push_back(whole().tensor(op.inputs[i]).type);
     inputs.push_back(boxed(op.inputs[i], way.inputs.at(i)));
   }
-  const OperatorId added =
+  const graph::OperatorId added =
       local_.add_operator(op.type, op.name, std::move(inputs),
                           local_attributes(inference, way, member_, members()), op.phase);
   for (size_t i = 0; i < op.outputs.size(); ++i) {
@@ -56,46 +57,49 @@ void Localizer::add_operator(OperatorId id) {
   }
 }
 
-void Localizer::stand_for(TensorId id, TensorId local) {
-  const Sharding& sharding = sharded_.tensors[static_cast<size_t>(id)];
-  const Tensor& tensor = whole().tensor(id);
+void Localizer::stand_for(graph::TensorId id, graph::TensorId local) {
+  const graph::Sharding& sharding = sharded_.tensors[static_cast<size_t>(id)];
+  const graph::Tensor& tensor = whole().tensor(id);
   if (local_.tensor(local).type.shape !=
       local_shape(tensor.type.shape, sharding, member_, members())) {
     throw std::logic_error("tensor '" + tensor.name + "' has another shape than its sharding says");
   }
   local_.tensor(local).name = tensor.name;
-  made_[{id, to_string(sharding)}] = local;
+  made_[{id, graph::to_string(sharding)}] = local;
 }
 
-TensorId Localizer::boxed(TensorId id, const Sharding& wanted) {
-  const auto key = std::pair(id, to_string(wanted));
+graph::TensorId Localizer::boxed(graph::TensorId id, const graph::Sharding& wanted) {
+  const auto key = std::pair(id, graph::to_string(wanted));
   if (const auto found = made_.find(key); found != made_.end()) return found->second;
-  const Shape& shape = whole().tensor(id).type.shape;
-  const Sharding& made = sharded_.tensors[static_cast<size_t>(id)];
-  const bool by_whole = made.kind == Sharding::Kind::split && wanted.kind == Sharding::Kind::split;
-  const bool has_whole = made_.contains({id, to_string(broadcast())});
-  const bool through_whole = by_whole || (has_whole && wanted.kind == Sharding::Kind::split);
-  const TensorId source = boxed(id, through_whole ? broadcast() : made);
-  const TensorId result = box(source, shape, through_whole ? broadcast() : made, wanted);
+  const graph::Shape& shape = whole().tensor(id).type.shape;
+  const graph::Sharding& made = sharded_.tensors[static_cast<size_t>(id)];
+  const bool by_whole =
+      made.kind == graph::Sharding::Kind::split && wanted.kind == graph::Sharding::Kind::split;
+  const bool has_whole = made_.contains({id, graph::to_string(graph::broadcast())});
+  const bool through_whole = by_whole || (has_whole && wanted.kind == graph::Sharding::Kind::split);
+  const graph::TensorId source = boxed(id, through_whole ? graph::broadcast() : made);
+  const graph::TensorId result =
+      box(source, shape, through_whole ? graph::broadcast() : made, wanted);
   made_[key] = result;
   return result;
 }
 
-Attributes Localizer::talk() const {
+graph::Attributes Localizer::talk() const {
   return {{"member", int64_t{member_}}, {"members", int64_t{members()}}};
 }
 
-Attributes Localizer::talk(const Sharding& sharding, const Shape& shape) const {
-  Attributes attributes = talk();
+graph::Attributes Localizer::talk(const graph::Sharding& sharding,
+                                  const graph::Shape& shape) const {
+  graph::Attributes attributes = talk();
   attributes.set("axis", int64_t{sharding.axis});
   attributes.set("whole", shape.at(static_cast<size_t>(sharding.axis)));
   return attributes;
 }
 
-TensorId Localizer::box(TensorId local, const Shape& shape, const Sharding& from,
-                        const Sharding& to) {
-  using Kind = Sharding::Kind;
-  const auto apply = [&](const char* type, Attributes attributes) {
+graph::TensorId Localizer::box(graph::TensorId local, const graph::Shape& shape,
+                               const graph::Sharding& from, const graph::Sharding& to) {
+  using Kind = graph::Sharding::Kind;
+  const auto apply = [&](const char* type, graph::Attributes attributes) {
     const std::string name = unique_name(local_.tensor(local).name + "/" + type);
     return local_.apply(type, name, {local}, std::move(attributes));
   };
@@ -105,58 +109,58 @@ TensorId Localizer::box(TensorId local, const Shape& shape, const Sharding& from
   }
   if (from.kind == Kind::broadcast) {
     if (to.kind == Kind::partial) return apply("share_partial", talk());
-    const Slice slice = slice_of(shape, to, member_, members());
+    const graph::Slice slice = slice_of(shape, to, member_, members());
     const int64_t end = slice.begin + part_size(slice.whole, member_, members());
     return apply("slice", {{"axis", int64_t{to.axis}}, {"begin", slice.begin}, {"end", end}});
   }
   if (to.kind == Kind::broadcast) return apply("all_gather", talk(from, shape));
-  const Slice slice = slice_of(shape, from, member_, members());
+  const graph::Slice slice = slice_of(shape, from, member_, members());
   return apply("pad_slice",
                {{"axis", int64_t{from.axis}}, {"begin", slice.begin}, {"whole", slice.whole}});
 }
 
-TensorId Localizer::gathered(TensorId local) {
-  Shape shape = local_.tensor(local).type.shape;
+graph::TensorId Localizer::gathered(graph::TensorId local) {
+  graph::Shape shape = local_.tensor(local).type.shape;
   shape.at(0) *= members();
-  return box(local, shape, split(0), broadcast());
+  return box(local, shape, graph::split(0), graph::broadcast());
 }
 
 void Localizer::add_results() {
-  for (TensorId id : whole().results()) {
-    const Sharding& sharding = sharded_.tensors[static_cast<size_t>(id)];
-    const TensorType& type = whole().tensor(id).type;
-    if (type.elements() == 1 && sharding.kind != Sharding::Kind::split) {
+  for (graph::TensorId id : whole().results()) {
+    const graph::Sharding& sharding = sharded_.tensors[static_cast<size_t>(id)];
+    const graph::TensorType& type = whole().tensor(id).type;
+    if (type.elements() == 1 && sharding.kind != graph::Sharding::Kind::split) {
       add_total(id);
       continue;
     }
-    if (sharding.kind == Sharding::Kind::partial) {
+    if (sharding.kind == graph::Sharding::Kind::partial) {
       const std::string name = whole().tensor(id).name;
-      local_.tensor(boxed(id, partial())).name = name + ".share";
-      const TensorId total = boxed(id, broadcast());
+      local_.tensor(boxed(id, graph::partial())).name = name + ".share";
+      const graph::TensorId total = boxed(id, graph::broadcast());
       local_.tensor(total).name = name;
       local_.add_result(total);
       continue;
     }
-    const TensorId local = boxed(id, sharding);
+    const graph::TensorId local = boxed(id, sharding);
     local_.tensor(local).slice = slice_of(type.shape, sharding, member_, members());
     local_.add_result(local);
   }
 }
 
 // The member's share keeps the name.
-void Localizer::add_total(TensorId id) {
+void Localizer::add_total(graph::TensorId id) {
   const std::string name = whole().tensor(id).name;
-  const TensorId total = boxed(id, broadcast());
+  const graph::TensorId total = boxed(id, graph::broadcast());
   local_.add_result(total);
   const bool shared = sharded_.trained[static_cast<size_t>(id)];
-  const TensorId share = shared ? boxed(id, partial()) : kNone;
+  const graph::TensorId share = shared ? boxed(id, graph::partial()) : graph::kNone;
   local_.tensor(total).name = name + ".total";
-  if (share != kNone) local_.tensor(share).name = name;
+  if (share != graph::kNone) local_.tensor(share).name = name;
 }
 
-Graph localize(const ShardedGraph& sharded, int member) {
+graph::Graph localize(const ShardedGraph& sharded, int member) {
   if (member < 0 || member >= sharded.members) throw std::logic_error("no such member");
   return Localizer(sharded, member).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

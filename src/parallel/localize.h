@@ -3,7 +3,7 @@
 
 #include "parallel/shard.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 // The forward graph of a member: local shapes, boxing operators where tensors are wanted in
 // another way than they are made, and the names of the whole graph. Tensor::slice tells the place
@@ -17,6 +17,6 @@ namespace millrace {
 // member's part, or are summed where each member has a share of every value.
 //
 // The graph is like any other for the passes that follow (fusion, inference, autodiff, ...).
-Graph localize(const ShardedGraph& sharded, int member);
+graph::Graph localize(const ShardedGraph& sharded, int member);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

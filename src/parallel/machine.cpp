@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 double default_cost(const Task& task) {
@@ -247,4 +247,4 @@ Simulation Machine::take() {
   return std::move(result_);
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

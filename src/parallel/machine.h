@@ -8,7 +8,7 @@
 
 #include "parallel/simulation.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 class Machine {
  public:
@@ -73,4 +73,4 @@ class Machine {
   Simulation result_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -13,7 +13,7 @@
 #include "parallel/partition_facts.h"
 #include "passes/autodiff.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 constexpr int64_t kMostWeight = 1'000'000;
@@ -21,19 +21,19 @@ constexpr int64_t kMostStages = 1000;
 constexpr int kUnassigned = -1;
 
 // Operators between a parameter and the loss that belong to the backbone, in order.
-std::vector<OperatorId> backbone_of(const Graph& graph) {
-  const std::vector<bool> trained = trained_tensors(graph);
+std::vector<graph::OperatorId> backbone_of(const graph::Graph& graph) {
+  const std::vector<bool> trained = passes::trained_tensors(graph);
   const std::vector<bool> of_loss = operators_of_loss(graph);
   std::vector<bool> joins(at(graph.operator_count()), false);
-  std::vector<OperatorId> backbone;
-  for (OperatorId id : graph.order()) {
+  std::vector<graph::OperatorId> backbone;
+  for (graph::OperatorId id : graph.order()) {
     if (!of_loss[at(id)]) continue;
     int trained_inputs = 0;
     bool follows = false;
-    for (TensorId input : graph.op(id).inputs) {
+    for (graph::TensorId input : graph.op(id).inputs) {
       trained_inputs += trained[at(input)] ? 1 : 0;
-      const OperatorId producer = graph.tensor(input).producer;
-      follows = follows || (producer != kNone && joins[at(producer)]);
+      const graph::OperatorId producer = graph.tensor(input).producer;
+      follows = follows || (producer != graph::kNone && joins[at(producer)]);
     }
     joins[at(id)] = trained_inputs >= 2;
     if (joins[at(id)] || follows) backbone.push_back(id);
@@ -43,12 +43,12 @@ std::vector<OperatorId> backbone_of(const Graph& graph) {
 
 // Gives the other operators the stage of what they read, or of what reads them, and those with
 // labels the last.
-void attach_others(const Graph& graph, std::vector<int>& stages, int count) {
-  for (OperatorId id : graph.order()) {
+void attach_others(const graph::Graph& graph, std::vector<int>& stages, int count) {
+  for (graph::OperatorId id : graph.order()) {
     int& stage = stages[at(id)];
-    for (TensorId input : graph.op(id).inputs) {
-      const OperatorId producer = graph.tensor(input).producer;
-      if (producer != kNone) stage = std::max(stage, stages[at(producer)]);
+    for (graph::TensorId input : graph.op(id).inputs) {
+      const graph::OperatorId producer = graph.tensor(input).producer;
+      if (producer != graph::kNone) stage = std::max(stage, stages[at(producer)]);
     }
   }
   const auto consumers = graph.consumers();
@@ -56,26 +56,27 @@ void attach_others(const Graph& graph, std::vector<int>& stages, int count) {
     int& stage = stages[at(*id)];
     if (stage != kUnassigned) continue;
     stage = count - 1;
-    for (TensorId output : graph.op(*id).outputs) {
-      for (OperatorId reader : consumers[at(output)]) stage = std::min(stage, stages[at(reader)]);
+    for (graph::TensorId output : graph.op(*id).outputs) {
+      for (graph::OperatorId reader : consumers[at(output)])
+        stage = std::min(stage, stages[at(reader)]);
     }
   }
   const std::vector<bool> last = operators_of_labels(graph);
-  for (OperatorId id : graph.order()) {
+  for (graph::OperatorId id : graph.order()) {
     if (last[at(id)]) stages[at(id)] = count - 1;
   }
 }
 
-bool has_parameter(const Graph& graph, OperatorId id) {
+bool has_parameter(const graph::Graph& graph, graph::OperatorId id) {
   const auto& inputs = graph.op(id).inputs;
-  return std::any_of(inputs.begin(), inputs.end(), [&](TensorId input) {
-    const Role role = graph.tensor(input).role;
-    return role == Role::parameter || role == Role::buffer;
+  return std::any_of(inputs.begin(), inputs.end(), [&](graph::TensorId input) {
+    const graph::Role role = graph.tensor(input).role;
+    return role == graph::Role::parameter || role == graph::Role::buffer;
   });
 }
 
 // The position in the order behind the layer or block of this name.
-size_t end_of_layer(const Graph& graph, const std::string& name) {
+size_t end_of_layer(const graph::Graph& graph, const std::string& name) {
   size_t end = 0;
   std::vector<std::string> names;
   for (size_t i = 0; i < graph.order().size(); ++i) {
@@ -85,7 +86,7 @@ size_t end_of_layer(const Graph& graph, const std::string& name) {
   }
   if (end == 0 || name.empty()) {
     const std::string close = nearest(name, names);
-    fail_input("--cut-after names '{}', but the network has no such layer{}.", name,
+    fail_input("‹cut_after› names '{}', but the network has no such layer{}.", name,
                close.empty() ? "" : fmt::format("; did you mean '{}'?", close));
   }
   while (end < graph.order().size() && !has_parameter(graph, graph.order()[end])) ++end;
@@ -113,8 +114,8 @@ std::vector<int64_t> parse_stage_weights(std::string_view text, std::string_view
   return weights;
 }
 
-std::vector<int> assign_by_share(const Graph& forward, const std::vector<int64_t>& weights) {
-  const std::vector<OperatorId> backbone = backbone_of(forward);
+std::vector<int> assign_by_share(const graph::Graph& forward, const std::vector<int64_t>& weights) {
+  const std::vector<graph::OperatorId> backbone = backbone_of(forward);
   int64_t slots = 0;
   for (int64_t weight : weights) slots += weight;
   const auto size = std::ssize(backbone);
@@ -138,7 +139,7 @@ std::vector<int> assign_by_share(const Graph& forward, const std::vector<int64_t
   return stages;
 }
 
-std::vector<int> assign_after(const Graph& forward, const std::vector<std::string>& layers) {
+std::vector<int> assign_after(const graph::Graph& forward, const std::vector<std::string>& layers) {
   std::vector<int> stages(at(forward.operator_count()), kUnassigned);
   const auto& order = forward.order();
   const std::vector<bool> last = operators_of_labels(forward);
@@ -146,13 +147,13 @@ std::vector<int> assign_after(const Graph& forward, const std::vector<std::strin
   for (size_t stage = 0; stage < layers.size(); ++stage) {
     const size_t end = end_of_layer(forward, layers[stage]);
     if (end <= position) {
-      fail_input("--cut-after names '{}', which does not come behind '{}'.", layers[stage],
+      fail_input("‹cut_after› names '{}', which does not come behind '{}'.", layers[stage],
                  layers[stage - 1]);
     }
     for (; position < end; ++position) stages[at(order[position])] = static_cast<int>(stage);
   }
   if (!layers.empty() && (position == order.size() || last[at(order[position - 1])])) {
-    fail_input("--cut-after names '{}', behind which the last stage would have nothing to do.",
+    fail_input("‹cut_after› names '{}', behind which the last stage would have nothing to do.",
                layers.back());
   }
   const int count = static_cast<int>(layers.size()) + 1;
@@ -162,22 +163,22 @@ std::vector<int> assign_after(const Graph& forward, const std::vector<std::strin
   return stages;
 }
 
-void check_stages(const Graph& forward, const std::vector<int>& stages, int count) {
+void check_stages(const graph::Graph& forward, const std::vector<int>& stages, int count) {
   if (std::ssize(stages) != forward.operator_count()) {
     throw std::logic_error(fmt::format("{} operators have stages, but there are {}", stages.size(),
                                        forward.operator_count()));
   }
   std::vector<int64_t> sizes(static_cast<size_t>(count), 0);
-  for (OperatorId id : forward.order()) {
+  for (graph::OperatorId id : forward.order()) {
     const int stage = stages[at(id)];
     const std::string& name = forward.op(id).name;
     if (stage < 0 || stage >= count) {
       throw std::logic_error(fmt::format("operator '{}' is in no stage", name));
     }
     ++sizes[static_cast<size_t>(stage)];
-    for (TensorId input : forward.op(id).inputs) {
-      const OperatorId producer = forward.tensor(input).producer;
-      if (producer != kNone && stages[at(producer)] > stage) {
+    for (graph::TensorId input : forward.op(id).inputs) {
+      const graph::OperatorId producer = forward.tensor(input).producer;
+      if (producer != graph::kNone && stages[at(producer)] > stage) {
         throw std::logic_error(fmt::format("operator '{}' reads from a later stage", name));
       }
     }
@@ -189,4 +190,4 @@ void check_stages(const Graph& forward, const std::vector<int>& stages, int coun
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -13,7 +13,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 // "11:7" → {11, 7}; `flag` is named in errors. Each weight is at least 1 and at most a million.
 std::vector<int64_t> parse_stage_weights(std::string_view text, std::string_view flag);
@@ -23,17 +23,17 @@ std::vector<int64_t> parse_stage_weights(std::string_view text, std::string_view
 // is divided, in order, into as many equal slots as all weights together; stage 0 has the first
 // weights[0] of them, and so on. Every other operator goes with the backbone operator nearest
 // before it or, at the start of the network, nearest behind it.
-std::vector<int> assign_by_share(const Graph& forward, const std::vector<int64_t>& weights);
+std::vector<int> assign_by_share(const graph::Graph& forward, const std::vector<int64_t>& weights);
 
 // Ends a stage behind each of these layers, in order. A name is an operator's, or that of a block
 // ("layer2" for "layer2.0.conv1", …), which ends before the next operator with parameters.
-std::vector<int> assign_after(const Graph& forward, const std::vector<std::string>& layers);
+std::vector<int> assign_after(const graph::Graph& forward, const std::vector<std::string>& layers);
 
 struct BalanceOptions {
   int stages = 1;
   std::vector<int> replicas = {};  // of each stage, among which its work is divided; empty: one
   // Seconds for forward and backward of an operator on one device; null: modelled_seconds.
-  std::function<double(OperatorId)> seconds = nullptr;
+  std::function<double(graph::OperatorId)> seconds = nullptr;
   double bytes_per_second = 0;  // between devices; 0: transfers cost nothing
   // Per stage: bytes a device has; empty: enough. What a stage needs is estimated from copies of
   // its weights, one gradient, `optimizer_copies`, and its activations in flight.
@@ -46,13 +46,13 @@ struct BalanceOptions {
 // The cut of the order into runs whose slowest stage or transfer is as fast as can be. Where no cut
 // keeps the limits by the estimate, the one that exceeds them least: the compiled program tells
 // exactly.
-std::vector<int> assign_balanced(const Graph& forward, const BalanceOptions& options);
+std::vector<int> assign_balanced(const graph::Graph& forward, const BalanceOptions& options);
 
 // Arithmetic and memory traffic of forward and backward, at the speed of some processor: good for
 // comparing operators.
-double modelled_seconds(const Graph& forward, OperatorId id);
+double modelled_seconds(const graph::Graph& forward, graph::OperatorId id);
 
 // Throws std::logic_error naming the first operator or stage that breaks the rules above.
-void check_stages(const Graph& forward, const std::vector<int>& stages, int count);
+void check_stages(const graph::Graph& forward, const std::vector<int>& stages, int count);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

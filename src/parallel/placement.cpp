@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 class Parser {
@@ -131,4 +131,4 @@ std::string to_string(const std::vector<Placement>& stages) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 template <typename T>
@@ -62,14 +62,14 @@ std::vector<std::vector<DeviceId>> devices_by_rank(const Plan& plan, int ranks) 
   for (const DeviceId& device : plan.devices()) {
     if (device.node >= ranks) {
       fail_input(
-          "--placement names node {}, but the job has {} process{}; start it with mpirun -n {}.",
+          "‹placement› names node {}, but the job has {} process{}; start it with mpirun -n {}.",
           device.node, ranks, ranks == 1 ? "" : "es", device.node + 1);
     }
     devices[static_cast<size_t>(device.node)].push_back(device);
   }
   for (int rank = 0; rank < ranks; ++rank) {
     if (devices[static_cast<size_t>(rank)].empty()) {
-      fail_input("--placement gives nothing to process {} of {}.", rank, ranks);
+      fail_input("‹placement› gives nothing to process {} of {}.", rank, ranks);
     }
   }
   return devices;
@@ -146,32 +146,54 @@ Plan parse_plan(const Json& json, std::string_view source) {
   return plan;
 }
 
+namespace {
+
+// A device with several stages takes them in a fixed order, which those that share a stage with it
+// would have to keep to as well.
+void check_free_order(const Plan& plan) {
+  if (plan.schedule != ScheduleKind::ssp || plan.static_scheduling) return;
+  for (const DeviceId& device : plan.devices()) {
+    const auto holds = [&](const Placement& stage) {
+      return std::find(stage.devices.begin(), stage.devices.end(), device) != stage.devices.end();
+    };
+    if (std::count_if(plan.stages.begin(), plan.stages.end(), holds) < 2) continue;
+    fail_input(
+        "‹static_scheduling› off lets each device run what is ready, but device {} has several "
+        "stages, which take turns in a fixed order; give every stage devices of its own, or leave "
+        "the flag out.",
+        to_string(device));
+  }
+}
+
+}  // namespace
+
 void check(const Plan& plan, int64_t global_batch) {
   const auto stages = plan.stages.size();
   if (plan.micro_batches < 1 || global_batch % plan.micro_batches != 0) {
-    fail_input("--microbatches is {}, which does not divide the {} samples of a step.",
+    fail_input("‹microbatches› is {}, which does not divide the {} samples of a step.",
                plan.micro_batches, global_batch);
   }
   if (!plan.cut_after.empty() && !plan.stage_weights.empty()) {
-    fail_input("--cut-after and --stage-weights both say where to cut; give one of them.");
+    fail_input("‹cut_after› and ‹stage_weights› both say where to cut; give one of them.");
   }
   if (!plan.cut_after.empty() && plan.cut_after.size() + 1 != stages) {
-    fail_input("--cut-after names {} layers, which makes {} stages, but --placement has {}.",
+    fail_input("‹cut_after› names {} layers, which makes {} stages, but ‹placement› has {}.",
                plan.cut_after.size(), plan.cut_after.size() + 1, stages);
   }
   if (!plan.stage_weights.empty() && plan.stage_weights.size() != stages) {
-    fail_input("--stage-weights has {} shares but --placement has {} stages.",
+    fail_input("‹stage_weights› has {} shares but ‹placement› has {} stages.",
                plan.stage_weights.size(), stages);
   }
   if (stages > 1 && plan.sharding.parallelism != Parallelism::data) {
-    fail_input("--parallel {} works within one stage; use data with several.",
+    fail_input("‹parallel› {} works within one stage; use data with several.",
                name_of(plan.sharding.parallelism));
   }
+  check_free_order(plan);
   if (plan.round_robin && plan.sharding.synchronise_batch_norm) {
     fail_input(
-        "--sync-batch-norm has no effect with --replicas roundrobin, whose devices take whole "
+        "‹sync_batch_norm› has no effect with ‹replicas› roundrobin, whose devices take whole "
         "micro-batches; leave one of them out.");
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -10,7 +10,7 @@
 #include "parallel/policy.h"
 #include "parallel/schedule.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 struct Plan {
   // The devices of each stage, at least one stage. Stages may share devices.
@@ -65,4 +65,4 @@ std::vector<std::vector<DeviceId>> devices_by_rank(const Plan& plan, int ranks);
 // Throws InputError where the parts do not fit each other, naming the flags.
 void check(const Plan& plan, int64_t global_batch);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

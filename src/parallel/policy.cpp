@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 constexpr std::array<std::string_view, 3> kParallelisms = {"data", "model", "hybrid"};
@@ -38,4 +38,4 @@ LayerSharding parse_layer_sharding(std::string_view text, std::string_view sourc
   return parse<LayerSharding>(kLayerShardings, text, source);
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::parallel {
 
 // data: every device has all parameters and some samples. model: linear and convolution layers are
 // split, every device sees all samples. hybrid: convolutions as in data, linear layers split, the
@@ -25,8 +25,8 @@ struct ShardingPolicy {
 std::string_view name_of(Parallelism parallelism);
 std::string_view name_of(LayerSharding sharding);
 
-// Throw InputError that starts with `source` ("--parallel", "plan.json: layer 'fc1'").
-Parallelism parse_parallelism(std::string_view text, std::string_view source = "--parallel");
+// Throw InputError that starts with `source` ("‹parallel›", "plan.json: layer 'fc1'").
+Parallelism parse_parallelism(std::string_view text, std::string_view source = "‹parallel›");
 LayerSharding parse_layer_sharding(std::string_view text, std::string_view source);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 constexpr int kMostRows = 4096;
@@ -18,20 +18,13 @@ struct KindFacts {
   ScheduleKind kind;
   std::string_view name;
   bool synchronous = false;
-  bool predictable = true;
 };
 
 constexpr KindFacts kKinds[] = {
     {.kind = ScheduleKind::gpipe, .name = "gpipe", .synchronous = true},
     {.kind = ScheduleKind::one_f_one_b_flush, .name = "1f1b-flush", .synchronous = true},
-    {.kind = ScheduleKind::zero_bubble,
-     .name = "zero-bubble",
-     .synchronous = true,
-     .predictable = false},
-    {.kind = ScheduleKind::interleaved,
-     .name = "interleaved",
-     .synchronous = true,
-     .predictable = false},
+    {.kind = ScheduleKind::zero_bubble, .name = "zero-bubble", .synchronous = true},
+    {.kind = ScheduleKind::interleaved, .name = "interleaved", .synchronous = true},
     {.kind = ScheduleKind::one_f_one_b, .name = "1f1b"},
     {.kind = ScheduleKind::ssp, .name = "ssp"},
     {.kind = ScheduleKind::two_bw, .name = "2bw"}};
@@ -252,12 +245,12 @@ void take_in_turns(Schedule& schedule, int turns) {
   if (turns < 1 || schedule.stages % turns != 0 || schedule.round_robin) {
     fail_input(
         "The schedule interleaved needs stages that devices take in turn, each as often as the "
-        "others, such as --placement 0:0.0:1.0:0.0:1, and split replicas.");
+        "others, such as ‹placement› 0:0.0:1.0:0.0:1, and split replicas.");
   }
   if (schedule.micro_batches % turns != 0) {
     fail_input(
         "The schedule interleaved needs micro-batches in groups of {}, one for each device of the "
-        "row, but has {}; change --microbatches.",
+        "row, but has {}; change ‹microbatches›.",
         turns, schedule.micro_batches);
   }
   const TurnsBuilder builder(schedule, turns);
@@ -299,8 +292,6 @@ ScheduleKind parse_schedule(std::string_view name) {
 }
 
 bool is_synchronous(ScheduleKind kind) { return facts_of(kind).synchronous; }
-
-bool is_predictable(ScheduleKind kind) { return facts_of(kind).predictable; }
 
 std::string_view name_of(Work work) {
   switch (work) {
@@ -376,7 +367,7 @@ Schedule make_schedule(const ScheduleRequest& request) {
   if (request.kind == ScheduleKind::two_bw && request.micro_batches < workers) {
     fail_input(
         "The schedule 2bw needs at least as many micro-batches as {} in a row, {}, but has {}; "
-        "raise --microbatches.",
+        "raise ‹microbatches›.",
         schedule.round_robin ? "replicas" : "stages", workers, request.micro_batches);
   }
   for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -387,4 +378,4 @@ Schedule make_schedule(const ScheduleRequest& request) {
   return schedule;
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::parallel {
 
 enum class ScheduleKind : uint8_t {
   gpipe,              // all forward, then all backward, one update
@@ -35,9 +35,6 @@ ScheduleKind parse_schedule(std::string_view name);
 // Whether every step ends with an empty pipeline, so that the weights are those of one device that
 // accumulates gradients.
 bool is_synchronous(ScheduleKind kind);
-
-// Whether the planner's formulas know how long it takes on machines that are not there.
-bool is_predictable(ScheduleKind kind);
 
 enum class Work : uint8_t { forward, backward, backward_input, backward_weights, update };
 
@@ -141,4 +138,4 @@ int64_t warm_up(const std::vector<int>& replicas, int stage);
 // one and a backward two. Undrained schedules show the version as "F5.3".
 std::string to_text(const Schedule& schedule);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

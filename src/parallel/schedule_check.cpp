@@ -6,7 +6,7 @@
 
 #include "parallel/machine.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 // Follows one row and keeps what it has done. Each function returns a fault or an empty string.
@@ -197,4 +197,4 @@ std::string check(const Schedule& schedule, const std::vector<Channel>& channels
   return {};
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

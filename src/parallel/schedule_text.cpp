@@ -5,7 +5,7 @@
 
 #include "parallel/simulation.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 char letter_of(Work work) {
@@ -85,4 +85,4 @@ std::string to_text(const Schedule& schedule) {
                             100 * simulation.bubble_of_total(), 100 * simulation.bubble_of_ideal());
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

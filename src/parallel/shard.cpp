@@ -12,41 +12,43 @@
 #include "parallel/boxing.h"
 #include "parallel/local_operator.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 constexpr double kReplicated = 0.01;  // bytes of cost per byte made by every device alike
 
-double bytes_of(const TensorType& type) {
-  return static_cast<double>(type.elements() * size_of(type.dtype));
+double bytes_of(const graph::TensorType& type) {
+  return static_cast<double>(type.elements() * graph::size_of(type.dtype));
 }
 
-bool has_weights(const Operator& op) { return op.type == "linear" || op.type == "convolution"; }
+bool has_weights(const graph::Operator& op) {
+  return op.type == "linear" || op.type == "convolution";
+}
 
-std::optional<LayerSharding> layer_sharding(const ShardingSignature& way) {
-  const Sharding& weights = way.inputs.at(1);
-  if (weights == split(0)) return LayerSharding::split_output;
-  if (weights == split(1)) return LayerSharding::split_input;
-  if (way.inputs[0] == split(0)) return LayerSharding::data;
+std::optional<LayerSharding> layer_sharding(const graph::ShardingSignature& way) {
+  const graph::Sharding& weights = way.inputs.at(1);
+  if (weights == graph::split(0)) return LayerSharding::split_output;
+  if (weights == graph::split(1)) return LayerSharding::split_input;
+  if (way.inputs[0] == graph::split(0)) return LayerSharding::data;
   return std::nullopt;
 }
 
-std::vector<bool> trained_by_tensor(const Graph& graph) {
+std::vector<bool> trained_by_tensor(const graph::Graph& graph) {
   std::vector<bool> trained;
-  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
-    trained.push_back(graph.tensor(id).role == Role::parameter);
+  for (graph::TensorId id = 0; id < graph.tensor_count(); ++id) {
+    trained.push_back(graph.tensor(id).role == graph::Role::parameter);
   }
-  for (OperatorId id : graph.order()) {
+  for (graph::OperatorId id : graph.order()) {
     bool any = false;
-    for (TensorId input : graph.op(id).inputs) any |= trained[static_cast<size_t>(input)];
-    for (TensorId output : graph.op(id).outputs) trained[static_cast<size_t>(output)] = any;
+    for (graph::TensorId input : graph.op(id).inputs) any |= trained[static_cast<size_t>(input)];
+    for (graph::TensorId output : graph.op(id).outputs) trained[static_cast<size_t>(output)] = any;
   }
   return trained;
 }
 
 class Chooser {
  public:
-  Chooser(const Graph& forward, const ShardingPolicy& policy, int members)
+  Chooser(const graph::Graph& forward, const ShardingPolicy& policy, int members)
       : policy_(policy),
         members_(members),
         result_({forward, members, policy.synchronise_batch_norm, {}, {}, {}}),
@@ -61,27 +63,30 @@ class Chooser {
 
   ShardedGraph run() {
     check_policy();
-    for (OperatorId id : graph_.order()) choose(id);
+    for (graph::OperatorId id : graph_.order()) choose(id);
     return std::move(result_);
   }
 
  private:
-  const Sharding& have(TensorId id) const { return result_.tensors[static_cast<size_t>(id)]; }
-  bool decided(TensorId id) const { return decided_[static_cast<size_t>(id)]; }
-  const TensorType& type(TensorId id) const { return graph_.tensor(id).type; }
+  const graph::Sharding& have(graph::TensorId id) const {
+    return result_.tensors[static_cast<size_t>(id)];
+  }
+  bool decided(graph::TensorId id) const { return decided_[static_cast<size_t>(id)]; }
+  const graph::TensorType& type(graph::TensorId id) const { return graph_.tensor(id).type; }
 
-  Inference inference_of(const Operator& op) const {
-    Inference inference = {op, {}};
-    for (TensorId input : op.inputs) inference.inputs.push_back(type(input));
+  graph::Inference inference_of(const graph::Operator& op) const {
+    graph::Inference inference = {op, {}};
+    for (graph::TensorId input : op.inputs) inference.inputs.push_back(type(input));
     return inference;
   }
 
   void check_policy() const {
     for (const auto& layer : policy_.layers) {
       const std::string& name = layer.first;
-      const bool exists = std::any_of(
-          graph_.order().begin(), graph_.order().end(),
-          [&](OperatorId id) { return graph_.op(id).name == name && has_weights(graph_.op(id)); });
+      const bool exists =
+          std::any_of(graph_.order().begin(), graph_.order().end(), [&](graph::OperatorId id) {
+            return graph_.op(id).name == name && has_weights(graph_.op(id));
+          });
       if (!exists) {
         fail_input(
             "The plan divides a layer '{}', but no linear or convolution layer has that name.",
@@ -89,8 +94,8 @@ class Chooser {
       }
     }
     if (policy_.parallelism == Parallelism::model) return;
-    for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
-      if (graph_.tensor(id).role != Role::input || type(id).shape.empty()) continue;
+    for (graph::TensorId id = 0; id < graph_.tensor_count(); ++id) {
+      if (graph_.tensor(id).role != graph::Role::input || type(id).shape.empty()) continue;
       if (type(id).shape[0] < members_) {
         fail_input("A batch of {} samples cannot be divided over {} devices; use at least {}.",
                    type(id).shape[0], members_, members_);
@@ -100,28 +105,28 @@ class Chooser {
 
   // Every listed way that leaves rows for each member and makes parts of the right shapes, and
   // the one on whole tensors, last.
-  const std::vector<ShardingSignature>& ways(OperatorId id) {
+  const std::vector<graph::ShardingSignature>& ways(graph::OperatorId id) {
     auto& found = ways_[static_cast<size_t>(id)];
     if (!found.empty()) return found;
-    const Operator& op = graph_.op(id);
-    const Inference inference = inference_of(op);
-    const auto shardings = definition_of(op.type).shardings;
+    const graph::Operator& op = graph_.op(id);
+    const graph::Inference inference = inference_of(op);
+    const auto shardings = graph::definition_of(op.type).shardings;
     if (shardings != nullptr && members_ > 1) {
-      for (ShardingSignature& way : shardings(inference)) {
+      for (graph::ShardingSignature& way : shardings(inference)) {
         if (fits(inference, way)) found.push_back(std::move(way));
       }
     }
-    found.push_back({std::vector<Sharding>(op.inputs.size(), broadcast()),
-                     std::vector<Sharding>(op.outputs.size(), broadcast())});
+    found.push_back({std::vector<graph::Sharding>(op.inputs.size(), graph::broadcast()),
+                     std::vector<graph::Sharding>(op.outputs.size(), graph::broadcast())});
     return found;
   }
 
-  bool leaves_rows(const Shape& shape, const Sharding& sharding) const {
-    return sharding.kind != Sharding::Kind::split ||
+  bool leaves_rows(const graph::Shape& shape, const graph::Sharding& sharding) const {
+    return sharding.kind != graph::Sharding::Kind::split ||
            shape.at(static_cast<size_t>(sharding.axis)) >= members_;
   }
 
-  bool fits(const Inference& whole, const ShardingSignature& way) {
+  bool fits(const graph::Inference& whole, const graph::ShardingSignature& way) {
     for (size_t i = 0; i < whole.inputs.size(); ++i) {
       if (!leaves_rows(whole.shape(i), way.inputs.at(i))) return false;
     }
@@ -135,23 +140,23 @@ class Chooser {
     return true;
   }
 
-  bool fits(const Inference& whole, const ShardingSignature& way, int member) {
-    Operator op = whole.op;
+  bool fits(const graph::Inference& whole, const graph::ShardingSignature& way, int member) {
+    graph::Operator op = whole.op;
     op.attributes = local_attributes(whole, way, member, members_);
-    Inference local = {op, whole.inputs};
+    graph::Inference local = {op, whole.inputs};
     for (size_t i = 0; i < local.inputs.size(); ++i) {
       local.inputs[i].shape = local_shape(whole.shape(i), way.inputs[i], member, members_);
     }
     try {
-      const auto outputs = definition_of(op.type).infer(local);
+      const auto outputs = graph::definition_of(op.type).infer(local);
       for (size_t i = 0; i < outputs.size(); ++i) {
-        const Shape& shape = type(op.outputs[i]).shape;
+        const graph::Shape& shape = type(op.outputs[i]).shape;
         if (outputs[i].shape != local_shape(shape, way.outputs.at(i), member, members_)) {
           return false;
         }
       }
     } catch (const InputError& error) {
-      refusal_ = error.what();
+      refusal_ = error.marked();
       return false;
     }
     return true;
@@ -159,16 +164,16 @@ class Chooser {
 
   bool starts_by_samples() const { return policy_.parallelism != Parallelism::model; }
 
-  bool is_by_samples(TensorId id) const {
-    if (decided(id)) return have(id) == split(0);
-    return graph_.tensor(id).role == Role::input && starts_by_samples();
+  bool is_by_samples(graph::TensorId id) const {
+    if (decided(id)) return have(id) == graph::split(0);
+    return graph_.tensor(id).role == graph::Role::input && starts_by_samples();
   }
 
-  std::vector<ShardingSignature> allowed(OperatorId id) {
-    const Operator& op = graph_.op(id);
-    std::vector<ShardingSignature> kept;
+  std::vector<graph::ShardingSignature> allowed(graph::OperatorId id) {
+    const graph::Operator& op = graph_.op(id);
+    std::vector<graph::ShardingSignature> kept;
     const auto keep = [&](auto&& wanted) {
-      for (const ShardingSignature& way : ways(id)) {
+      for (const graph::ShardingSignature& way : ways(id)) {
         if (wanted(way)) kept.push_back(way);
       }
     };
@@ -176,15 +181,19 @@ class Chooser {
     if (op.type.starts_with("margin_head")) return ways(id);
     if (!has_weights(op)) {
       const bool by_samples = is_by_samples(op.inputs[0]);
-      keep([&](const ShardingSignature& way) { return (way.inputs[0] == split(0)) == by_samples; });
+      keep([&](const graph::ShardingSignature& way) {
+        return (way.inputs[0] == graph::split(0)) == by_samples;
+      });
     } else if (const auto named = policy_.layers.find(op.name); named != policy_.layers.end()) {
-      keep([&](const ShardingSignature& way) { return layer_sharding(way) == named->second; });
+      keep([&](const graph::ShardingSignature& way) {
+        return layer_sharding(way) == named->second;
+      });
       if (kept.empty() && members_ > 1) refuse(op, named->second);
     } else {
       const bool by_samples =
           policy_.parallelism == Parallelism::data ||
           (policy_.parallelism == Parallelism::hybrid && op.type == "convolution");
-      keep([&](const ShardingSignature& way) {
+      keep([&](const graph::ShardingSignature& way) {
         const auto sharding = layer_sharding(way);
         return sharding && (*sharding == LayerSharding::data) == by_samples;
       });
@@ -199,60 +208,61 @@ class Chooser {
     return kept;
   }
 
-  [[noreturn]] void refuse(const Operator& op, LayerSharding wanted) const {
+  [[noreturn]] void refuse(const graph::Operator& op, LayerSharding wanted) const {
     fail_input(
         "Layer '{}' ({}) cannot be divided over {} devices as {}; its weights are {}, so choose "
         "another division or fewer devices.",
-        op.name, op.type, members_, name_of(wanted), to_string(type(op.inputs[1]).shape));
+        op.name, op.type, members_, name_of(wanted), graph::to_string(type(op.inputs[1]).shape));
   }
 
   // How a tensor that nobody has used so far will lie if it is wanted so.
-  Sharding start(TensorId id, const Sharding& wanted) const {
-    if (graph_.tensor(id).role == Role::input) {
-      return first_input_.value_or(wanted == split(0) ? wanted : broadcast());
+  graph::Sharding start(graph::TensorId id, const graph::Sharding& wanted) const {
+    if (graph_.tensor(id).role == graph::Role::input) {
+      return first_input_.value_or(wanted == graph::split(0) ? wanted : graph::broadcast());
     }
-    return wanted == partial() ? broadcast() : wanted;
+    return wanted == graph::partial() ? graph::broadcast() : wanted;
   }
 
-  bool is_possible(const Operator& op, const ShardingSignature& way) const {
-    for (int i : definition_of(op.type).mutated_inputs) {
+  bool is_possible(const graph::Operator& op, const graph::ShardingSignature& way) const {
+    for (int i : graph::definition_of(op.type).mutated_inputs) {
       const auto input = static_cast<size_t>(i);
       if (decided(op.inputs[input]) && have(op.inputs[input]) != way.inputs[input]) return false;
     }
     return true;
   }
 
-  double cost_of(OperatorId id, const ShardingSignature& way) {
-    const Operator& op = graph_.op(id);
+  double cost_of(graph::OperatorId id, const graph::ShardingSignature& way) {
+    const graph::Operator& op = graph_.op(id);
     double cost = 0;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const TensorId input = op.inputs[i];
+      const graph::TensorId input = op.inputs[i];
       const bool trained = result_.trained[static_cast<size_t>(input)];
-      const Sharding from = decided(input) ? have(input) : start(input, way.inputs[i]);
+      const graph::Sharding from = decided(input) ? have(input) : start(input, way.inputs[i]);
       cost += boxing_bytes_both_ways(from, way.inputs[i], bytes_of(type(input)), members_, trained);
-      if (!decided(input) && trained && from == broadcast()) {
-        cost += boxing_bytes(partial(), broadcast(), bytes_of(type(input)), members_);
+      if (!decided(input) && trained && from == graph::broadcast()) {
+        cost += boxing_bytes(graph::partial(), graph::broadcast(), bytes_of(type(input)), members_);
       }
     }
     for (size_t i = 0; i < op.outputs.size(); ++i) {
-      const TensorId output = op.outputs[i];
-      const bool alike = way.outputs[i].kind != Sharding::Kind::split;
+      const graph::TensorId output = op.outputs[i];
+      const bool alike = way.outputs[i].kind != graph::Sharding::Kind::split;
       if (alike) cost += kReplicated * bytes_of(type(output));
-      for (OperatorId reader : readers_[static_cast<size_t>(output)]) {
+      for (graph::OperatorId reader : readers_[static_cast<size_t>(output)]) {
         cost += cost_of_reading(output, way.outputs[i], reader);
       }
     }
     return cost;
   }
 
-  double cost_of_reading(TensorId tensor, const Sharding& from, OperatorId reader) {
-    const Operator& op = graph_.op(reader);
+  double cost_of_reading(graph::TensorId tensor, const graph::Sharding& from,
+                         graph::OperatorId reader) {
+    const graph::Operator& op = graph_.op(reader);
     const bool trained = result_.trained[static_cast<size_t>(tensor)];
     double least = std::numeric_limits<double>::infinity();
     set(tensor, from);
     const auto candidates = allowed(reader);
     decided_[static_cast<size_t>(tensor)] = false;
-    for (const ShardingSignature& way : candidates) {
+    for (const graph::ShardingSignature& way : candidates) {
       for (size_t i = 0; i < op.inputs.size(); ++i) {
         if (op.inputs[i] != tensor) continue;
         least = std::min(least, boxing_bytes_both_ways(from, way.inputs[i], bytes_of(type(tensor)),
@@ -262,17 +272,17 @@ class Chooser {
     return least;
   }
 
-  void set(TensorId id, const Sharding& sharding) {
+  void set(graph::TensorId id, const graph::Sharding& sharding) {
     result_.tensors[static_cast<size_t>(id)] = sharding;
     decided_[static_cast<size_t>(id)] = true;
   }
 
-  void choose(OperatorId id) {
-    const Operator& op = graph_.op(id);
-    const ShardingSignature* best = nullptr;
+  void choose(graph::OperatorId id) {
+    const graph::Operator& op = graph_.op(id);
+    const graph::ShardingSignature* best = nullptr;
     double least = std::numeric_limits<double>::infinity();
     const auto candidates = allowed(id);
-    for (const ShardingSignature& way : candidates) {
+    for (const graph::ShardingSignature& way : candidates) {
       if (!is_possible(op, way)) continue;
       const double cost = cost_of(id, way);
       if (cost >= least) continue;
@@ -284,10 +294,10 @@ class Chooser {
                  op.name, op.type);
     }
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const TensorId input = op.inputs[i];
+      const graph::TensorId input = op.inputs[i];
       if (decided(input)) continue;
       set(input, start(input, best->inputs[i]));
-      if (graph_.tensor(input).role != Role::input || first_input_) continue;
+      if (graph_.tensor(input).role != graph::Role::input || first_input_) continue;
       first_input_ = have(input);
     }
     for (size_t i = 0; i < op.outputs.size(); ++i) set(op.outputs[i], best->outputs[i]);
@@ -297,34 +307,36 @@ class Chooser {
   const ShardingPolicy& policy_;
   const int members_;
   ShardedGraph result_;
-  const Graph& graph_;
-  const std::vector<std::vector<OperatorId>> readers_;
-  std::vector<bool> decided_;                         // by tensor
-  std::vector<std::vector<ShardingSignature>> ways_;  // by operator, once asked for
-  std::optional<Sharding> first_input_;
+  const graph::Graph& graph_;
+  const std::vector<std::vector<graph::OperatorId>> readers_;
+  std::vector<bool> decided_;                                // by tensor
+  std::vector<std::vector<graph::ShardingSignature>> ways_;  // by operator, once asked for
+  std::optional<graph::Sharding> first_input_;
   std::string refusal_;
 };
 
 }  // namespace
 
-ShardedGraph shard(const Graph& forward, const ShardingPolicy& policy, int members) {
+ShardedGraph shard(const graph::Graph& forward, const ShardingPolicy& policy, int members) {
   if (members < 1) throw std::logic_error("a placement without devices");
   return Chooser(forward, policy, members).run();
 }
 
-Shape local_shape(const Shape& whole, const Sharding& sharding, int member, int members) {
-  Shape shape = whole;
-  if (sharding.kind != Sharding::Kind::split) return shape;
+graph::Shape local_shape(const graph::Shape& whole, const graph::Sharding& sharding, int member,
+                         int members) {
+  graph::Shape shape = whole;
+  if (sharding.kind != graph::Sharding::Kind::split) return shape;
   int64_t& extent = shape.at(static_cast<size_t>(sharding.axis));
   extent = part_size(extent, member, members);
-  if (extent == 0) throw std::logic_error("a part without rows of a tensor " + to_string(whole));
+  if (extent == 0)
+    throw std::logic_error("a part without rows of a tensor " + graph::to_string(whole));
   return shape;
 }
 
 std::map<std::string, LayerSharding> layer_choices(const ShardedGraph& sharded) {
   std::map<std::string, LayerSharding> choices;
-  for (OperatorId id : sharded.graph.order()) {
-    const Operator& op = sharded.graph.op(id);
+  for (graph::OperatorId id : sharded.graph.order()) {
+    const graph::Operator& op = sharded.graph.op(id);
     if (!has_weights(op)) continue;
     const auto choice = layer_sharding(sharded.signatures[static_cast<size_t>(id)]);
     if (choice) choices[op.name] = *choice;
@@ -333,18 +345,19 @@ std::map<std::string, LayerSharding> layer_choices(const ShardedGraph& sharded) 
 }
 
 std::string to_text(const ShardedGraph& sharded) {
-  const auto list = [](const std::vector<Sharding>& shardings) {
+  const auto list = [](const std::vector<graph::Sharding>& shardings) {
     std::string text;
-    for (const Sharding& sharding : shardings) text += fmt::format(" {}", to_string(sharding));
+    for (const graph::Sharding& sharding : shardings)
+      text += fmt::format(" {}", graph::to_string(sharding));
     return text;
   };
   std::string text;
-  for (OperatorId id : sharded.graph.order()) {
-    const ShardingSignature& way = sharded.signatures[static_cast<size_t>(id)];
-    const Operator& op = sharded.graph.op(id);
+  for (graph::OperatorId id : sharded.graph.order()) {
+    const graph::ShardingSignature& way = sharded.signatures[static_cast<size_t>(id)];
+    const graph::Operator& op = sharded.graph.op(id);
     text += fmt::format("{} ({}):{} ->{}\n", op.name, op.type, list(way.inputs), list(way.outputs));
   }
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

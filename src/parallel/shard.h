@@ -8,16 +8,16 @@
 #include "graph/sharding.h"
 #include "parallel/policy.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 // A forward graph, whole, and how each operator and tensor of it lies on the devices. Plain data.
 struct ShardedGraph {
-  Graph graph;
+  graph::Graph graph;
   int members = 1;
   bool synchronise_batch_norm = false;
-  std::vector<ShardingSignature> signatures;  // by operator; empty for removed ones
-  std::vector<Sharding> tensors;              // by tensor: as it is made, fed or held
-  std::vector<bool> trained;                  // by tensor: a parameter lies behind it
+  std::vector<graph::ShardingSignature> signatures;  // by operator; empty for removed ones
+  std::vector<graph::Sharding> tensors;              // by tensor: as it is made, fed or held
+  std::vector<bool> trained;                         // by tensor: a parameter lies behind it
 };
 
 // Goes through the operators in order and takes for each, among the ways that the policy allows,
@@ -30,10 +30,11 @@ struct ShardedGraph {
 //
 // Throws InputError where a batch has fewer samples than devices, a layer named in the policy does
 // not exist or cannot be divided so, or a normalisation is left with one value per channel.
-ShardedGraph shard(const Graph& forward, const ShardingPolicy& policy, int members);
+ShardedGraph shard(const graph::Graph& forward, const ShardingPolicy& policy, int members);
 
 // How the parts of one tensor look on a member; throws std::logic_error for parts without rows.
-Shape local_shape(const Shape& whole, const Sharding& sharding, int member, int members);
+graph::Shape local_shape(const graph::Shape& whole, const graph::Sharding& sharding, int member,
+                         int members);
 
 // The choice made for each linear and convolution layer: a policy with these divides the network
 // in the same way for another batch size.
@@ -42,4 +43,4 @@ std::map<std::string, LayerSharding> layer_choices(const ShardedGraph& sharded);
 // One line per operator: its name and "split(0) broadcast -> split(0)".
 std::string to_text(const ShardedGraph& sharded);
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "parallel/machine.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 std::vector<Channel> channels_between(const Schedule& schedule, int64_t slots,
                                       const std::vector<std::pair<int, int>>& skips) {
@@ -45,6 +45,13 @@ Simulation simulate(const Schedule& schedule, const std::vector<Channel>& channe
 
 std::vector<RowTask> interleave(const Schedule& schedule, const std::vector<int>& rows,
                                 const std::vector<Channel>& channels, const Costs& costs) {
+  if (rows.size() == 1) {
+    std::vector<RowTask> own;
+    for (const Task& task : schedule.rows.at(static_cast<size_t>(rows[0])).tasks) {
+      own.push_back({rows[0], task});
+    }
+    return own;
+  }
   if (!schedule.orders.empty()) {
     return schedule.orders[static_cast<size_t>(rows.front()) % schedule.orders.size()];
   }
@@ -58,4 +65,4 @@ std::vector<RowTask> interleave(const Schedule& schedule, const std::vector<int>
   return merged;
 }
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -7,7 +7,7 @@
 
 #include "parallel/schedule.h"
 
-namespace millrace {
+namespace millrace::parallel {
 
 // A bounded queue from one stage to another: activations where from < to, gradients where
 // from > to. Each pair of rows has its own with this many slots. A producer begins when a slot is
@@ -64,9 +64,10 @@ struct Simulation {
 Simulation simulate(const Schedule& schedule, const std::vector<Channel>& channels,
                     const Costs& costs = {});
 
-// One order for a device that runs several rows (stages that share it): the schedule's own, or a
-// merge of their tasks that cannot get stuck if every device follows its own such merge.
+// One order for a device that runs these rows: the row's own; of several (stages that share the
+// device) the schedule's, or a merge of their tasks that cannot get stuck if every device follows
+// its own such merge.
 std::vector<RowTask> interleave(const Schedule& schedule, const std::vector<int>& rows,
                                 const std::vector<Channel>& channels, const Costs& costs = {});
 
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -5,23 +5,23 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 struct ParameterGradient {
-  TensorId parameter;
-  TensorId gradient;
+  graph::TensorId parameter;
+  graph::TensorId gradient;
 };
 
 struct InputGradient {
-  TensorId input;
-  TensorId gradient;
+  graph::TensorId input;
+  graph::TensorId gradient;
 };
 
 // Where a backward pass begins: `gradient` arrives for `tensor`, as a tensor of the graph that the
 // caller writes (Role::input). Without one, the tensor is a loss: its gradient is one.
 struct GradientSeed {
-  TensorId tensor;
-  TensorId gradient = kNone;
+  graph::TensorId tensor;
+  graph::TensorId gradient = graph::kNone;
 };
 
 struct BackwardPass {
@@ -37,24 +37,25 @@ struct BackwardPass {
 //
 // Throws InputError if no parameter lies behind the loss, or naming an operator between the two
 // that has no gradient rule.
-std::vector<ParameterGradient> differentiate(Graph& graph, TensorId loss);
+std::vector<ParameterGradient> differentiate(graph::Graph& graph, graph::TensorId loss);
 
 // As above for a part of a network: from the seeds, of which several of one tensor are added, to
 // the parameters and to the `wanted` inputs. A wanted gradient is a tensor of its own,
 // "<input>.grad", and a result of the graph; a wanted input that no seed depends on has none.
 // Where there is nothing to compute, nothing is added.
-BackwardPass differentiate(Graph& graph, const std::vector<GradientSeed>& seeds,
-                           const std::vector<TensorId>& wanted);
+BackwardPass differentiate(graph::Graph& graph, const std::vector<GradientSeed>& seeds,
+                           const std::vector<graph::TensorId>& wanted);
 
 // For each tensor whether a parameter, or one of the `wanted`, lies behind it.
-std::vector<bool> trained_tensors(const Graph& graph, const std::vector<TensorId>& wanted = {});
+std::vector<bool> trained_tensors(const graph::Graph& graph,
+                                  const std::vector<graph::TensorId>& wanted = {});
 
 // Backward operators, in order, that lead to gradients of parameters alone: no gradient among the
 // results needs them, so they may run after those have been sent on. In a graph without such
 // results that is every one.
-std::vector<OperatorId> weight_gradient_operators(const Graph& graph);
+std::vector<graph::OperatorId> weight_gradient_operators(const graph::Graph& graph);
 
 // Moves them behind the rest of the backward pass.
-void defer_weight_gradients(Graph& graph);
+void defer_weight_gradients(graph::Graph& graph);
 
-}  // namespace millrace
+}  // namespace millrace::passes

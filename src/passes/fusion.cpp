@@ -5,17 +5,17 @@
 
 #include "passes/rewrite.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 // Both take the residual as their last input.
-bool is_batch_norm(const Operator& op) {
+bool is_batch_norm(const graph::Operator& op) {
   return op.type == "batch_norm" || op.type == "batch_norm_synchronised";
 }
 
 class Fuser {
  public:
-  explicit Fuser(Graph& graph)
+  explicit Fuser(graph::Graph& graph)
       : graph_(graph),
         original_(graph.order()),
         order_(graph.order()),
@@ -25,73 +25,74 @@ class Fuser {
         is_result_(result_flags(graph)) {
     for (size_t i = 0; i < order_.size(); ++i) {
       position_[static_cast<size_t>(order_[i])] = static_cast<int>(i);
-      const Operator& op = graph.op(order_[i]);
+      const graph::Operator& op = graph.op(order_[i]);
       int depth = 0;
-      for (TensorId input : op.inputs) depth = std::max(depth, depth_[static_cast<size_t>(input)]);
-      for (TensorId output : op.outputs) depth_[static_cast<size_t>(output)] = depth + 1;
+      for (graph::TensorId input : op.inputs)
+        depth = std::max(depth, depth_[static_cast<size_t>(input)]);
+      for (graph::TensorId output : op.outputs) depth_[static_cast<size_t>(output)] = depth + 1;
     }
   }
 
   void run() {
-    for_each("add", [this](OperatorId id) { add_into_batch_norm(id); });
-    for_each("relu", [this](OperatorId id) { relu_into_producer(id); });
-    for_each("max_pool", [this](OperatorId id) { relu_into_max_pool(id); });
-    std::erase(order_, kNone);
+    for_each("add", [this](graph::OperatorId id) { add_into_batch_norm(id); });
+    for_each("relu", [this](graph::OperatorId id) { relu_into_producer(id); });
+    for_each("max_pool", [this](graph::OperatorId id) { relu_into_max_pool(id); });
+    std::erase(order_, graph::kNone);
     graph_.set_order(order_);
   }
 
  private:
   template <typename Rule>
   void for_each(std::string_view type, Rule rule) {
-    for (OperatorId id : original_) {
+    for (graph::OperatorId id : original_) {
       if (position_[static_cast<size_t>(id)] >= 0 && graph_.op(id).type == type) rule(id);
     }
   }
 
   // Whether `tensor` exists for `reader` alone.
-  bool only_for(TensorId tensor, OperatorId reader) const {
+  bool only_for(graph::TensorId tensor, graph::OperatorId reader) const {
     const auto& readers = readers_[static_cast<size_t>(tensor)];
     return readers.size() == 1 && readers[0] == reader && !is_result_[static_cast<size_t>(tensor)];
   }
 
-  OperatorId fusible_batch_norm(TensorId tensor, OperatorId reader) const {
-    const OperatorId id = graph_.tensor(tensor).producer;
-    if (id == kNone || !only_for(tensor, reader)) return kNone;
-    const Operator& op = graph_.op(id);
+  graph::OperatorId fusible_batch_norm(graph::TensorId tensor, graph::OperatorId reader) const {
+    const graph::OperatorId id = graph_.tensor(tensor).producer;
+    if (id == graph::kNone || !only_for(tensor, reader)) return graph::kNone;
+    const graph::Operator& op = graph_.op(id);
     const bool fits = is_batch_norm(op) && op.outputs[0] == tensor && !op.attributes.flag("relu") &&
                       !op.attributes.flag("residual") &&
                       readers_[static_cast<size_t>(op.outputs[1])].empty() &&
                       readers_[static_cast<size_t>(op.outputs[2])].empty();
-    return fits ? id : kNone;
+    return fits ? id : graph::kNone;
   }
 
-  void add_into_batch_norm(OperatorId add) {
-    const Operator& op = graph_.op(add);
-    const TensorId a = op.inputs[0];
-    const TensorId b = op.inputs[1];
+  void add_into_batch_norm(graph::OperatorId add) {
+    const graph::Operator& op = graph_.op(add);
+    const graph::TensorId a = op.inputs[0];
+    const graph::TensorId b = op.inputs[1];
     if (a == b || graph_.tensor(a).type != graph_.tensor(b).type) return;
-    OperatorId host = fusible_batch_norm(a, add);
-    TensorId residual = b;
-    const OperatorId other = fusible_batch_norm(b, add);
+    graph::OperatorId host = fusible_batch_norm(a, add);
+    graph::TensorId residual = b;
+    const graph::OperatorId other = fusible_batch_norm(b, add);
     const bool second_is_longer = depth_[static_cast<size_t>(b)] > depth_[static_cast<size_t>(a)];
-    if (other != kNone && (host == kNone || second_is_longer)) {
+    if (other != graph::kNone && (host == graph::kNone || second_is_longer)) {
       host = other;
       residual = a;
     }
-    if (host == kNone) return;
+    if (host == graph::kNone) return;
     const bool relu = op.attributes.flag("relu");
-    Operator& norm = graph_.op(host);
+    graph::Operator& norm = graph_.op(host);
     norm.inputs.push_back(residual);
     norm.attributes.set("residual", true);
     if (relu) norm.attributes.set("relu", true);
     take_over(host, add);
   }
 
-  void relu_into_producer(OperatorId relu) {
-    const TensorId x = graph_.op(relu).inputs[0];
-    const OperatorId producer = graph_.tensor(x).producer;
-    if (producer == kNone || !only_for(x, relu)) return;
-    Operator& host = graph_.op(producer);
+  void relu_into_producer(graph::OperatorId relu) {
+    const graph::TensorId x = graph_.op(relu).inputs[0];
+    const graph::OperatorId producer = graph_.tensor(x).producer;
+    if (producer == graph::kNone || !only_for(x, relu)) return;
+    graph::Operator& host = graph_.op(producer);
     constexpr std::string_view kHosts[] = {"convolution", "linear", "batch_norm",
                                            "batch_norm_synchronised", "add"};
     if (std::find(std::begin(kHosts), std::end(kHosts), host.type) == std::end(kHosts)) return;
@@ -100,24 +101,24 @@ class Fuser {
     take_over(producer, relu);
   }
 
-  bool any_read_besides_first(const Operator& op) const {
-    return std::any_of(op.outputs.begin() + 1, op.outputs.end(), [this](TensorId output) {
+  bool any_read_besides_first(const graph::Operator& op) const {
+    return std::any_of(op.outputs.begin() + 1, op.outputs.end(), [this](graph::TensorId output) {
       return !readers_[static_cast<size_t>(output)].empty();
     });
   }
 
-  void relu_into_max_pool(OperatorId pool) {
-    Operator& op = graph_.op(pool);
-    const TensorId x = op.inputs[0];
-    const OperatorId producer = graph_.tensor(x).producer;
-    if (producer == kNone || !only_for(x, pool)) return;
-    Operator& host = graph_.op(producer);
+  void relu_into_max_pool(graph::OperatorId pool) {
+    graph::Operator& op = graph_.op(pool);
+    const graph::TensorId x = op.inputs[0];
+    const graph::OperatorId producer = graph_.tensor(x).producer;
+    if (producer == graph::kNone || !only_for(x, pool)) return;
+    graph::Operator& host = graph_.op(producer);
     if (host.type == "relu") {
       op.inputs[0] = host.inputs[0];
       std::replace(readers_[static_cast<size_t>(host.inputs[0])].begin(),
                    readers_[static_cast<size_t>(host.inputs[0])].end(), producer, pool);
       remove(producer);
-      graph_.tensor(x).producer = kNone;
+      graph_.tensor(x).producer = graph::kNone;
     } else if (host.attributes.flag("relu") && host.outputs[0] == x && host.type != "max_pool") {
       host.attributes.set("relu", false);
     } else {
@@ -127,39 +128,39 @@ class Fuser {
   }
 
   // `host` takes the place and the first output of `later`, which disappears.
-  void take_over(OperatorId host, OperatorId later) {
-    Operator& kept = graph_.op(host);
-    const Operator& gone = graph_.op(later);
-    graph_.tensor(kept.outputs[0]).producer = kNone;
+  void take_over(graph::OperatorId host, graph::OperatorId later) {
+    graph::Operator& kept = graph_.op(host);
+    const graph::Operator& gone = graph_.op(later);
+    graph_.tensor(kept.outputs[0]).producer = graph::kNone;
     kept.outputs[0] = gone.outputs[0];
     graph_.tensor(kept.outputs[0]).producer = host;
-    for (TensorId input : gone.inputs) {
+    for (graph::TensorId input : gone.inputs) {
       auto& readers = readers_[static_cast<size_t>(input)];
       std::replace(readers.begin(), readers.end(), later, host);
     }
     const int place = position_[static_cast<size_t>(later)];
     remove(later);
-    order_[static_cast<size_t>(position_[static_cast<size_t>(host)])] = kNone;
+    order_[static_cast<size_t>(position_[static_cast<size_t>(host)])] = graph::kNone;
     order_[static_cast<size_t>(place)] = host;
     position_[static_cast<size_t>(host)] = place;
   }
 
-  void remove(OperatorId id) {
-    order_[static_cast<size_t>(position_[static_cast<size_t>(id)])] = kNone;
+  void remove(graph::OperatorId id) {
+    order_[static_cast<size_t>(position_[static_cast<size_t>(id)])] = graph::kNone;
     position_[static_cast<size_t>(id)] = -1;
   }
 
-  Graph& graph_;
-  const std::vector<OperatorId> original_;
-  std::vector<OperatorId> order_;  // kNone where an operator has gone
-  std::vector<int> position_;      // in order_, by operator; -1 if not in it
-  std::vector<int> depth_;         // longest chain of operators behind a tensor
-  std::vector<std::vector<OperatorId>> readers_;
+  graph::Graph& graph_;
+  const std::vector<graph::OperatorId> original_;
+  std::vector<graph::OperatorId> order_;  // kNone where an operator has gone
+  std::vector<int> position_;             // in order_, by operator; -1 if not in it
+  std::vector<int> depth_;                // longest chain of operators behind a tensor
+  std::vector<std::vector<graph::OperatorId>> readers_;
   std::vector<bool> is_result_;
 };
 
 }  // namespace
 
-void fuse(Graph& graph) { Fuser(graph).run(); }
+void fuse(graph::Graph& graph) { Fuser(graph).run(); }
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -3,7 +3,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // Runs on a forward graph, before autodiff. An intermediate tensor disappears only if it has a
 // single reader and is not a result:
@@ -14,6 +14,6 @@ namespace millrace {
 //   and the larger tensor before the pool need not be kept for the relu's gradient.
 // A joined operator keeps its name, stands where the later one stood, and makes the tensor that
 // the later one made, so readers and results stay valid.
-void fuse(Graph& graph);
+void fuse(graph::Graph& graph);
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -7,13 +7,13 @@
 #include "graph/exchange.h"
 #include "passes/rewrite.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 // No layout in use pads an axis beyond a multiple of this.
 constexpr int64_t kPadding = 16;
 
-int64_t padded_elements(const Shape& shape) {
+int64_t padded_elements(const graph::Shape& shape) {
   int64_t count = 1;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     count *= axis < 2 ? (shape[axis] + kPadding - 1) / kPadding * kPadding : shape[axis];
@@ -23,11 +23,12 @@ int64_t padded_elements(const Shape& shape) {
 
 }  // namespace
 
-bool is_own(const Graph& graph, TensorId parameter, const UpdateOptions& options) {
-  return options.members == 1 || graph.tensor(parameter).slice.axis != kNone;
+bool is_own(const graph::Graph& graph, graph::TensorId parameter, const UpdateOptions& options) {
+  return options.members == 1 || graph.tensor(parameter).slice.axis != graph::kNone;
 }
 
-GradientExchange::GradientExchange(Graph& graph, const std::vector<ParameterGradient>& gradients,
+GradientExchange::GradientExchange(graph::Graph& graph,
+                                   const std::vector<ParameterGradient>& gradients,
                                    const UpdateOptions& options, bool whole)
     : graph_(graph), options_(options) {
   std::vector<ParameterGradient> pairs = gradients;
@@ -70,7 +71,8 @@ void GradientExchange::form_buckets(const std::vector<ParameterGradient>& pairs)
       buckets_.push_back({.pairs = {pair}, .bytes = bytes, .position = position(pair)});
       continue;
     }
-    if (open.bytes + bytes > options_.bucket_bytes || open.pairs.size() == kMostExchangedTensors)
+    if (open.bytes + bytes > options_.bucket_bytes ||
+        open.pairs.size() == graph::kMostExchangedTensors)
       close();
     open.pairs.push_back(pair);
     open.bytes += bytes;
@@ -84,16 +86,16 @@ void GradientExchange::form_buckets(const std::vector<ParameterGradient>& pairs)
 
 void GradientExchange::accumulate(std::vector<ParameterGradient>& pairs) {
   for (ParameterGradient& pair : pairs) {
-    const Tensor& parameter = graph_.tensor(pair.parameter);
-    Tensor sum;
+    const graph::Tensor& parameter = graph_.tensor(pair.parameter);
+    graph::Tensor sum;
     sum.name = parameter.name + ".grad_sum";
     sum.type = parameter.type;
-    sum.role = Role::accumulator;
+    sum.role = graph::Role::accumulator;
     const std::string name = parameter.name + "/accumulate";
-    const TensorId total = graph_.add_tensor(std::move(sum));
-    const OperatorId added = graph_.add_operator(
-        "accumulate", name, {total, pair.gradient, pair.parameter}, {}, Phase::backward);
-    std::vector<OperatorId> order = graph_.order();
+    const graph::TensorId total = graph_.add_tensor(std::move(sum));
+    const graph::OperatorId added = graph_.add_operator(
+        "accumulate", name, {total, pair.gradient, pair.parameter}, {}, graph::Phase::backward);
+    std::vector<graph::OperatorId> order = graph_.order();
     order.pop_back();
     const auto made = std::find(order.begin(), order.end(), graph_.tensor(pair.gradient).producer);
     order.insert(made + 1, added);
@@ -104,7 +106,7 @@ void GradientExchange::accumulate(std::vector<ParameterGradient>& pairs) {
 
 void GradientExchange::start(Bucket& bucket, bool whole) {
   bucket.ticket = tickets_++;
-  std::vector<TensorId> inputs;
+  std::vector<graph::TensorId> inputs;
   int64_t staging = 0;
   for (const ParameterGradient& pair : bucket.pairs) {
     inputs.push_back(pair.gradient);
@@ -112,28 +114,29 @@ void GradientExchange::start(Bucket& bucket, bool whole) {
   }
   for (const ParameterGradient& pair : bucket.pairs) inputs.push_back(pair.parameter);
   const bool alone = bucket.pairs.size() == 1;
-  bucket.start = graph_.add_operator("gradient_reduce_start",
-                                     fmt::format("gradients/{}/start", bucket.ticket), inputs,
-                                     {{"tensors", static_cast<int64_t>(bucket.pairs.size())},
-                                      {"ticket", bucket.ticket},
-                                      {"staging", alone ? 0 : staging},
-                                      {"wire", std::string(name_of(options_.wire))},
-                                      {"scatter", alone && options_.share_state && !whole}},
-                                     options_.accumulate ? Phase::update : Phase::backward);
-  const std::vector<TensorId> outputs = graph_.op(bucket.start).outputs;
+  bucket.start = graph_.add_operator(
+      "gradient_reduce_start", fmt::format("gradients/{}/start", bucket.ticket), inputs,
+      {{"tensors", static_cast<int64_t>(bucket.pairs.size())},
+       {"ticket", bucket.ticket},
+       {"staging", alone ? 0 : staging},
+       {"wire", std::string(graph::name_of(options_.wire))},
+       {"scatter", alone && options_.share_state && !whole}},
+      options_.accumulate ? graph::Phase::update : graph::Phase::backward);
+  const std::vector<graph::TensorId> outputs = graph_.op(bucket.start).outputs;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    graph_.tensor(outputs[i]).role = i < bucket.pairs.size() ? Role::gradient : Role::communication;
+    graph_.tensor(outputs[i]).role =
+        i < bucket.pairs.size() ? graph::Role::gradient : graph::Role::communication;
   }
 }
 
 void GradientExchange::move_starts_behind_gradients() {
-  std::vector<OperatorId> starts;
+  std::vector<graph::OperatorId> starts;
   for (const Bucket& bucket : buckets_) {
     if (bucket.travels) starts.push_back(bucket.start);
   }
-  const std::vector<OperatorId> before(
+  const std::vector<graph::OperatorId> before(
       graph_.order().begin(), graph_.order().end() - static_cast<ptrdiff_t>(starts.size()));
-  std::vector<OperatorId> order;
+  std::vector<graph::OperatorId> order;
   size_t next = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     order.push_back(before[i]);
@@ -147,23 +150,23 @@ void GradientExchange::move_starts_behind_gradients() {
 std::vector<ParameterGradient> GradientExchange::next() {
   Bucket& bucket = buckets_[next_++];
   if (!bucket.travels) return bucket.pairs;
-  const OperatorId wait = graph_.add_operator(
+  const graph::OperatorId wait = graph_.add_operator(
       "gradient_reduce_wait", fmt::format("gradients/{}/wait", bucket.ticket),
       graph_.op(bucket.start).outputs,
       {{"tensors", static_cast<int64_t>(bucket.pairs.size())}, {"ticket", bucket.ticket}},
-      Phase::update);
+      graph::Phase::update);
   for (size_t i = 0; i < bucket.pairs.size(); ++i) {
     bucket.pairs[i].gradient = graph_.op(wait).outputs[i];
-    graph_.tensor(bucket.pairs[i].gradient).role = Role::gradient;
+    graph_.tensor(bucket.pairs[i].gradient).role = graph::Role::gradient;
   }
   return bucket.pairs;
 }
 
-void GradientExchange::share(TensorId parameter) {
+void GradientExchange::share(graph::TensorId parameter) {
   if (!options_.share_state || is_own(graph_, parameter, options_)) return;
   const int64_t ticket = tickets_++;
   graph_.add_operator("parameter_gather_start", graph_.tensor(parameter).name + "/gather",
-                      {parameter}, {{"ticket", ticket}}, Phase::update);
+                      {parameter}, {{"ticket", ticket}}, graph::Phase::update);
   shared_.push_back(ticket);
 }
 
@@ -171,7 +174,7 @@ void GradientExchange::share(TensorId parameter) {
 void GradientExchange::finish() {
   if (shared_.empty()) return;
   graph_.add_operator("exchange_wait", "parameters/wait", {}, {{"ticket", shared_.back()}},
-                      Phase::update);
+                      graph::Phase::update);
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

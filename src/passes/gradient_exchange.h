@@ -6,10 +6,10 @@
 #include "graph/graph.h"
 #include "passes/optimizer.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // Whether the parameter is this member's alone, so that its gradient is complete as it is.
-bool is_own(const Graph& graph, TensorId parameter, const UpdateOptions& options);
+bool is_own(const graph::Graph& graph, graph::TensorId parameter, const UpdateOptions& options);
 
 // Adds the operators that sum gradients, in buckets by the order in which the backward pass makes
 // them. Borrows the graph; updates are added by the caller between `next` and `finish`.
@@ -17,7 +17,7 @@ class GradientExchange {
  public:
   // Adds what accumulates over micro-batches and what starts each bucket on its way. With `whole`
   // every member gets the whole sum even where the optimizer state is shared out.
-  GradientExchange(Graph& graph, const std::vector<ParameterGradient>& gradients,
+  GradientExchange(graph::Graph& graph, const std::vector<ParameterGradient>& gradients,
                    const UpdateOptions& options, bool whole);
 
   // Whether a bucket is left.
@@ -27,7 +27,7 @@ class GradientExchange {
   std::vector<ParameterGradient> next();
 
   // Called when this member has updated its part of a parameter: sends it to the others.
-  void share(TensorId parameter);
+  void share(graph::TensorId parameter);
 
   // Waits for everything that was shared.
   void finish();
@@ -39,7 +39,7 @@ class GradientExchange {
     size_t position = 0;  // in the order, of the operator that makes its last gradient
     bool travels = true;
     int64_t ticket = 0;
-    OperatorId start = kNone;
+    graph::OperatorId start = graph::kNone;
   };
 
   void accumulate(std::vector<ParameterGradient>& pairs);
@@ -47,7 +47,7 @@ class GradientExchange {
   void start(Bucket& bucket, bool whole);
   void move_starts_behind_gradients();
 
-  Graph& graph_;
+  graph::Graph& graph_;
   const UpdateOptions& options_;
   std::vector<Bucket> buckets_;
   size_t next_ = 0;
@@ -55,4 +55,4 @@ class GradientExchange {
   std::vector<int64_t> shared_;  // tickets
 };
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -7,34 +7,34 @@
 #include "graph/graph.h"
 #include "passes/optimizer.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // Gives the heads of a graph their settings and state; see add_updates. Borrows everything.
 class HeadUpdates {
  public:
-  HeadUpdates(Graph& graph, const OptimizerSettings& settings, const UpdateOptions& options)
+  HeadUpdates(graph::Graph& graph, const OptimizerSettings& settings, const UpdateOptions& options)
       : graph_(graph), settings_(settings), options_(options) {}
 
   // A head whose operator margin_head_update `id` changes the centres in the backward pass.
-  void complete(OperatorId id);
+  void complete(graph::OperatorId id);
 
   // Leaves of that operator the gradient of the embeddings; the centres take their step with all
   // other parameters (add_steps).
-  void defer(OperatorId id);
+  void defer(graph::OperatorId id);
   bool has_deferred() const { return !deferred_.empty(); }
 
   // Adds the squares of the centres' gradients to a sum (kNone: there is none yet).
-  TensorId add_squares(TensorId sum);
+  graph::TensorId add_squares(graph::TensorId sum);
 
   // Behind everything that must be known before a step; kNone: there is none.
-  void add_steps(TensorId clip_scale, TensorId skip);
+  void add_steps(graph::TensorId clip_scale, graph::TensorId skip);
 
  private:
   // The tensors beside the centres: states, then the clock of a head that is lazy
   // (graph/margin_head.h).
   struct Rule {
     std::string suffix;  // of the operator's type
-    std::vector<TensorId> states;
+    std::vector<graph::TensorId> states;
     int64_t state_count = 0;
     double rate_factor = 1;
     bool lazy = false;
@@ -43,21 +43,22 @@ class HeadUpdates {
   struct Deferred {
     std::string name;
     Rule rule;
-    Attributes attributes;
-    std::vector<TensorId> inputs;  // gradient of the statistics, statistics, embeddings, sample
-    TensorId centres = kNone;
+    graph::Attributes attributes;
+    std::vector<graph::TensorId>
+        inputs;  // gradient of the statistics, statistics, embeddings, sample
+    graph::TensorId centres = graph::kNone;
   };
 
-  Rule rule_of(OperatorId id);
-  void set(const Rule& rule, Attributes& attributes) const;
-  TensorId state(TensorId centres, const std::string& suffix);
-  void add_clock(TensorId centres, std::vector<TensorId>& states);
-  void keep_rows(Deferred& head, OperatorId id);
+  Rule rule_of(graph::OperatorId id);
+  void set(const Rule& rule, graph::Attributes& attributes) const;
+  graph::TensorId state(graph::TensorId centres, const std::string& suffix);
+  void add_clock(graph::TensorId centres, std::vector<graph::TensorId>& states);
+  void keep_rows(Deferred& head, graph::OperatorId id);
 
-  Graph& graph_;
+  graph::Graph& graph_;
   const OptimizerSettings& settings_;
   const UpdateOptions& options_;
   std::vector<Deferred> deferred_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::passes

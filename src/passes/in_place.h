@@ -3,7 +3,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // Sets Tensor::storage, always to the tensor that owns the memory, and returns how many were
 // set. Runs last, on the final order and layouts.
@@ -11,6 +11,6 @@ namespace millrace {
 // - Of the pairs in OperatorDefinition::in_place, those of equal type and layout whose input is
 //   not persistent, and where nothing in its memory is a result, is read later, or is read by the
 //   same operator through another input.
-int assign_in_place(Graph& graph);
+int assign_in_place(graph::Graph& graph);
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -6,46 +6,63 @@
 
 #include "passes/rewrite.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
+
+// The operators of a margin head and all that read what they make, such as sums over devices.
+std::vector<bool> operators_of_head(const graph::Graph& graph) {
+  std::vector<bool> found(static_cast<size_t>(graph.operator_count()), false);
+  for (const graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
+    found[static_cast<size_t>(id)] =
+        op.type.starts_with("margin_head") ||
+        std::any_of(op.inputs.begin(), op.inputs.end(), [&](graph::TensorId input) {
+          const graph::OperatorId producer = graph.tensor(input).producer;
+          return producer != graph::kNone && found[static_cast<size_t>(producer)];
+        });
+  }
+  return found;
+}
 
 // A margin head has nothing to say about samples whose class is not known: it goes, and with it
 // what only it read.
-void drop_head(Graph& graph, std::vector<bool>& removed) {
+void drop_head(graph::Graph& graph, std::vector<bool>& removed) {
+  const std::vector<bool> of_head = operators_of_head(graph);
   std::vector<bool> read = result_flags(graph);
   bool any = false;
   for (auto id = graph.order().rbegin(); id != graph.order().rend(); ++id) {
-    const Operator& op = graph.op(*id);
-    const bool is_head = op.type.starts_with("margin_head");
+    const graph::Operator& op = graph.op(*id);
+    const bool is_head = of_head[static_cast<size_t>(*id)];
     any = any || is_head;
-    const bool is_read = std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId output) {
-      return read[static_cast<size_t>(output)];
-    });
+    const bool is_read =
+        std::any_of(op.outputs.begin(), op.outputs.end(),
+                    [&](graph::TensorId output) { return read[static_cast<size_t>(output)]; });
     if (is_head || (any && !is_read)) removed[static_cast<size_t>(*id)] = true;
     if (removed[static_cast<size_t>(*id)]) continue;
-    for (TensorId input : op.inputs) read[static_cast<size_t>(input)] = true;
+    for (graph::TensorId input : op.inputs) read[static_cast<size_t>(input)] = true;
   }
-  std::vector<TensorId> results;
-  for (TensorId id : graph.results()) {
-    const OperatorId producer = graph.tensor(id).producer;
-    if (producer == kNone || !removed[static_cast<size_t>(producer)]) results.push_back(id);
+  std::vector<graph::TensorId> results;
+  for (graph::TensorId id : graph.results()) {
+    const graph::OperatorId producer = graph.tensor(id).producer;
+    if (producer == graph::kNone || !removed[static_cast<size_t>(producer)]) results.push_back(id);
   }
   graph.set_results(std::move(results));
-  for (OperatorId id : graph.order()) {
+  for (graph::OperatorId id : graph.order()) {
     if (!removed[static_cast<size_t>(id)]) continue;
-    for (TensorId output : graph.op(id).outputs) graph.tensor(output).producer = kNone;
+    for (graph::TensorId output : graph.op(id).outputs)
+      graph.tensor(output).producer = graph::kNone;
   }
 }
 
 // With running statistics there is nothing to exchange: an ordinary batch_norm is left.
-void use_own_statistics(Graph& graph, OperatorId id, std::vector<bool>& removed) {
+void use_own_statistics(graph::Graph& graph, graph::OperatorId id, std::vector<bool>& removed) {
   constexpr size_t kStatistics = 5;
-  Operator& op = graph.op(id);
-  TensorId exchanged = op.inputs.at(kStatistics);
-  while (graph.tensor(exchanged).producer != kNone) {
-    const OperatorId producer = graph.tensor(exchanged).producer;
+  graph::Operator& op = graph.op(id);
+  graph::TensorId exchanged = op.inputs.at(kStatistics);
+  while (graph.tensor(exchanged).producer != graph::kNone) {
+    const graph::OperatorId producer = graph.tensor(exchanged).producer;
     removed[static_cast<size_t>(producer)] = true;
-    graph.tensor(exchanged).producer = kNone;
+    graph.tensor(exchanged).producer = graph::kNone;
     if (graph.op(producer).type == "batch_norm_statistics") break;
     exchanged = graph.op(producer).inputs.at(0);
   }
@@ -54,34 +71,35 @@ void use_own_statistics(Graph& graph, OperatorId id, std::vector<bool>& removed)
 }
 
 // A result keeps its name when another tensor takes its place, for those who look for it.
-void take_over_name(Graph& graph, TensorId old, TensorId now) {
+void take_over_name(graph::Graph& graph, graph::TensorId old, graph::TensorId now) {
   const auto& results = graph.results();
   const bool known = std::find(results.begin(), results.end(), now) != results.end();
-  if (known || is_persistent(graph.tensor(now).role)) return;
+  if (known || graph::is_persistent(graph.tensor(now).role)) return;
   std::swap(graph.tensor(old).name, graph.tensor(now).name);
 }
 
 }  // namespace
 
-void make_inference(Graph& graph) {
-  std::vector<TensorId> stands_for(static_cast<size_t>(graph.tensor_count()));
-  for (TensorId id = 0; id < graph.tensor_count(); ++id) stands_for[static_cast<size_t>(id)] = id;
+void make_inference(graph::Graph& graph) {
+  std::vector<graph::TensorId> stands_for(static_cast<size_t>(graph.tensor_count()));
+  for (graph::TensorId id = 0; id < graph.tensor_count(); ++id)
+    stands_for[static_cast<size_t>(id)] = id;
   std::vector<bool> removed(static_cast<size_t>(graph.operator_count()), false);
   drop_head(graph, removed);
-  for (OperatorId id : graph.order()) {
+  for (graph::OperatorId id : graph.order()) {
     if (removed[static_cast<size_t>(id)]) continue;
-    Operator& op = graph.op(id);
-    for (TensorId& input : op.inputs) input = stands_for[static_cast<size_t>(input)];
+    graph::Operator& op = graph.op(id);
+    for (graph::TensorId& input : op.inputs) input = stands_for[static_cast<size_t>(input)];
     if (op.type == "batch_norm_synchronised") use_own_statistics(graph, id, removed);
     if (op.type == "batch_norm") op.attributes.set("inference", true);
     if (op.type == "dropout") {
       removed[static_cast<size_t>(id)] = true;
       stands_for[static_cast<size_t>(op.outputs[0])] = op.inputs[0];
-      graph.tensor(op.outputs[0]).producer = kNone;
+      graph.tensor(op.outputs[0]).producer = graph::kNone;
     }
   }
-  std::vector<TensorId> results;
-  for (TensorId id : graph.results()) {
+  std::vector<graph::TensorId> results;
+  for (graph::TensorId id : graph.results()) {
     results.push_back(stands_for[static_cast<size_t>(id)]);
     if (results.back() != id) take_over_name(graph, id, results.back());
   }
@@ -89,4 +107,4 @@ void make_inference(Graph& graph) {
   erase_operators(graph, removed);
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

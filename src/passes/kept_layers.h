@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // A name stands for the layer of that name and for all whose names begin with it and a dot:
 // "layer1" for "layer1.0.conv1".
@@ -19,10 +19,10 @@ class KeptLayers {
   bool contains(std::string_view operator_name) const;
 
   // Throws InputError naming --precision-keep if a name stands for no operator of the network.
-  void require_in(const Graph& network) const;
+  void require_in(const graph::Graph& network) const;
 
  private:
   std::vector<std::string> names_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // Knows which layouts the kernels like. Implemented where the kernels are.
 class LayoutOracle {
@@ -17,13 +17,13 @@ class LayoutOracle {
 
   // One layout per input and per output of the operator.
   struct Wish {
-    std::vector<Layout> inputs;
-    std::vector<Layout> outputs;
+    std::vector<graph::Layout> inputs;
+    std::vector<graph::Layout> outputs;
   };
 
   // The inputs of `op` already have the layouts in which they were made; persistent tensors
   // that have none yet are plain.
-  virtual Wish wish(const Graph& graph, const Operator& op) const = 0;
+  virtual Wish wish(const graph::Graph& graph, const graph::Operator& op) const = 0;
 };
 
 struct LayoutReport {
@@ -38,7 +38,7 @@ struct LayoutReport {
 // reader, in its phase, which later readers with the same wish share until the tensor is
 // written. Views read plain tensors. Throws std::logic_error if the oracle wishes another
 // layout for a tensor that the operator writes.
-LayoutReport choose_layouts(Graph& graph, const LayoutOracle& oracle,
-                            const std::map<std::string, Layout>& fixed = {});
+LayoutReport choose_layouts(graph::Graph& graph, const LayoutOracle& oracle,
+                            const std::map<std::string, graph::Layout>& fixed = {});
 
-}  // namespace millrace
+}  // namespace millrace::passes

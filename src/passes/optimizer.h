@@ -8,7 +8,7 @@
 #include "passes/autodiff.h"
 #include "passes/settings.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 inline constexpr std::string_view kOverflowFlag = "overflow";
 inline constexpr std::string_view kOverflowProbe = "overflow_probe";
@@ -29,7 +29,7 @@ struct UpdateOptions {
   // No update happens unless all gradients of all members are finite.
   bool check_overflow = false;
   // The type in which gradients travel between members; see backend/communicator.h.
-  DataType wire = DataType::f32;
+  graph::DataType wire = graph::DataType::f32;
   // Gradients smaller than this travel together.
   int64_t bucket_bytes = int64_t{8} << 20;
 };
@@ -62,7 +62,7 @@ struct UpdateOptions {
 // from 1 of this member's first such gradient, in the order of the attribute "parameters". With
 // several members "overflow_probe" writes another, kOverflowProbe (shape {1}): whether this member
 // had one before the gradients were summed.
-void add_updates(Graph& graph, const std::vector<ParameterGradient>& gradients,
+void add_updates(graph::Graph& graph, const std::vector<ParameterGradient>& gradients,
                  const OptimizerSettings& settings, const UpdateOptions& options = {});
 
-}  // namespace millrace
+}  // namespace millrace::passes

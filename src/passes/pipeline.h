@@ -8,7 +8,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 struct PipelineOptions {
   // Where to write "NN-name.txt" and "NN-name.dot" after each pass, and "00-input" before the
@@ -19,18 +19,18 @@ struct PipelineOptions {
 // Owns its passes; running it changes only the graph and the dump directory.
 class PassPipeline {
  public:
-  void add(std::string name, std::function<void(Graph&)> pass);
+  void add(std::string name, std::function<void(graph::Graph&)> pass);
 
   // Throws std::logic_error naming the pass after which the graph is no longer valid. Errors of
   // the passes themselves go through unchanged.
-  void run(Graph& graph, const PipelineOptions& options = {}) const;
+  void run(graph::Graph& graph, const PipelineOptions& options = {}) const;
 
  private:
   struct Pass {
     std::string name;
-    std::function<void(Graph&)> run;
+    std::function<void(graph::Graph&)> run;
   };
   std::vector<Pass> passes_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -6,7 +6,7 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 struct PrecisionReport {
   int operators = 0;  // that work on 16 bits
@@ -22,6 +22,7 @@ struct PrecisionReport {
 // Gradients take the type of their tensor. Parameters, their gradients, statistics and all results
 // of the graph stay float32. A linear layer that only float32 operators read makes float32 itself;
 // at every other border a `cast` is inserted, one for all readers.
-PrecisionReport lower_precision(Graph& graph, DataType type, const std::vector<std::string>& keep);
+PrecisionReport lower_precision(graph::Graph& graph, graph::DataType type,
+                                const std::vector<std::string>& keep);
 
-}  // namespace millrace
+}  // namespace millrace::passes

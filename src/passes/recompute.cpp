@@ -8,22 +8,22 @@
 #include "passes/recompute_plan.h"
 #include "passes/recompute_search.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 class Cloner {
  public:
-  explicit Cloner(Graph& graph)
-      : graph_(graph), newest_(static_cast<size_t>(graph.tensor_count()), kNone) {}
+  explicit Cloner(graph::Graph& graph)
+      : graph_(graph), newest_(static_cast<size_t>(graph.tensor_count()), graph::kNone) {}
 
   void run(const RecomputePlanner& planner, const RecomputeChoice& choice,
            RecomputeReport& report) {
     // Read first: adding operators ends the planner's view of the graph.
     struct Planned {
-      OperatorId op;
+      graph::OperatorId op;
       bool again;
-      std::vector<TensorId> inputs;
-      std::vector<TensorId> outputs;
+      std::vector<graph::TensorId> inputs;
+      std::vector<graph::TensorId> outputs;
       std::string_view type;
     };
     std::vector<Planned> plan;
@@ -37,46 +37,48 @@ class Cloner {
         plan.push_back({op, false, {}, {}, {}});
       }
     }
-    std::vector<OperatorId> order;
+    std::vector<graph::OperatorId> order;
     for (Planned& step : plan) {
       if (step.again) {
         order.push_back(clone(step.op, step.type, std::move(step.inputs), step.outputs));
         continue;
       }
-      Operator& op = graph_.op(step.op);
-      if (op.phase != Phase::forward) read_newest(op.inputs);
+      graph::Operator& op = graph_.op(step.op);
+      if (op.phase != graph::Phase::forward) read_newest(op.inputs);
       order.push_back(step.op);
     }
     graph_.set_order(std::move(order));
   }
 
  private:
-  void read_newest(std::vector<TensorId>& inputs) const {
-    for (TensorId& input : inputs) {
-      const TensorId clone = newest_[static_cast<size_t>(input)];
-      if (clone != kNone) input = clone;
+  void read_newest(std::vector<graph::TensorId>& inputs) const {
+    for (graph::TensorId& input : inputs) {
+      const graph::TensorId clone = newest_[static_cast<size_t>(input)];
+      if (clone != graph::kNone) input = clone;
     }
   }
 
-  OperatorId clone(OperatorId id, std::string_view type, std::vector<TensorId> inputs,
-                   const std::vector<TensorId>& outputs) {
-    const Operator op = graph_.op(id);
+  graph::OperatorId clone(graph::OperatorId id, std::string_view type,
+                          std::vector<graph::TensorId> inputs,
+                          const std::vector<graph::TensorId>& outputs) {
+    const graph::Operator op = graph_.op(id);
     read_newest(inputs);
-    const OperatorId made = graph_.add_operator(type, op.name + "/again", std::move(inputs),
-                                                op.attributes, Phase::backward);
+    const graph::OperatorId made = graph_.add_operator(type, op.name + "/again", std::move(inputs),
+                                                       op.attributes, graph::Phase::backward);
     for (size_t i = 0; i < outputs.size(); ++i) {
       newest_[static_cast<size_t>(outputs[i])] = graph_.op(made).outputs[i];
     }
     return made;
   }
 
-  Graph& graph_;
-  std::vector<TensorId> newest_;  // by tensor of the graph as it was: what its clone makes
+  graph::Graph& graph_;
+  std::vector<graph::TensorId> newest_;  // by tensor of the graph as it was: what its clone makes
 };
 
 }  // namespace
 
-RecomputeReport recompute(Graph& graph, RecomputePolicy policy, const RecomputeOptions& options) {
+RecomputeReport recompute(graph::Graph& graph, RecomputePolicy policy,
+                          const RecomputeOptions& options) {
   using Scope = RecomputePlanner::Scope;
   const bool any = policy == RecomputePolicy::all;
   const RecomputePlanner planner(graph, any ? Scope::any : Scope::cheap, options);
@@ -95,4 +97,4 @@ RecomputeReport recompute(Graph& graph, RecomputePolicy policy, const RecomputeO
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

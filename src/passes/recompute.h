@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "passes/settings.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // How the finished step is run, as far as memory goes. By default whole: forward, backward and
 // updates at one go.
@@ -45,7 +45,7 @@ struct RecomputeReport {
 // the tensors to keep that give the least peak (see recompute_search.h), and then gives back what
 // costs the most for its bytes in the same way. The peak counts what the in-place pass will save,
 // and tensors that are going to be kept in 16 bits as such.
-RecomputeReport recompute(Graph& graph, RecomputePolicy policy,
+RecomputeReport recompute(graph::Graph& graph, RecomputePolicy policy,
                           const RecomputeOptions& options = {});
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -6,7 +6,7 @@
 #include "passes/recompute_plan.h"
 #include "passes/storage.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using Step = RecomputePlanner::Step;
@@ -25,19 +25,20 @@ std::vector<int> phases_of(const RecomputePlanner& planner, const std::vector<St
   const StepMemory& memory = planner.memory();
   std::vector<int> phases(steps.size(), 0);
   if (!memory.phased) return phases;
-  const Graph& graph = planner.graph();
+  const graph::Graph& graph = planner.graph();
   std::vector<bool> apart(static_cast<size_t>(graph.operator_count()), false);
   if (memory.split_backward) {
-    for (OperatorId id : weight_gradient_operators(graph)) apart[static_cast<size_t>(id)] = true;
+    for (graph::OperatorId id : weight_gradient_operators(graph))
+      apart[static_cast<size_t>(id)] = true;
   }
   bool at_end = true;  // only gradients of weights and updates so far
   int phase = 0;
   for (size_t i = steps.size(); i-- > 0;) {
     if (!steps[i].again) {
-      const Phase own = graph.op(steps[i].op).phase;
-      const bool update = own == Phase::update && memory.updates_apart;
+      const graph::Phase own = graph.op(steps[i].op).phase;
+      const bool update = own == graph::Phase::update && memory.updates_apart;
       at_end = at_end && (update || apart[static_cast<size_t>(steps[i].op)]);
-      phase = own == Phase::forward ? 0 : update ? 3 : at_end ? 2 : 1;
+      phase = own == graph::Phase::forward ? 0 : update ? 3 : at_end ? 2 : 1;
     }
     phases[i] = phase;
   }
@@ -81,7 +82,7 @@ class Sweep {
       for (size_t slot : outputs_) last_[owner_[slot]] = static_cast<int>(i);
     }
     leave_in_16_bits();
-    for (TensorId result : planner_.graph().results()) {
+    for (graph::TensorId result : planner_.graph().results()) {
       const size_t owner = owner_[static_cast<size_t>(result)];
       is_result_[owner] = true;
       if (!planner_.memory().phased) last_[owner] = kToTheEnd;
@@ -139,7 +140,7 @@ class Sweep {
   }
 
   bool is_again(const Step& step) const {
-    return step.again || planner_.graph().op(step.op).phase != Phase::forward;
+    return step.again || planner_.graph().op(step.op).phase != graph::Phase::forward;
   }
 
   size_t root_of(size_t slot) const {
@@ -148,13 +149,13 @@ class Sweep {
   }
 
   // Whether the operator reads the slot's copy in 16 bits as it is.
-  static bool reads_narrow(const OperatorDefinition& definition, size_t input) {
+  static bool reads_narrow(const graph::OperatorDefinition& definition, size_t input) {
     const std::vector<int>& direct = definition.stored_inputs;
     return std::find(direct.begin(), direct.end(), static_cast<int>(input)) != direct.end();
   }
 
   // What widening copies in 16 bits takes while the step runs.
-  int64_t widened(const Step& step, const OperatorDefinition& definition) const {
+  int64_t widened(const Step& step, const graph::OperatorDefinition& definition) const {
     if (!is_again(step)) return 0;
     int64_t bytes = 0;
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -179,23 +180,23 @@ class Sweep {
   void load(const Step& step) {
     inputs_.clear();
     outputs_.clear();
-    const Operator& op = planner_.graph().op(step.op);
+    const graph::Operator& op = planner_.graph().op(step.op);
     const bool again = is_again(step);
-    for (TensorId input : step.again ? planner_.clone_inputs(step.op) : op.inputs) {
+    for (graph::TensorId input : step.again ? planner_.clone_inputs(step.op) : op.inputs) {
       const auto t = static_cast<size_t>(input);
       inputs_.push_back(again && choice_[t] ? tensors_ + t : t);
     }
     const size_t base = step.again ? tensors_ : 0;
-    for (TensorId output : step.again ? planner_.clone_outputs(step.op) : op.outputs) {
+    for (graph::TensorId output : step.again ? planner_.clone_outputs(step.op) : op.outputs) {
       outputs_.push_back(base + static_cast<size_t>(output));
     }
   }
 
   void execute(const Step& step, int now) {
     load(step);
-    const OperatorDefinition& definition = step.again
-                                               ? planner_.clone_definition(step.op)
-                                               : *facts_.definitions[static_cast<size_t>(step.op)];
+    const graph::OperatorDefinition& definition =
+        step.again ? planner_.clone_definition(step.op)
+                   : *facts_.definitions[static_cast<size_t>(step.op)];
     for (size_t slot : outputs_) {
       if (root_of(slot) == slot && narrow_last_[slot] >= 0) narrow_first_[slot] = now;
     }
@@ -210,7 +211,7 @@ class Sweep {
     for (size_t slot : outputs_) release(find(slot), now);
   }
 
-  bool take_over(const OperatorDefinition& definition, size_t output, int now) {
+  bool take_over(const graph::OperatorDefinition& definition, size_t output, int now) {
     for (const auto& pair : definition.in_place) {
       const auto input = static_cast<size_t>(pair.input);
       if (static_cast<size_t>(pair.output) != output || input >= inputs_.size()) continue;
@@ -266,4 +267,4 @@ int64_t RecomputePlanner::peak(const RecomputeChoice& choice) const {
   return Sweep(*this, choice).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -6,22 +6,24 @@
 #include "passes/liveness.h"
 #include "passes/rewrite.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 // Floating-point operations in the time that moving one byte takes.
 constexpr double kArithmeticPerByte = 8;
 
-double arithmetic_of(const Graph& graph, const Operator& op, const OperatorDefinition& definition) {
+double arithmetic_of(const graph::Graph& graph, const graph::Operator& op,
+                     const graph::OperatorDefinition& definition) {
   if (definition.arithmetic == nullptr) return 0;
-  Inference inference = {op, {}};
-  for (TensorId input : op.inputs) inference.inputs.push_back(graph.tensor(input).type);
+  graph::Inference inference = {op, {}};
+  for (graph::TensorId input : op.inputs) inference.inputs.push_back(graph.tensor(input).type);
   return definition.arithmetic(inference);
 }
 
 }  // namespace
 
-RecomputePlanner::RecomputePlanner(const Graph& graph, Scope scope, const RecomputeOptions& options)
+RecomputePlanner::RecomputePlanner(const graph::Graph& graph, Scope scope,
+                                   const RecomputeOptions& options)
     : graph_(graph), scope_(scope), memory_(options.memory) {
   gather_facts(options.storable);
   candidate_of_.assign(facts_.roots.size(), -1);
@@ -38,9 +40,9 @@ void RecomputePlanner::gather_facts(const std::vector<bool>& storable) {
   facts_.roots = storage_roots(graph_);
   facts_.is_result = result_flags(graph_);
   const size_t tensors = facts_.roots.size();
-  for (OperatorId id = 0; id < graph_.operator_count(); ++id) {
-    const Operator& op = graph_.op(id);
-    const OperatorDefinition& definition = definition_of(op.type);
+  for (graph::OperatorId id = 0; id < graph_.operator_count(); ++id) {
+    const graph::Operator& op = graph_.op(id);
+    const graph::OperatorDefinition& definition = graph::definition_of(op.type);
     facts_.definitions.push_back(&definition);
     facts_.written_by.push_back(mutated_tensors(op));
     clone_inputs_.push_back(
@@ -48,15 +50,15 @@ void RecomputePlanner::gather_facts(const std::vector<bool>& storable) {
     clone_outputs_.push_back(op.outputs);
     if (!definition.recompute_type.empty()) clone_outputs_.back().resize(1);
   }
-  for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
-    const bool persistent = is_persistent(graph_.tensor(id).role);
+  for (graph::TensorId id = 0; id < graph_.tensor_count(); ++id) {
+    const bool persistent = graph::is_persistent(graph_.tensor(id).role);
     facts_.bytes.push_back(persistent ? 0 : bytes_of(graph_.tensor(id)));
   }
   facts_.read_backward.assign(tensors, false);
   facts_.memory_read_backward.assign(tensors, false);
-  for (OperatorId id : graph_.order()) {
-    if (graph_.op(id).phase == Phase::forward) continue;
-    for (TensorId input : graph_.op(id).inputs) {
+  for (graph::OperatorId id : graph_.order()) {
+    if (graph_.op(id).phase == graph::Phase::forward) continue;
+    for (graph::TensorId input : graph_.op(id).inputs) {
       const auto root = facts_.roots[static_cast<size_t>(input)];
       facts_.read_backward[static_cast<size_t>(input)] = true;
       facts_.memory_read_backward[static_cast<size_t>(root)] = true;
@@ -64,57 +66,59 @@ void RecomputePlanner::gather_facts(const std::vector<bool>& storable) {
   }
   facts_.is_stored.assign(tensors, !storable.empty());
   for (size_t t = 0; t < tensors && !storable.empty(); ++t) {
-    const TensorId root = facts_.roots[t];
+    const graph::TensorId root = facts_.roots[t];
     const bool stays =
-        storable[t] || (!facts_.read_backward[t] && graph_.tensor(root).producer != kNone);
+        storable[t] || (!facts_.read_backward[t] && graph_.tensor(root).producer != graph::kNone);
     if (!stays) facts_.is_stored[static_cast<size_t>(root)] = false;
   }
 }
 
 void RecomputePlanner::find_candidates() {
-  for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
+  for (graph::TensorId id = 0; id < graph_.tensor_count(); ++id) {
     if (facts_.read_backward[static_cast<size_t>(id)]) consider(id);
   }
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    for (TensorId input : clone_inputs(candidates_[i].producer)) consider(input);
+    for (graph::TensorId input : clone_inputs(candidates_[i].producer)) consider(input);
   }
 }
 
-bool RecomputePlanner::may_repeat(OperatorId op) const {
-  const OperatorDefinition& definition = *facts_.definitions[static_cast<size_t>(op)];
-  if (graph_.op(op).phase != Phase::forward) return false;
+bool RecomputePlanner::may_repeat(graph::OperatorId op) const {
+  const graph::OperatorDefinition& definition = *facts_.definitions[static_cast<size_t>(op)];
+  if (graph_.op(op).phase != graph::Phase::forward) return false;
   if (!definition.cheap && !(scope_ == Scope::any && definition.repeatable)) return false;
   return !definition.recompute_type.empty() || facts_.written_by[static_cast<size_t>(op)].empty();
 }
 
-void RecomputePlanner::consider(TensorId tensor) {
+void RecomputePlanner::consider(graph::TensorId tensor) {
   const auto t = static_cast<size_t>(tensor);
-  const OperatorId producer = graph_.tensor(tensor).producer;
-  if (producer == kNone || candidate_of_[t] >= 0) return;
+  const graph::OperatorId producer = graph_.tensor(tensor).producer;
+  if (producer == graph::kNone || candidate_of_[t] >= 0) return;
   if (facts_.roots[t] != tensor) {
     if (scope_ == Scope::any && may_repeat(producer)) consider(graph_.op(producer).inputs[0]);
     return;
   }
-  const std::vector<TensorId>& made = clone_outputs(producer);
+  const std::vector<graph::TensorId>& made = clone_outputs(producer);
   if (!may_repeat(producer) || std::find(made.begin(), made.end(), tensor) == made.end()) return;
-  const auto result = [this](TensorId id) { return facts_.is_result[static_cast<size_t>(id)]; };
+  const auto result = [this](graph::TensorId id) {
+    return facts_.is_result[static_cast<size_t>(id)];
+  };
   if (std::any_of(made.begin(), made.end(), result)) return;
   RecomputeCandidate candidate;
   candidate.producer = producer;
   candidate.tensors = made;
   candidate.cheap = facts_.definitions[static_cast<size_t>(producer)]->cheap;
-  for (TensorId output : made) {
+  for (graph::TensorId output : made) {
     candidate.bytes += kept_bytes(output);
     candidate.bytes_moved += facts_.bytes[static_cast<size_t>(output)];
     candidate_of_[static_cast<size_t>(output)] = static_cast<int>(candidates_.size());
   }
   double weights = 0;
-  for (TensorId input : clone_inputs(producer)) {
+  for (graph::TensorId input : clone_inputs(producer)) {
     candidate.bytes_moved += facts_.bytes[static_cast<size_t>(input)];
-    const Tensor& read = graph_.tensor(input);
-    if (is_persistent(read.role)) weights += static_cast<double>(bytes_of(read));
+    const graph::Tensor& read = graph_.tensor(input);
+    if (graph::is_persistent(read.role)) weights += static_cast<double>(bytes_of(read));
   }
-  const Operator& op = graph_.op(producer);
+  const graph::Operator& op = graph_.op(producer);
   candidate.cost =
       std::max(static_cast<double>(candidate.bytes_moved) + weights,
                arithmetic_of(graph_, op, *facts_.definitions[static_cast<size_t>(producer)]) /
@@ -125,9 +129,9 @@ void RecomputePlanner::consider(TensorId tensor) {
 // Views of what is made again are taken again, too. A candidate that has a view which cannot be, or
 // is a result, is none.
 void RecomputePlanner::add_views() {
-  for (OperatorId id : graph_.order()) {
-    const Operator& op = graph_.op(id);
-    if (!facts_.definitions[static_cast<size_t>(id)]->is_view || op.phase != Phase::forward)
+  for (graph::OperatorId id : graph_.order()) {
+    const graph::Operator& op = graph_.op(id);
+    if (!facts_.definitions[static_cast<size_t>(id)]->is_view || op.phase != graph::Phase::forward)
       continue;
     const int index = candidate_of_[static_cast<size_t>(op.inputs[0])];
     if (index < 0) continue;
@@ -142,7 +146,7 @@ void RecomputePlanner::add_views() {
 }
 
 void RecomputePlanner::drop(const RecomputeCandidate& candidate) {
-  for (TensorId tensor : candidate.tensors) candidate_of_[static_cast<size_t>(tensor)] = -1;
+  for (graph::TensorId tensor : candidate.tensors) candidate_of_[static_cast<size_t>(tensor)] = -1;
 }
 
 bool RecomputePlanner::is_dropped(const RecomputeCandidate& candidate) const {
@@ -150,14 +154,14 @@ bool RecomputePlanner::is_dropped(const RecomputeCandidate& candidate) const {
 }
 
 // Whether a clone may read the tensor in the backward pass without anything being kept for it.
-bool RecomputePlanner::kept_without(TensorId tensor) const {
+bool RecomputePlanner::kept_without(graph::TensorId tensor) const {
   const auto t = static_cast<size_t>(tensor);
   const auto root = static_cast<size_t>(facts_.roots[t]);
   return candidate_of_[t] >= 0 || facts_.memory_read_backward[root] || facts_.is_result[root] ||
-         is_persistent(graph_.tensor(facts_.roots[t]).role);
+         graph::is_persistent(graph_.tensor(facts_.roots[t]).role);
 }
 
-int64_t RecomputePlanner::kept_bytes(TensorId tensor) const {
+int64_t RecomputePlanner::kept_bytes(graph::TensorId tensor) const {
   const auto t = static_cast<size_t>(tensor);
   const bool halved = facts_.is_stored[static_cast<size_t>(facts_.roots[t])];
   return halved ? facts_.bytes[t] / 2 : facts_.bytes[t];
@@ -169,7 +173,7 @@ void RecomputePlanner::drop_costly_candidates() {
     for (const RecomputeCandidate& candidate : candidates_) {
       if (is_dropped(candidate)) continue;
       int64_t kept_instead = 0;
-      for (TensorId input : clone_inputs(candidate.producer)) {
+      for (graph::TensorId input : clone_inputs(candidate.producer)) {
         if (!kept_without(input)) kept_instead += kept_bytes(input);
       }
       if (kept_instead < candidate.bytes) continue;
@@ -180,8 +184,8 @@ void RecomputePlanner::drop_costly_candidates() {
 }
 
 void RecomputePlanner::drop_stale_candidates() {
-  for (std::vector<OperatorId> gone = stale(all()); !gone.empty(); gone = stale(all())) {
-    for (OperatorId op : gone) {
+  for (std::vector<graph::OperatorId> gone = stale(all()); !gone.empty(); gone = stale(all())) {
+    for (graph::OperatorId op : gone) {
       const int index = candidate_of(graph_.op(op).outputs[0]);
       if (index >= 0) drop(candidates_[static_cast<size_t>(index)]);
     }
@@ -189,33 +193,34 @@ void RecomputePlanner::drop_stale_candidates() {
   std::erase_if(candidates_, [this](const auto& candidate) { return is_dropped(candidate); });
   if (scope_ == Scope::any) {
     std::vector<size_t> position(static_cast<size_t>(graph_.operator_count()), 0);
-    const std::vector<OperatorId>& order = graph_.order();
+    const std::vector<graph::OperatorId>& order = graph_.order();
     for (size_t i = 0; i < order.size(); ++i) position[static_cast<size_t>(order[i])] = i;
     std::sort(candidates_.begin(), candidates_.end(), [&](const auto& a, const auto& b) {
       return position[static_cast<size_t>(a.producer)] < position[static_cast<size_t>(b.producer)];
     });
   }
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    for (TensorId tensor : candidates_[i].tensors) {
+    for (graph::TensorId tensor : candidates_[i].tensors) {
       candidate_of_[static_cast<size_t>(tensor)] = static_cast<int>(i);
     }
   }
 }
 
-std::vector<OperatorId> RecomputePlanner::stale(const RecomputeChoice& choice) const {
+std::vector<graph::OperatorId> RecomputePlanner::stale(const RecomputeChoice& choice) const {
   std::vector<bool> written(facts_.roots.size(), false);
-  const auto root = [this](TensorId id) {
+  const auto root = [this](graph::TensorId id) {
     return static_cast<size_t>(facts_.roots[static_cast<size_t>(id)]);
   };
-  std::vector<OperatorId> operators;
+  std::vector<graph::OperatorId> operators;
   for (const Step& step : schedule(choice)) {
     if (!step.again) {
-      for (TensorId id : facts_.written_by[static_cast<size_t>(step.op)]) written[root(id)] = true;
+      for (graph::TensorId id : facts_.written_by[static_cast<size_t>(step.op)])
+        written[root(id)] = true;
       continue;
     }
-    const std::vector<TensorId>& inputs = clone_inputs(step.op);
+    const std::vector<graph::TensorId>& inputs = clone_inputs(step.op);
     const bool changed = std::any_of(inputs.begin(), inputs.end(),
-                                     [&](TensorId input) { return written[root(input)]; });
+                                     [&](graph::TensorId input) { return written[root(input)]; });
     if (changed) operators.push_back(step.op);
   }
   return operators;
@@ -233,29 +238,30 @@ RecomputeChoice RecomputePlanner::all() const {
 
 void RecomputePlanner::choose(RecomputeChoice& choice, const RecomputeCandidate& candidate,
                               bool again) {
-  for (TensorId tensor : candidate.tensors) choice[static_cast<size_t>(tensor)] = again;
+  for (graph::TensorId tensor : candidate.tensors) choice[static_cast<size_t>(tensor)] = again;
 }
 
-const OperatorDefinition& RecomputePlanner::clone_definition(OperatorId op) const {
-  const OperatorDefinition& definition = *facts_.definitions[static_cast<size_t>(op)];
-  return definition.recompute_type.empty() ? definition : definition_of(definition.recompute_type);
+const graph::OperatorDefinition& RecomputePlanner::clone_definition(graph::OperatorId op) const {
+  const graph::OperatorDefinition& definition = *facts_.definitions[static_cast<size_t>(op)];
+  return definition.recompute_type.empty() ? definition
+                                           : graph::definition_of(definition.recompute_type);
 }
 
 std::vector<RecomputePlanner::Step> RecomputePlanner::schedule(
     const RecomputeChoice& choice) const {
   std::vector<Step> steps;
   std::vector<bool> cloned(static_cast<size_t>(graph_.operator_count()), false);
-  const auto clone = [&](auto&& self, TensorId tensor) -> void {
+  const auto clone = [&](auto&& self, graph::TensorId tensor) -> void {
     if (!choice[static_cast<size_t>(tensor)]) return;
-    const OperatorId op = graph_.tensor(tensor).producer;
+    const graph::OperatorId op = graph_.tensor(tensor).producer;
     if (cloned[static_cast<size_t>(op)]) return;
     cloned[static_cast<size_t>(op)] = true;
-    for (TensorId input : clone_inputs(op)) self(self, input);
+    for (graph::TensorId input : clone_inputs(op)) self(self, input);
     steps.push_back({op, true});
   };
-  for (OperatorId id : graph_.order()) {
-    if (graph_.op(id).phase != Phase::forward) {
-      for (TensorId input : graph_.op(id).inputs) clone(clone, input);
+  for (graph::OperatorId id : graph_.order()) {
+    if (graph_.op(id).phase != graph::Phase::forward) {
+      for (graph::TensorId input : graph_.op(id).inputs) clone(clone, input);
     }
     steps.push_back({id, false});
   }
@@ -272,4 +278,4 @@ double RecomputePlanner::cost(const RecomputeChoice& choice) const {
   return sum;
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -8,15 +8,15 @@
 #include "graph/operator_definition.h"
 #include "passes/recompute.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // What one forward operator made, kept or made again together.
 struct RecomputeCandidate {
-  OperatorId producer = kNone;
-  std::vector<TensorId> tensors;  // what the clone makes, and views of that
-  int64_t bytes = 0;              // that keeping them takes
-  int64_t bytes_moved = 0;        // by one run of the clone
-  double cost = 0;                // of one run, in bytes moved; arithmetic counts too
+  graph::OperatorId producer = graph::kNone;
+  std::vector<graph::TensorId> tensors;  // what the clone makes, and views of that
+  int64_t bytes = 0;                     // that keeping them takes
+  int64_t bytes_moved = 0;               // by one run of the clone
+  double cost = 0;                       // of one run, in bytes moved; arithmetic counts too
   bool cheap = true;
 };
 
@@ -25,14 +25,14 @@ using RecomputeChoice = std::vector<bool>;
 
 // What the planner counts with, by tensor or by operator; see liveness.h for roots.
 struct RecomputeFacts {
-  std::vector<const OperatorDefinition*> definitions;  // by operator
-  std::vector<std::vector<TensorId>> written_by;       // by operator
-  std::vector<TensorId> roots;                         // by tensor: whose memory it is in
-  std::vector<int64_t> bytes;                          // by tensor; 0 if persistent
-  std::vector<bool> is_stored;                         // by tensor that owns memory: in 16 bits
-  std::vector<bool> is_result;                         // by tensor
-  std::vector<bool> read_backward;                     // by tensor
-  std::vector<bool> memory_read_backward;              // by tensor that owns memory
+  std::vector<const graph::OperatorDefinition*> definitions;  // by operator
+  std::vector<std::vector<graph::TensorId>> written_by;       // by operator
+  std::vector<graph::TensorId> roots;                         // by tensor: whose memory it is in
+  std::vector<int64_t> bytes;                                 // by tensor; 0 if persistent
+  std::vector<bool> is_stored;             // by tensor that owns memory: in 16 bits
+  std::vector<bool> is_result;             // by tensor
+  std::vector<bool> read_backward;         // by tensor
+  std::vector<bool> memory_read_backward;  // by tensor that owns memory
 };
 
 // Reads the graph and never changes it; the graph must outlive it and stay as it is.
@@ -40,10 +40,10 @@ class RecomputePlanner {
  public:
   enum class Scope : uint8_t { cheap, any };
 
-  explicit RecomputePlanner(const Graph& graph, Scope scope = Scope::cheap,
+  explicit RecomputePlanner(const graph::Graph& graph, Scope scope = Scope::cheap,
                             const RecomputeOptions& options = {});
 
-  const Graph& graph() const { return graph_; }
+  const graph::Graph& graph() const { return graph_; }
   const RecomputeFacts& facts() const { return facts_; }
   const StepMemory& memory() const { return memory_; }
 
@@ -54,20 +54,22 @@ class RecomputePlanner {
   static void choose(RecomputeChoice& choice, const RecomputeCandidate& candidate, bool again);
 
   // The index of the candidate that makes a tensor, or -1.
-  int candidate_of(TensorId tensor) const { return candidate_of_[static_cast<size_t>(tensor)]; }
+  int candidate_of(graph::TensorId tensor) const {
+    return candidate_of_[static_cast<size_t>(tensor)];
+  }
 
   // What an operator's clone reads and makes.
-  const std::vector<TensorId>& clone_inputs(OperatorId op) const {
+  const std::vector<graph::TensorId>& clone_inputs(graph::OperatorId op) const {
     return clone_inputs_[static_cast<size_t>(op)];
   }
-  const std::vector<TensorId>& clone_outputs(OperatorId op) const {
+  const std::vector<graph::TensorId>& clone_outputs(graph::OperatorId op) const {
     return clone_outputs_[static_cast<size_t>(op)];
   }
-  const OperatorDefinition& clone_definition(OperatorId op) const;
+  const graph::OperatorDefinition& clone_definition(graph::OperatorId op) const;
 
   // One operator of the new order: an operator of the graph, or its clone.
   struct Step {
-    OperatorId op = kNone;
+    graph::OperatorId op = graph::kNone;
     bool again = false;
   };
   std::vector<Step> schedule(const RecomputeChoice& choice) const;
@@ -81,7 +83,7 @@ class RecomputePlanner {
 
   // The operators whose clones would run behind one that writes one of their inputs: a choice is
   // sound if there are none.
-  std::vector<OperatorId> stale(const RecomputeChoice& choice) const;
+  std::vector<graph::OperatorId> stale(const RecomputeChoice& choice) const;
 
  private:
   void gather_facts(const std::vector<bool>& storable);
@@ -89,21 +91,21 @@ class RecomputePlanner {
   void add_views();
   void drop_costly_candidates();
   void drop_stale_candidates();
-  bool may_repeat(OperatorId op) const;
-  void consider(TensorId tensor);
+  bool may_repeat(graph::OperatorId op) const;
+  void consider(graph::TensorId tensor);
   void drop(const RecomputeCandidate& candidate);
   bool is_dropped(const RecomputeCandidate& candidate) const;
-  bool kept_without(TensorId tensor) const;
-  int64_t kept_bytes(TensorId tensor) const;
+  bool kept_without(graph::TensorId tensor) const;
+  int64_t kept_bytes(graph::TensorId tensor) const;
 
-  const Graph& graph_;
+  const graph::Graph& graph_;
   const Scope scope_;
   const StepMemory memory_;
   RecomputeFacts facts_;
-  std::vector<std::vector<TensorId>> clone_inputs_;   // by operator
-  std::vector<std::vector<TensorId>> clone_outputs_;  // by operator
-  std::vector<int> candidate_of_;                     // by tensor; -1 for none
+  std::vector<std::vector<graph::TensorId>> clone_inputs_;   // by operator
+  std::vector<std::vector<graph::TensorId>> clone_outputs_;  // by operator
+  std::vector<int> candidate_of_;                            // by tensor; -1 for none
   std::vector<RecomputeCandidate> candidates_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::passes

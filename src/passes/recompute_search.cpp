@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 constexpr int kBounds = 24;
@@ -88,11 +88,11 @@ class Segments {
     read_backward_.assign(count_, false);
     for (size_t i = 0; i < count_; ++i) {
       const RecomputeCandidate& candidate = planner_.candidates()[i];
-      for (TensorId input : planner_.clone_inputs(candidate.producer)) {
+      for (graph::TensorId input : planner_.clone_inputs(candidate.producer)) {
         const int source = planner_.candidate_of(input);
         if (source >= 0) last_reader_[static_cast<size_t>(source)] = i;
       }
-      for (TensorId tensor : candidate.tensors) {
+      for (graph::TensorId tensor : candidate.tensors) {
         if (planner_.facts().read_backward[static_cast<size_t>(tensor)]) read_backward_[i] = true;
       }
     }
@@ -105,7 +105,7 @@ class Segments {
     int64_t largest = 0;
     for (size_t i = end; i-- > 0;) {
       int64_t bytes = 0;
-      for (TensorId tensor : planner_.candidates()[i].tensors) {
+      for (graph::TensorId tensor : planner_.candidates()[i].tensors) {
         if (planner_.facts().roots[static_cast<size_t>(tensor)] != tensor) continue;
         bytes += planner_.facts().bytes[static_cast<size_t>(tensor)];
       }
@@ -190,4 +190,4 @@ RecomputeChoice choose_segments(const RecomputePlanner& planner, int64_t budget_
   return planner.cost(other) < planner.cost(best) ? other : best;
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

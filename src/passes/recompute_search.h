@@ -5,7 +5,7 @@
 
 #include "passes/recompute_plan.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // Cheap candidates: all of them, and then keeps whatever can be kept at no greater peak or within
 // the budget, what moves the most memory first. Nothing, if recomputing all does not lower the
@@ -20,4 +20,4 @@ RecomputeChoice choose_cheap(const RecomputePlanner& planner, int64_t budget_byt
 // bytes first.
 RecomputeChoice choose_segments(const RecomputePlanner& planner, int64_t budget_bytes);
 
-}  // namespace millrace
+}  // namespace millrace::passes

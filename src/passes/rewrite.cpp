@@ -5,38 +5,38 @@
 #include "base/parts.h"
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::passes {
 
-std::vector<bool> result_flags(const Graph& graph) {
+std::vector<bool> result_flags(const graph::Graph& graph) {
   std::vector<bool> flags(static_cast<size_t>(graph.tensor_count()), false);
-  for (TensorId id : graph.results()) flags[static_cast<size_t>(id)] = true;
+  for (graph::TensorId id : graph.results()) flags[static_cast<size_t>(id)] = true;
   return flags;
 }
 
-std::vector<TensorId> mutated_tensors(const Operator& op) {
+std::vector<graph::TensorId> mutated_tensors(const graph::Operator& op) {
   if (op.attributes.flag("inference")) return {};
-  std::vector<TensorId> tensors;
-  for (int input : definition_of(op.type).mutated_inputs) {
+  std::vector<graph::TensorId> tensors;
+  for (int input : graph::definition_of(op.type).mutated_inputs) {
     tensors.push_back(op.inputs.at(static_cast<size_t>(input)));
   }
   return tensors;
 }
 
-int64_t bytes_of(const Tensor& tensor) {
+int64_t bytes_of(const graph::Tensor& tensor) {
   const int64_t whole = tensor.layout.physical_elements(tensor.type.shape);
-  return part_size(whole, tensor.part.index, tensor.part.count) * size_of(tensor.type.dtype);
+  return part_size(whole, tensor.part.index, tensor.part.count) * graph::size_of(tensor.type.dtype);
 }
 
-void erase_operators(Graph& graph, const std::vector<bool>& removed) {
-  std::vector<OperatorId> order;
-  for (OperatorId id : graph.order()) {
+void erase_operators(graph::Graph& graph, const std::vector<bool>& removed) {
+  std::vector<graph::OperatorId> order;
+  for (graph::OperatorId id : graph.order()) {
     if (!removed[static_cast<size_t>(id)]) order.push_back(id);
   }
   graph.set_order(std::move(order));
 }
 
-UniqueNames::UniqueNames(const Graph& graph) {
-  for (TensorId id = 0; id < graph.tensor_count(); ++id) used_.insert(graph.tensor(id).name);
+UniqueNames::UniqueNames(const graph::Graph& graph) {
+  for (graph::TensorId id = 0; id < graph.tensor_count(); ++id) used_.insert(graph.tensor(id).name);
 }
 
 std::string UniqueNames::take(const std::string& name) {
@@ -45,4 +45,4 @@ std::string UniqueNames::take(const std::string& name) {
   return candidate;
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

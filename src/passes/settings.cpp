@@ -2,27 +2,28 @@
 
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::passes {
 
-const OptimizerDefinition& OptimizerSettings::row_of_centres() const {
-  const OptimizerDefinition& chosen = optimizer_named(name);
-  return row_for(chosen.for_rows.empty() ? chosen : optimizer_named(chosen.for_rows), momentum);
+const graph::OptimizerDefinition& OptimizerSettings::row_of_centres() const {
+  const graph::OptimizerDefinition& chosen = graph::optimizer_named(name);
+  return graph::row_for(chosen.for_rows.empty() ? chosen : graph::optimizer_named(chosen.for_rows),
+                        momentum);
 }
 
-Attributes attributes_of(const OptimizerSettings& settings) {
+graph::Attributes attributes_of(const OptimizerSettings& settings) {
   return {{"momentum", settings.momentum}, {"weight_decay", settings.weight_decay},
           {"nesterov", settings.nesterov}, {"beta1", settings.beta1},
           {"beta2", settings.beta2},       {"epsilon", settings.epsilon},
           {"trust", settings.trust}};
 }
 
-std::string_view precision_name(DataType type) {
+std::string_view precision_name(graph::DataType type) {
   switch (type) {
-    case DataType::f32:
+    case graph::DataType::f32:
       return "fp32";
-    case DataType::f16:
+    case graph::DataType::f16:
       return "fp16";
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return "bf16";
     default:
       throw std::logic_error("a precision is f32, f16 or bf16");
@@ -41,4 +42,4 @@ std::string_view name_of(PrecisionSettings::Arithmetic arithmetic) {
   return "?";
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

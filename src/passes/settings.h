@@ -11,7 +11,7 @@
 #include "graph/optimizers.h"
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 struct OptimizerSettings {
   std::string name = "sgd";  // of a row of graph/optimizers.h
@@ -22,15 +22,16 @@ struct OptimizerSettings {
   double epsilon = 1e-8;
   double trust = 0.001;
   bool nesterov = false;
-  double clip_norm = 0;    // the largest norm of all gradients together; 0 is no limit
-  bool decay_all = false;  // otherwise tensors of rank one or less are not decayed
+  double clip_norm = 0;        // the largest norm of all gradients together; 0 is no limit
+  bool clip_backbone = false;  // of those that are not of a face network's head
+  bool decay_all = false;      // otherwise tensors of rank one or less are not decayed
 
   // The row that updates of class centres follow.
-  const OptimizerDefinition& row_of_centres() const;
+  const graph::OptimizerDefinition& row_of_centres() const;
 };
 
 // As operators that update have them.
-Attributes attributes_of(const OptimizerSettings& settings);
+graph::Attributes attributes_of(const OptimizerSettings& settings);
 
 struct RateScale {
   std::string pattern;
@@ -43,6 +44,8 @@ struct TrainedSettings {
   std::vector<std::string> train_only = {};  // empty: everything
   std::vector<RateScale> rates = {};         // times the learning rate; several may fit
   double layer_decay = 1;                    // of the rate, for each block before the last
+  double head_rate = 1;                      // times the learning rate, for a face network's head
+  bool freeze_norms = false;                 // batch norms keep statistics, scale and bias
 };
 
 // In how many bits tensors are kept and computed with. Parameters, their gradients and the state of
@@ -53,18 +56,19 @@ struct PrecisionSettings {
     native,     // convolutions and linear layers multiply numbers of 16 bits
     storage,    // float32; what the backward pass needs is kept in 16 bits
   };
-  DataType type = DataType::f32;  // f32, f16 or bf16
+  graph::DataType type = graph::DataType::f32;  // f32, f16 or bf16
   Arithmetic arithmetic = Arithmetic::automatic;
   std::vector<std::string> keep = {};  // layers, or what their names begin with, that stay float32
-  std::optional<DataType> communication = {};  // what travels between devices; else as `type`
+  std::optional<graph::DataType> communication =
+      {};  // what travels between devices; else as `type`
 
-  bool is_half() const { return type != DataType::f32; }
+  bool is_half() const { return type != graph::DataType::f32; }
   // The type in which gradients and what stages exchange travel.
-  DataType wire() const { return communication.value_or(type); }
+  graph::DataType wire() const { return communication.value_or(type); }
 };
 
 // As the flags and summaries call it: fp32, fp16, bf16.
-std::string_view precision_name(DataType type);
+std::string_view precision_name(graph::DataType type);
 std::string_view name_of(PrecisionSettings::Arithmetic arithmetic);
 
 // Which forward operators run again in the backward pass instead of keeping what they made.
@@ -75,4 +79,4 @@ enum class RecomputePolicy : uint8_t {
   all,        // any, so that the peak is the least that is found
 };
 
-}  // namespace millrace
+}  // namespace millrace::passes

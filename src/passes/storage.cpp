@@ -10,7 +10,7 @@
 #include "passes/liveness.h"
 #include "passes/rewrite.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 // Smaller tensors are not worth the two operators.
@@ -21,16 +21,16 @@ constexpr size_t kNear = 2;
 
 class SixteenBitStorage {
  public:
-  SixteenBitStorage(Graph& graph, const std::vector<bool>& stored, DataType type)
+  SixteenBitStorage(graph::Graph& graph, const std::vector<bool>& stored, graph::DataType type)
       : graph_(graph), stored_(stored), type_(type), names_(graph) {}
 
   StorageReport run() {
-    const std::vector<OperatorId> order = graph_.order();
-    for (OperatorId id : order) {
-      const Phase phase = graph_.op(id).phase;
-      if (phase == Phase::backward) read_narrow(id);
+    const std::vector<graph::OperatorId> order = graph_.order();
+    for (graph::OperatorId id : order) {
+      const graph::Phase phase = graph_.op(id).phase;
+      if (phase == graph::Phase::backward) read_narrow(id);
       order_.push_back(id);
-      for (TensorId output : std::vector<TensorId>(graph_.op(id).outputs)) {
+      for (graph::TensorId output : std::vector<graph::TensorId>(graph_.op(id).outputs)) {
         if (stored_[static_cast<size_t>(output)]) narrow(output, phase);
       }
     }
@@ -41,26 +41,28 @@ class SixteenBitStorage {
  private:
   // What is kept of a tensor, and its newest copy in float32.
   struct Kept {
-    TensorId narrow = kNone;
-    TensorId wide = kNone;
+    graph::TensorId narrow = graph::kNone;
+    graph::TensorId wide = graph::kNone;
     size_t last_read = 0;
   };
 
-  OperatorId add_cast(const std::string& name, TensorId from, DataType to, Phase phase) {
+  graph::OperatorId add_cast(const std::string& name, graph::TensorId from, graph::DataType to,
+                             graph::Phase phase) {
     return graph_.add_operator("cast", names_.take(name), {from},
                                {{"to", static_cast<int64_t>(to)}}, phase);
   }
 
-  void narrow(TensorId tensor, Phase phase) {
-    const OperatorId id = add_cast(graph_.tensor(tensor).name + "/narrow", tensor, type_, phase);
+  void narrow(graph::TensorId tensor, graph::Phase phase) {
+    const graph::OperatorId id =
+        add_cast(graph_.tensor(tensor).name + "/narrow", tensor, type_, phase);
     order_.push_back(id);
-    kept_[tensor] = {graph_.op(id).outputs[0], phase == Phase::backward ? tensor : kNone,
-                     order_.size()};
+    kept_[tensor] = {graph_.op(id).outputs[0],
+                     phase == graph::Phase::backward ? tensor : graph::kNone, order_.size()};
     ++report_.narrowed;
   }
 
-  void read_narrow(OperatorId id) {
-    const std::vector<int>& direct = definition_of(graph_.op(id).type).stored_inputs;
+  void read_narrow(graph::OperatorId id) {
+    const std::vector<int>& direct = graph::definition_of(graph_.op(id).type).stored_inputs;
     for (size_t i = 0; i < graph_.op(id).inputs.size(); ++i) {
       const auto found = kept_.find(graph_.op(id).inputs[i]);
       if (found == kept_.end()) continue;
@@ -74,13 +76,13 @@ class SixteenBitStorage {
   }
 
   bool is_at_hand(const Kept& kept) const {
-    return kept.wide != kNone && order_.size() <= kept.last_read + kNear;
+    return kept.wide != graph::kNone && order_.size() <= kept.last_read + kNear;
   }
 
-  TensorId widened(TensorId tensor, Kept& kept) {
+  graph::TensorId widened(graph::TensorId tensor, Kept& kept) {
     if (!is_at_hand(kept)) {
-      const OperatorId id = add_cast(graph_.tensor(tensor).name + "/widen", kept.narrow,
-                                     DataType::f32, Phase::backward);
+      const graph::OperatorId id = add_cast(graph_.tensor(tensor).name + "/widen", kept.narrow,
+                                            graph::DataType::f32, graph::Phase::backward);
       kept.wide = graph_.op(id).outputs[0];
       order_.push_back(id);
       ++report_.widened;
@@ -89,30 +91,30 @@ class SixteenBitStorage {
     return kept.wide;
   }
 
-  Graph& graph_;
+  graph::Graph& graph_;
   const std::vector<bool>& stored_;
-  const DataType type_;
+  const graph::DataType type_;
   UniqueNames names_;
-  std::map<TensorId, Kept> kept_;
-  std::vector<OperatorId> order_;
+  std::map<graph::TensorId, Kept> kept_;
+  std::vector<graph::OperatorId> order_;
   StorageReport report_;
 };
 
 // For each tensor whether the backward pass reads what the forward pass made, or reads what it made
 // itself more than kFarReader operators after the last time.
-std::vector<bool> read_from_afar(const Graph& graph) {
+std::vector<bool> read_from_afar(const graph::Graph& graph) {
   std::vector<bool> far(static_cast<size_t>(graph.tensor_count()), false);
   std::vector<size_t> last_use(far.size(), 0);
-  const std::vector<OperatorId>& order = graph.order();
+  const std::vector<graph::OperatorId>& order = graph.order();
   for (size_t i = 0; i < order.size(); ++i) {
-    const Operator& op = graph.op(order[i]);
-    for (TensorId output : op.outputs) last_use[static_cast<size_t>(output)] = i;
-    if (op.phase != Phase::backward) continue;
-    for (TensorId input : op.inputs) {
+    const graph::Operator& op = graph.op(order[i]);
+    for (graph::TensorId output : op.outputs) last_use[static_cast<size_t>(output)] = i;
+    if (op.phase != graph::Phase::backward) continue;
+    for (graph::TensorId input : op.inputs) {
       const auto t = static_cast<size_t>(input);
-      const OperatorId producer = graph.tensor(input).producer;
-      if (producer == kNone) continue;
-      const bool made_forward = graph.op(producer).phase == Phase::forward;
+      const graph::OperatorId producer = graph.tensor(input).producer;
+      if (producer == graph::kNone) continue;
+      const bool made_forward = graph.op(producer).phase == graph::Phase::forward;
       far[t] = far[t] || made_forward || i > last_use[t] + kFarReader;
       last_use[t] = i;
     }
@@ -120,43 +122,44 @@ std::vector<bool> read_from_afar(const Graph& graph) {
   return far;
 }
 
-bool is_clone(const Operator& op) {
-  return op.phase == Phase::backward && op.name.ends_with("/again");
+bool is_clone(const graph::Operator& op) {
+  return op.phase == graph::Phase::backward && op.name.ends_with("/again");
 }
 
 }  // namespace
 
-std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& settings,
+std::vector<bool> storable_tensors(const graph::Graph& graph, const PrecisionSettings& settings,
                                    bool results_fetched) {
   const KeptLayers kept(settings.keep);
-  const std::vector<TensorId> roots = storage_roots(graph);
+  const std::vector<graph::TensorId> roots = storage_roots(graph);
   std::vector<bool> storable(roots.size(), false);
-  for (OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
-    if (op.phase != Phase::forward && !is_clone(op)) continue;
-    if (definition_of(op.type).exact || kept.contains(op.name)) continue;
-    for (TensorId output : op.outputs) {
-      const Tensor& tensor = graph.tensor(output);
-      const Role owner = graph.tensor(roots[static_cast<size_t>(output)]).role;
-      storable[static_cast<size_t>(output)] = tensor.type.dtype == DataType::f32 &&
+  for (graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
+    if (op.phase != graph::Phase::forward && !is_clone(op)) continue;
+    if (graph::definition_of(op.type).exact || kept.contains(op.name)) continue;
+    for (graph::TensorId output : op.outputs) {
+      const graph::Tensor& tensor = graph.tensor(output);
+      const graph::Role owner = graph.tensor(roots[static_cast<size_t>(output)]).role;
+      storable[static_cast<size_t>(output)] = tensor.type.dtype == graph::DataType::f32 &&
                                               tensor.type.elements() >= kLeastElements &&
-                                              owner == Role::activation;
+                                              owner == graph::Role::activation;
     }
   }
-  for (OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
+  for (graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
     const bool wants_floats =
-        op.phase == Phase::update || (op.phase == Phase::backward && definition_of(op.type).exact);
+        op.phase == graph::Phase::update ||
+        (op.phase == graph::Phase::backward && graph::definition_of(op.type).exact);
     if (!wants_floats) continue;
-    for (TensorId input : op.inputs) storable[static_cast<size_t>(input)] = false;
+    for (graph::TensorId input : op.inputs) storable[static_cast<size_t>(input)] = false;
   }
   if (!results_fetched) {
-    for (TensorId result : graph.results()) storable[static_cast<size_t>(result)] = false;
+    for (graph::TensorId result : graph.results()) storable[static_cast<size_t>(result)] = false;
   }
   return storable;
 }
 
-StorageReport store_in_16_bits(Graph& graph, const PrecisionSettings& settings,
+StorageReport store_in_16_bits(graph::Graph& graph, const PrecisionSettings& settings,
                                bool results_fetched) {
   std::vector<bool> stored = storable_tensors(graph, settings, results_fetched);
   const std::vector<bool> far = read_from_afar(graph);
@@ -164,4 +167,4 @@ StorageReport store_in_16_bits(Graph& graph, const PrecisionSettings& settings,
   return SixteenBitStorage(graph, stored, settings.type).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::passes

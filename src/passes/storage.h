@@ -8,7 +8,7 @@
 #include "graph/graph.h"
 #include "passes/settings.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 // What recompute made again stays in float32 for readers that follow; those more than so many
 // operators later read 16 bits.
@@ -23,7 +23,7 @@ struct StorageReport {
 // some size that the forward pass or a clone of it makes, but none of exact operators
 // (OperatorDefinition::exact) or layers to keep. Results are among them if they are fetched when
 // the forward pass ends, and need not stay for the caller.
-std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& settings,
+std::vector<bool> storable_tensors(const graph::Graph& graph, const PrecisionSettings& settings,
                                    bool results_fetched);
 
 // Runs on a graph with its backward pass, clones for recomputation included, before layouts. A
@@ -31,7 +31,7 @@ std::vector<bool> storable_tensors(const Graph& graph, const PrecisionSettings& 
 // if it is read late (kFarReader). In the backward pass an
 // operator that takes 16 bits (OperatorDefinition::stored_inputs) reads that; before others stands
 // a cast back, shared by readers close to each other.
-StorageReport store_in_16_bits(Graph& graph, const PrecisionSettings& settings,
+StorageReport store_in_16_bits(graph::Graph& graph, const PrecisionSettings& settings,
                                bool results_fetched = false);
 
-}  // namespace millrace
+}  // namespace millrace::passes
