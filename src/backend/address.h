@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::backend {
 
 // Opaque: everyone may add to it and compare, only a backend can follow it (backend/raw.h). A
 // value; it says nothing about how long the memory lives.
@@ -24,4 +24,4 @@ class DeviceAddress {
   uintptr_t value_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

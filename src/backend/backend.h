@@ -8,7 +8,7 @@
 #include "backend/settings.h"
 #include "backend/stream.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 enum class StreamKind : uint8_t {
   direct,      // where the device is this processor, the thread that gives a command runs it
@@ -30,4 +30,4 @@ class Backend {
 
 std::shared_ptr<Backend> make_backend(const BackendSettings& settings);
 
-}  // namespace millrace
+}  // namespace millrace::backend

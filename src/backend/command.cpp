@@ -6,7 +6,7 @@
 #include "base/parallel.h"
 #include "base/parts.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 constexpr int64_t kCopyGrain = int64_t{1} << 18;   // bytes
@@ -19,7 +19,9 @@ void copy_bytes(const std::byte* from, std::byte* to, int64_t bytes) {
   });
 }
 
-TensorSpec plain(const TensorSpec& tensor) { return {tensor.type, Layout()}; }
+kernels::TensorSpec plain(const kernels::TensorSpec& tensor) {
+  return {tensor.type, graph::Layout()};
+}
 
 }  // namespace
 
@@ -73,10 +75,10 @@ void CommandRunner::run_one(const command::Launch& launch) {
   if (outputs_.size() < launch.outputs.size()) outputs_.resize(launch.outputs.size());
   for (size_t i = 0; i < launch.inputs.size(); ++i) inputs_[i] = open(launch.inputs[i]);
   for (size_t i = 0; i < launch.outputs.size(); ++i) outputs_[i] = open(launch.outputs[i]);
-  const KernelArguments arguments = {{inputs_.data(), launch.inputs.size()},
-                                     {outputs_.data(), launch.outputs.size()},
-                                     open(launch.workspace),
-                                     launch.step};
+  const kernels::KernelArguments arguments = {{inputs_.data(), launch.inputs.size()},
+                                              {outputs_.data(), launch.outputs.size()},
+                                              open(launch.workspace),
+                                              launch.step};
   launch.settles ? launch.kernel->settle(arguments) : launch.kernel->run(arguments);
 }
 
@@ -87,13 +89,13 @@ void CommandRunner::run_one(const command::Copy& copy) const {
 void CommandRunner::run_one(const command::Read& read) const {
   auto* to = static_cast<std::byte*>(read.to);
   if (read.tensor == nullptr) return copy_bytes(open(read.from), to, read.bytes);
-  copy_between_layouts(*read.tensor, open(read.from), plain(*read.tensor), to);
+  kernels::copy_between_layouts(*read.tensor, open(read.from), plain(*read.tensor), to);
 }
 
 void CommandRunner::run_one(const command::Write& write) const {
   const auto* from = static_cast<const std::byte*>(write.from);
   if (write.tensor == nullptr) return copy_bytes(from, open(write.to), write.bytes);
-  copy_between_layouts(plain(*write.tensor), from, *write.tensor, open(write.to));
+  kernels::copy_between_layouts(plain(*write.tensor), from, *write.tensor, open(write.to));
 }
 
 void CommandRunner::run_one(const command::Scale& scale) const {
@@ -138,4 +140,4 @@ void CommandRunner::run_one(const command::Ring& ring) const { ring.bell->ring()
 
 void CommandRunner::run_one(const command::Await& await) const { await.event.wait(); }
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -14,16 +14,16 @@
 #include "base/bell.h"
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace command {
 
 struct Launch {
-  Kernel* kernel = nullptr;
+  kernels::Kernel* kernel = nullptr;
   std::span<const DeviceAddress> inputs = {};
   std::span<const DeviceAddress> outputs = {};
   DeviceAddress workspace = {};
-  const StepState* step = nullptr;  // may be null for kernels that do not look
-  bool settles = false;             // Kernel::settle instead of Kernel::run
+  const kernels::StepState* step = nullptr;  // may be null for kernels that do not look
+  bool settles = false;                      // Kernel::settle instead of Kernel::run
 };
 
 struct Copy {
@@ -37,13 +37,13 @@ struct Read {
   DeviceAddress from;
   void* to = nullptr;
   int64_t bytes = 0;
-  const TensorSpec* tensor = nullptr;
+  const kernels::TensorSpec* tensor = nullptr;
 };
 struct Write {
   const void* from = nullptr;
   DeviceAddress to;
   int64_t bytes = 0;
-  const TensorSpec* tensor = nullptr;
+  const kernels::TensorSpec* tensor = nullptr;
 };
 
 // Multiplies floats; by 0 it clears them, whatever they are.
@@ -57,7 +57,7 @@ struct AllReduce {
   Communicator* communicator = nullptr;
   DeviceAddress values;
   int64_t count = 0;
-  DataType wire = DataType::f32;
+  graph::DataType wire = graph::DataType::f32;
 };
 
 // `part` has this member's blocks of `count` values in blocks of `block`; it may lie in its place
@@ -67,7 +67,7 @@ struct ReduceScatter {
   DeviceAddress whole, part;
   int64_t count = 0;
   int64_t block = 1;
-  DataType wire = DataType::f32;
+  graph::DataType wire = graph::DataType::f32;
 };
 struct AllGather {
   Communicator* communicator = nullptr;
@@ -125,8 +125,8 @@ class KeptCommand {
  private:
   Command command_;
   std::vector<DeviceAddress> operands_;
-  StepState step_;
-  TensorSpec tensor_;
+  kernels::StepState step_;
+  kernels::TensorSpec tensor_;
 };
 
 // Runs commands on memory that this processor reaches `distance` bytes behind their addresses, with
@@ -161,4 +161,4 @@ class CommandRunner {
   std::vector<std::byte*> outputs_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -4,19 +4,19 @@
 #include <cstring>
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 constexpr size_t kSmallBytes = 64 << 10;
 
-Wire wire_of(DataType type) {
+comm::Wire wire_of(graph::DataType type) {
   switch (type) {
-    case DataType::f32:
-      return Wire::full;
-    case DataType::f16:
-      return Wire::f16;
-    case DataType::bf16:
-      return Wire::bf16;
+    case graph::DataType::f32:
+      return comm::Wire::full;
+    case graph::DataType::f16:
+      return comm::Wire::f16;
+    case graph::DataType::bf16:
+      return comm::Wire::bf16;
     default:
       throw std::logic_error("sums do not travel as integers");
   }
@@ -24,17 +24,17 @@ Wire wire_of(DataType type) {
 
 class GroupCommunicator final : public Communicator {
  public:
-  explicit GroupCommunicator(Group group) : group_(std::move(group)) {}
+  explicit GroupCommunicator(comm::Group group) : group_(std::move(group)) {}
 
   int members() const override { return group_.size(); }
   int member() const override { return group_.rank(); }
-  GroupStatistics statistics() const override { return group_.statistics(); }
+  comm::GroupStatistics statistics() const override { return group_.statistics(); }
 
-  void all_reduce(std::span<float> values, DataType wire) override {
+  void all_reduce(std::span<float> values, graph::DataType wire) override {
     group_.all_reduce(values, wire_of(wire));
   }
   void reduce_scatter(std::span<const float> whole, std::span<float> part, int64_t block,
-                      DataType wire) override {
+                      graph::DataType wire) override {
     group_.reduce_scatter(whole, part, block, wire_of(wire));
   }
   void all_gather(std::span<const std::byte> part, std::span<std::byte> whole,
@@ -49,7 +49,7 @@ class GroupCommunicator final : public Communicator {
   }
 
  private:
-  Group group_;
+  comm::Group group_;
 };
 
 class Nobody final : public Communicator {
@@ -58,10 +58,11 @@ class Nobody final : public Communicator {
 
   int members() const override { return members_; }
   int member() const override { return member_; }
-  GroupStatistics statistics() const override { return {}; }
+  comm::GroupStatistics statistics() const override { return {}; }
 
-  void all_reduce(std::span<float>, DataType) override {}
-  void reduce_scatter(std::span<const float>, std::span<float>, int64_t, DataType) override {}
+  void all_reduce(std::span<float>, graph::DataType) override {}
+  void reduce_scatter(std::span<const float>, std::span<float>, int64_t, graph::DataType) override {
+  }
   void all_gather(std::span<const std::byte> part, std::span<std::byte> whole, int64_t) override {
     if (part.empty() || whole.size() > kSmallBytes) return;
     for (size_t i = 0; i < whole.size(); i += part.size()) {
@@ -77,7 +78,7 @@ class Nobody final : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> join(Group group) {
+std::unique_ptr<Communicator> join(comm::Group group) {
   return std::make_unique<GroupCommunicator>(std::move(group));
 }
 
@@ -85,4 +86,4 @@ std::unique_ptr<Communicator> join_nobody(int members, int member) {
   return std::make_unique<Nobody>(members, member);
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

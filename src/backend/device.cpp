@@ -1,35 +1,22 @@
 #include "backend/device.h"
 
 #include <utility>
-#include <vector>
 
 #include "backend/cpu/cores.h"
 #include "backend/cpu/cpu_backend.h"
 #include "base/parallel.h"
 #include "base/task_thread.h"
 
-namespace millrace {
-namespace {
-
-std::vector<int> cores_for(const DeviceOptions& options) {
-  if (!options.pin || !options.cores.empty()) return options.cores;
-  std::vector<int> cores = usable_cores();
-  if (static_cast<int>(cores.size()) < options.threads) return {};
-  cores.resize(static_cast<size_t>(options.threads));
-  return cores;
-}
-
-}  // namespace
+namespace millrace::backend {
 
 class Device::Impl {
  public:
   explicit Impl(const DeviceOptions& options)
       : threads_(options.threads),
         backend_(options.backend ? options.backend : make_cpu_backend()) {
-    const std::vector<int> cores = cores_for(options);
     thread_.start([&] {
       set_team_size(options.threads);
-      if (options.pin && !cores.empty()) keep_to(cores);  // and with it the team, which it starts
+      if (!options.cores.empty()) keep_to(options.cores);  // and with it the team, which it starts
     });
     thread_.finish();
   }
@@ -58,4 +45,4 @@ std::unique_ptr<Stream> Device::make_stream(StreamKind kind, int background_thre
       {.kind = kind, .threads = kind == StreamKind::direct ? threads() : background_threads});
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

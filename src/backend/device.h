@@ -13,14 +13,11 @@
 
 #include "backend/backend.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 struct DeviceOptions {
   int threads = 1;
-  // As many as threads, which share them; empty: the first `threads` that this process may use, or
-  // none in particular if it has fewer.
-  std::vector<int> cores = {};
-  bool pin = true;
+  std::vector<int> cores = {};            // which the threads share; empty: all of this process
   std::shared_ptr<Backend> backend = {};  // null: this processor
 };
 
@@ -50,4 +47,4 @@ class Device {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

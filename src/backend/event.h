@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::backend {
 
 // What events belong to. Any thread may call it; both functions throw what went wrong with the
 // commands up to that moment.
@@ -37,4 +37,4 @@ class Event {
   int64_t number_ = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -3,11 +3,11 @@
 
 #include "backend/address.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 // Where the memory at `address` can be reached by this processor: `distance` bytes further on.
 inline std::byte* raw(DeviceAddress address, int64_t distance) {
   return reinterpret_cast<std::byte*>(address.value_ + static_cast<uintptr_t>(distance));
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -3,7 +3,7 @@
 
 #include "backend/address.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 // Owned by whoever asked the device for it, which frees it when nothing under way uses it any more.
 // Starts filled with zeros.
@@ -16,4 +16,4 @@ class Region {
   virtual int64_t resident_bytes() const = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

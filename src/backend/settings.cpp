@@ -4,10 +4,16 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
-constexpr std::string_view kRandom = "random:";
+// Whether the text is the prefix and a number.
+bool read_number(std::string_view text, std::string_view prefix, uint64_t& number) {
+  if (!text.starts_with(prefix)) return false;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + prefix.size(), end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end;
+}
 
 }  // namespace
 
@@ -16,24 +22,26 @@ BackendSettings parse_backend(std::string_view name, std::string_view order) {
   if (name == "strict") {
     settings.kind = BackendSettings::Kind::strict;
   } else if (name != "cpu") {
-    fail_input("--backend '{}' is not known; use cpu or strict.", name);
+    fail_input("‹backend› '{}' is not known; use cpu or strict.", name);
   }
   if (order.empty()) return settings;
   if (settings.kind != BackendSettings::Kind::strict) {
-    fail_input("--strict-order has no effect on --backend {}; it is for --backend strict.", name);
+    fail_input("‹strict_order› has no effect on ‹backend› {}; it is for ‹backend› strict.", name);
   }
-  if (order == "lazy") return settings;
-  if (order == "eager") {
-    settings.order = BackendSettings::Order::eager;
-    return settings;
+  using Order = BackendSettings::Order;
+  if (order == "lazy") {
+    settings.order = Order::lazy;
+  } else if (order == "eager") {
+    settings.order = Order::eager;
+  } else if (read_number(order, "random:", settings.seed)) {
+    settings.order = Order::random;
+  } else if (read_number(order, "slow:", settings.seed)) {
+    settings.order = Order::slow;
+  } else {
+    fail_input("‹strict_order› '{}' is not known; use lazy, eager, random:SEED or slow:NUMBER.",
+               order);
   }
-  const char* end = order.data() + order.size();
-  if (order.starts_with(kRandom)) {
-    const auto parsed = std::from_chars(order.data() + kRandom.size(), end, settings.seed);
-    settings.order = BackendSettings::Order::random;
-    if (parsed.ec == std::errc() && parsed.ptr == end) return settings;
-  }
-  fail_input("--strict-order '{}' is not known; use lazy, eager or random:SEED.", order);
+  return settings;
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

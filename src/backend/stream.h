@@ -3,7 +3,7 @@
 
 #include "backend/command.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 // What a command is about, for whoever observes a stream; the stream does not look at it.
 struct CommandNote {
@@ -52,4 +52,4 @@ class Stream {
   virtual void set_observer(StreamObserver* observer) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

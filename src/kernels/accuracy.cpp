@@ -4,7 +4,7 @@
 #include "kernels/support/softmax_rows.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace::accuracy {
+namespace millrace::kernels::accuracy {
 namespace {
 
 std::unique_ptr<Kernel> make_top_k(const KernelRequest& request, std::string* refusal) {
@@ -58,4 +58,4 @@ std::vector<KernelFamily> kernels() {
   return {{"top_k", {{"vector", make_top_k}, {"reference", reference_top_k}}}};
 }
 
-}  // namespace millrace::accuracy
+}  // namespace millrace::kernels::accuracy

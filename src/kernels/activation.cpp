@@ -7,7 +7,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vector_math.h"
 
-namespace millrace::activation {
+namespace millrace::kernels::activation {
 namespace {
 
 // ---- Vectorised ranges.
@@ -35,6 +35,27 @@ MILLRACE_VECTORIZED void hyperbolic_tangent(const float* x, float* y, int64_t co
   for (int64_t i = 0; i < count; ++i) y[i] = vector_tanh(x[i]);
 }
 
+MILLRACE_INLINE float hard_sigmoid_of(float x) {
+  const float line = (x + 3.0f) * (1.0f / 6);
+  const float positive = line < 0 ? 0.0f : line;
+  return positive > 1 ? 1.0f : positive;
+}
+
+MILLRACE_VECTORIZED void hardsigmoid(const float* x, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = hard_sigmoid_of(x[i]);
+}
+
+MILLRACE_VECTORIZED void hardswish(const float* x, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * hard_sigmoid_of(x[i]);
+}
+
+MILLRACE_VECTORIZED void silu(const float* x, float* y, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * vector_sigmoid(x[i]);
+}
+
 MILLRACE_VECTORIZED void relu_backward(const float* dy, const float* y, float* dx, int64_t count) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i) dx[i] = y[i] <= 0 ? 0.0f : dy[i];
@@ -59,6 +80,34 @@ MILLRACE_VECTORIZED void tanh_backward(const float* dy, const float* y, float* d
   for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * (1.0f - y[i] * y[i]);
 }
 
+MILLRACE_VECTORIZED void hardsigmoid_backward(const float* dy, const float* y, float* dx,
+                                              int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float low = y[i] <= 0 ? 0.0f : dy[i] * (1.0f / 6);
+    dx[i] = y[i] >= 1 ? 0.0f : low;
+  }
+}
+
+// The last two look at the input.
+MILLRACE_VECTORIZED void hardswish_backward(const float* dy, const float* x, float* dx,
+                                            int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float middle = x[i] * (1.0f / 3) + 0.5f;
+    const float low = x[i] < -3 ? 0.0f : middle;
+    dx[i] = dy[i] * (x[i] > 3 ? 1.0f : low);
+  }
+}
+
+MILLRACE_VECTORIZED void silu_backward(const float* dy, const float* x, float* dx, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float share = vector_sigmoid(x[i]);
+    dx[i] = dy[i] * (share * (1.0f + x[i] * (1.0f - share)));
+  }
+}
+
 using Unary = void (*)(const float*, float*, int64_t);
 using Binary = void (*)(const float*, const float*, float*, int64_t);
 
@@ -77,20 +126,21 @@ std::unique_ptr<Kernel> make_binary(const KernelRequest& request, std::string* r
   });
 }
 
-// sigmoid(0) is not 0, and the padding of a blocked layout must stay 0.
-std::unique_ptr<Kernel> make_sigmoid(const KernelRequest& request, std::string* refusal) {
+// For functions that are not 0 at 0, as the padding of a blocked layout must stay 0.
+std::unique_ptr<Kernel> make_unpadded(const KernelRequest& request, std::string* refusal,
+                                      Unary range) {
   if (is_padded(request.inputs[0])) {
     *refusal = "the layout is padded";
     return nullptr;
   }
-  return make_unary(request, refusal, sigmoid);
+  return make_unary(request, refusal, range);
 }
 
 LayoutWish follow(const KernelRequest& request) { return follow_input(request, 0); }
-LayoutWish follow_output(const KernelRequest& request) { return follow_stored(request, 1); }
+LayoutWish follow_read(const KernelRequest& request) { return follow_stored(request, 1); }
 
 LayoutWish follow_unpadded(const KernelRequest& request) {
-  if (is_padded(request.inputs[0])) return {{Layout()}, {Layout()}};
+  if (is_padded(request.inputs[0])) return {{graph::Layout()}, {graph::Layout()}};
   return follow_input(request, 0);
 }
 
@@ -106,15 +156,15 @@ std::unique_ptr<Kernel> reference_unary(const KernelRequest& request, std::strin
   });
 }
 
-template <double (*derivative_at_output)(double)>
+template <double (*derivative_at)(double)>
 std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const DataType type = request.inputs[1].type.dtype;
+  const graph::DataType type = request.inputs[1].type.dtype;
   const int64_t count = request.inputs[0].elements();
   return make_function_kernel([count, type](const KernelArguments& a) {
-    const StoredNumbers y = {type, a.inputs[1]};
+    const StoredNumbers read = {type, a.inputs[1]};
     for (int64_t i = 0; i < count; ++i) {
-      const double derivative = derivative_at_output(y[i]);
+      const double derivative = derivative_at(read[i]);
       a.output<float>(0)[i] = static_cast<float>(a.input<float>(0)[i] * derivative);
     }
   });
@@ -124,10 +174,16 @@ double plain_relu(double x) { return x < 0 ? 0 : x; }
 double plain_relu6(double x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
 double plain_sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double plain_tanh(double x) { return std::tanh(x); }
+double plain_hardsigmoid(double x) { return plain_relu6(x + 3) / 6; }
+double plain_hardswish(double x) { return x * plain_relu6(x + 3) / 6; }
+double plain_silu(double x) { return x * plain_sigmoid(x); }
 double relu_slope(double y) { return y <= 0 ? 0 : 1; }
 double relu6_slope(double y) { return y <= 0 || y >= 6 ? 0 : 1; }
 double sigmoid_slope(double y) { return y * (1 - y); }
 double tanh_slope(double y) { return 1 - y * y; }
+double hardsigmoid_slope(double y) { return y <= 0 || y >= 1 ? 0 : 1.0 / 6; }
+double hardswish_slope(double x) { return x < -3 ? 0 : x > 3 ? 1 : (2 * x + 3) / 6; }
+double silu_slope(double x) { return plain_sigmoid(x) + x * plain_sigmoid(x) * plain_sigmoid(-x); }
 
 }  // namespace
 
@@ -144,8 +200,21 @@ std::vector<KernelFamily> kernels() {
         {"reference", reference_unary<plain_relu6>}},
        follow},
       {"sigmoid",
-       {{"vector", make_sigmoid, true}, {"reference", reference_unary<plain_sigmoid>}},
+       {{"vector", [](Request q, Refusal r) { return make_unpadded(q, r, sigmoid); }, true},
+        {"reference", reference_unary<plain_sigmoid>}},
        follow_unpadded},
+      {"hardsigmoid",
+       {{"vector", [](Request q, Refusal r) { return make_unpadded(q, r, hardsigmoid); }, true},
+        {"reference", reference_unary<plain_hardsigmoid>}},
+       follow_unpadded},
+      {"hardswish",
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hardswish); }, true},
+        {"reference", reference_unary<plain_hardswish>}},
+       follow},
+      {"silu",
+       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, silu); }, true},
+        {"reference", reference_unary<plain_silu>}},
+       follow},
       {"tanh",
        {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hyperbolic_tangent); }, true},
         {"reference", reference_unary<plain_tanh>}},
@@ -153,20 +222,34 @@ std::vector<KernelFamily> kernels() {
       {"relu_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }, true},
         {"reference", reference_backward<relu_slope>}},
-       follow_output},
+       follow_read},
       {"relu6_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }, true},
         {"reference", reference_backward<relu6_slope>}},
-       follow_output},
+       follow_read},
       {"sigmoid_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }, true},
         {"reference", reference_backward<sigmoid_slope>}},
-       follow_output},
+       follow_read},
       {"tanh_backward",
        {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }, true},
         {"reference", reference_backward<tanh_slope>}},
-       follow_output},
+       follow_read},
+      {"hardsigmoid_backward",
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, hardsigmoid_backward); },
+         true},
+        {"reference", reference_backward<hardsigmoid_slope>}},
+       follow_read},
+      {"hardswish_backward",
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, hardswish_backward); },
+         true},
+        {"reference", reference_backward<hardswish_slope>}},
+       follow_read},
+      {"silu_backward",
+       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, silu_backward); }, true},
+        {"reference", reference_backward<silu_slope>}},
+       follow_read},
   };
 }
 
-}  // namespace millrace::activation
+}  // namespace millrace::kernels::activation

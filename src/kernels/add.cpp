@@ -4,7 +4,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace::add {
+namespace millrace::kernels::add {
 namespace {
 
 MILLRACE_VECTORIZED void add(const float* a, const float* b, float* y, int64_t count) {
@@ -60,7 +60,7 @@ std::unique_ptr<Kernel> reference_add_relu_backward(const KernelRequest& request
                                                     std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const int64_t count = request.inputs[0].elements();
-  const DataType type = request.inputs[2].type.dtype;
+  const graph::DataType type = request.inputs[2].type.dtype;
   return make_function_kernel([count, type](const KernelArguments& arguments) {
     const StoredNumbers y = {type, arguments.inputs[2]};
     for (int64_t i = 0; i < count; ++i) {
@@ -83,4 +83,4 @@ std::vector<KernelFamily> kernels() {
   };
 }
 
-}  // namespace millrace::add
+}  // namespace millrace::kernels::add

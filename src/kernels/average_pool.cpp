@@ -4,19 +4,19 @@
 #include "kernels/support/dnnl_support.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace::average_pool {
+namespace millrace::kernels::average_pool {
 namespace {
 
 struct Windows {
-  Shape kernel;
-  Shape stride;
-  Shape padding;
+  graph::Shape kernel;
+  graph::Shape stride;
+  graph::Shape padding;
   dnnl::algorithm algorithm;
 };
 
-Windows windows_of(const Operator& op, const Shape& x) {
+Windows windows_of(const graph::Operator& op, const graph::Shape& x) {
   if (op.type.starts_with("global")) {
-    const Shape whole = {x[2], x[3]};
+    const graph::Shape whole = {x[2], x[3]};
     return {whole, whole, {0, 0}, dnnl::algorithm::pooling_avg_exclude_padding};
   }
   return {op.attributes.integers("kernel"), op.attributes.integers("stride"),
@@ -91,4 +91,4 @@ std::vector<KernelFamily> kernels() {
            {{"reference", reference_adaptive_average_pool_backward}}}};
 }
 
-}  // namespace millrace::average_pool
+}  // namespace millrace::kernels::average_pool

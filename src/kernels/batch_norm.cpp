@@ -7,7 +7,7 @@
 #include "kernels/support/batch_norm_planes.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace::batch_norm {
+namespace millrace::kernels::batch_norm {
 namespace {
 
 class BatchNorm : public Kernel {
@@ -81,7 +81,7 @@ class BatchNorm : public Kernel {
   bool relu_;
   bool residual_;
   bool inference_;
-  DataType type_;
+  graph::DataType type_;
 };
 
 class BatchNormApply : public Kernel {
@@ -92,7 +92,7 @@ class BatchNormApply : public Kernel {
         residual_(request.op.attributes.flag("residual")),
         type_(request.inputs[0].type.dtype),
         output_type_(request.outputs[0].type.dtype),
-        residual_type_(residual_ ? request.inputs[5].type.dtype : DataType::f32) {}
+        residual_type_(residual_ ? request.inputs[5].type.dtype : graph::DataType::f32) {}
 
   uint64_t workspace_bytes() const override {
     return static_cast<uint64_t>(planes_.padded_channels()) * 2 * sizeof(float);
@@ -113,9 +113,9 @@ class BatchNormApply : public Kernel {
   Planes planes_;
   bool relu_;
   bool residual_;
-  DataType type_;
-  DataType output_type_;
-  DataType residual_type_;
+  graph::DataType type_;
+  graph::DataType output_type_;
+  graph::DataType residual_type_;
 };
 
 class BatchNormBackward : public Kernel {
@@ -123,6 +123,7 @@ class BatchNormBackward : public Kernel {
   explicit BatchNormBackward(const KernelRequest& request)
       : planes_(request.inputs[1]),
         relu_(request.op.attributes.flag("relu")),
+        fixed_(request.op.attributes.flag("fixed_statistics")),
         type_(request.inputs[1].type.dtype),
         gradient_type_(request.inputs[0].type.dtype) {}
 
@@ -160,8 +161,9 @@ class BatchNormBackward : public Kernel {
         const GradientSums sums = merged_sums(planes_, partial, c);
         const bool real = c < planes_.channels;
         const double deviation = real ? inverse[c] : 0;
-        slope[c] = static_cast<float>(-factor[c] * deviation * deviation * sums.weighted / count);
-        shift[c] = static_cast<float>(-factor[c] * sums.plain / count);
+        const double own = fixed_ ? 0 : -factor[c] / count;  // what statistics owe to each value
+        slope[c] = static_cast<float>(own * deviation * deviation * sums.weighted);
+        shift[c] = static_cast<float>(own * sums.plain);
         if (!real) continue;
         dscale[c] = static_cast<float>(sums.weighted * deviation);
         dbias[c] = static_cast<float>(sums.plain);
@@ -174,8 +176,9 @@ class BatchNormBackward : public Kernel {
  private:
   Planes planes_;
   bool relu_;
-  DataType type_;
-  DataType gradient_type_;
+  bool fixed_;
+  graph::DataType type_;
+  graph::DataType gradient_type_;
 };
 
 template <typename Implementation, size_t kImage>
@@ -202,4 +205,4 @@ std::vector<KernelFamily> kernels() {
            follow_second}};
 }
 
-}  // namespace millrace::batch_norm
+}  // namespace millrace::kernels::batch_norm

@@ -5,7 +5,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace::batch_norm_synchronised {
+namespace millrace::kernels::batch_norm_synchronised {
 namespace {
 
 uint64_t bytes_for(const Planes& planes, int64_t rows) {
@@ -15,7 +15,7 @@ uint64_t bytes_for(const Planes& planes, int64_t rows) {
 std::unique_ptr<Kernel> make_statistics(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 0, refusal)) return nullptr;
   const Planes planes(request.inputs[0]);
-  const DataType type = request.inputs[0].type.dtype;
+  const graph::DataType type = request.inputs[0].type.dtype;
   return make_function_kernel(
       [planes, type](const KernelArguments& a) {
         auto* partial = reinterpret_cast<float*>(a.workspace);
@@ -51,14 +51,14 @@ ChannelMoments joined_moments(const float* statistics, const std::vector<int64_t
 
 std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 0, refusal)) return nullptr;
-  const Attributes& attributes = request.op.attributes;
+  const graph::Attributes& attributes = request.op.attributes;
   const Planes planes(request.inputs[0]);
   const std::vector<int64_t> counts = attributes.integers("counts");
   const double epsilon = attributes.number("epsilon");
   const double momentum = attributes.number("momentum");
   const bool relu = attributes.flag("relu");
   const bool residual = attributes.flag("residual");
-  const DataType type = request.inputs[0].type.dtype;
+  const graph::DataType type = request.inputs[0].type.dtype;
   return make_function_kernel(
       [=](const KernelArguments& a) {
         int64_t total = 0;
@@ -80,8 +80,8 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
 }
 
 struct GradientTypes {
-  DataType dy;
-  DataType x;
+  graph::DataType dy;
+  graph::DataType x;
 
   explicit GradientTypes(const KernelRequest& request)
       : dy(request.inputs[0].type.dtype), x(request.inputs[1].type.dtype) {}
@@ -159,4 +159,4 @@ std::vector<KernelFamily> kernels() {
           {"batch_norm_backward_apply", {{"planes", make_backward_apply, true}}, follow_second}};
 }
 
-}  // namespace millrace::batch_norm_synchronised
+}  // namespace millrace::kernels::batch_norm_synchronised

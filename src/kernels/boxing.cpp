@@ -11,7 +11,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace::boxing {
+namespace millrace::kernels::boxing {
 namespace {
 
 constexpr int64_t kCopyGrain = 1 << 17;
@@ -26,9 +26,9 @@ struct Cut {
   Cut(const KernelRequest& request, const TensorSpec& tensor)
       : members(static_cast<int>(request.op.attributes.integer("members"))),
         whole(request.op.attributes.integer("whole")),
-        size(size_of(tensor.type.dtype)) {
+        size(graph::size_of(tensor.type.dtype)) {
     const int64_t axis = request.op.attributes.integer("axis");
-    const Shape& shape = tensor.type.shape;
+    const graph::Shape& shape = tensor.type.shape;
     for (size_t i = 0; i < shape.size(); ++i) {
       if (static_cast<int64_t>(i) < axis) outer *= shape[i];
       if (static_cast<int64_t>(i) > axis) inner *= shape[i];
@@ -69,7 +69,7 @@ std::unique_ptr<Kernel> copy_of(const KernelRequest& request) {
 
 bool is_float(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return false;
-  if (request.inputs[0].type.dtype == DataType::f32) return true;
+  if (request.inputs[0].type.dtype == graph::DataType::f32) return true;
   *refusal = "sums are made of f32";
   return false;
 }
@@ -122,7 +122,7 @@ std::unique_ptr<Kernel> make_share_partial(const KernelRequest& request, std::st
 std::unique_ptr<Kernel> make_pad_slice(const KernelRequest& request, std::string* refusal) {
   if (!is_float(request, refusal)) return nullptr;
   const auto axis = static_cast<size_t>(request.op.attributes.integer("axis"));
-  const Shape& part = request.inputs[0].type.shape;
+  const graph::Shape& part = request.inputs[0].type.shape;
   int64_t outer = 1;
   for (size_t i = 0; i < axis; ++i) outer *= part[i];
   const int64_t bytes = request.inputs[0].bytes() / outer;
@@ -148,4 +148,4 @@ std::vector<KernelFamily> kernels() {
           {"pad_slice", {{"copy", make_pad_slice}}}};
 }
 
-}  // namespace millrace::boxing
+}  // namespace millrace::kernels::boxing

@@ -9,7 +9,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace::concat {
+namespace millrace::kernels::concat {
 namespace {
 
 constexpr int64_t kCopyGrain = 1 << 17;
@@ -20,7 +20,7 @@ struct Runs {
   int64_t length = 1;
 };
 
-Runs runs_of(const Shape& shape, int64_t axis) {
+Runs runs_of(const graph::Shape& shape, int64_t axis) {
   Runs runs;
   for (size_t i = 0; i < shape.size(); ++i) {
     (static_cast<int64_t>(i) < axis ? runs.outer : runs.length) *= shape[i];
@@ -30,7 +30,7 @@ Runs runs_of(const Shape& shape, int64_t axis) {
 
 // Whether positions along the axis `cuts` may be boundaries: in a layout with blocked channels
 // only a cut between samples or between whole blocks leaves contiguous runs.
-bool can_cut(const Layout& layout, int64_t axis, const std::vector<int64_t>& channels) {
+bool can_cut(const graph::Layout& layout, int64_t axis, const std::vector<int64_t>& channels) {
   const int64_t block = layout.channel_block();
   if (block == 1) return true;
   if (block == 0 || axis > 1) return false;
@@ -50,7 +50,7 @@ std::vector<int64_t> cuts_of(const KernelRequest& request) {
 
 bool is_cuttable(const KernelRequest& request, std::string* refusal) {
   if (!is_uniform(request, refusal) || !has_one_type(request, 0, refusal)) return false;
-  const Layout& layout = request.inputs[0].layout;
+  const graph::Layout& layout = request.inputs[0].layout;
   if (layout.is_plain()) return true;
   if (can_cut(layout, request.op.attributes.integer("axis"), cuts_of(request))) return true;
   *refusal = fmt::format("the cuts do not fit layout '{}'", layout.tag());
@@ -58,18 +58,18 @@ bool is_cuttable(const KernelRequest& request, std::string* refusal) {
 }
 
 LayoutWish follow_cuttable(const KernelRequest& request) {
-  const Layout& layout = request.inputs[0].layout;
+  const graph::Layout& layout = request.inputs[0].layout;
   if (layout.is_plain() ||
       can_cut(layout, request.op.attributes.integer("axis"), cuts_of(request))) {
     return follow_input(request, 0);
   }
-  return {std::vector<Layout>(request.inputs.size()), std::vector<Layout>(1)};
+  return {std::vector<graph::Layout>(request.inputs.size()), std::vector<graph::Layout>(1)};
 }
 
 std::unique_ptr<Kernel> make_concat(const KernelRequest& request, std::string* refusal) {
   if (!is_cuttable(request, refusal)) return nullptr;
   const int64_t axis = request.op.attributes.integer("axis");
-  const int64_t size = size_of(request.inputs[0].type.dtype);
+  const int64_t size = graph::size_of(request.inputs[0].type.dtype);
   struct Part {
     int64_t begin;
     int64_t bytes;
@@ -96,10 +96,10 @@ std::unique_ptr<Kernel> make_concat(const KernelRequest& request, std::string* r
 
 std::unique_ptr<Kernel> make_slice(const KernelRequest& request, std::string* refusal) {
   if (!is_cuttable(request, refusal)) return nullptr;
-  const Attributes& attributes = request.op.attributes;
+  const graph::Attributes& attributes = request.op.attributes;
   const int64_t axis = attributes.integer("axis");
-  const int64_t size = size_of(request.inputs[0].type.dtype);
-  const Shape& shape = request.inputs[0].type.shape;
+  const int64_t size = graph::size_of(request.inputs[0].type.dtype);
+  const graph::Shape& shape = request.inputs[0].type.shape;
   const Runs runs = runs_of(shape, axis);
   const int64_t row = runs.length * size;
   const int64_t unit = row / shape.at(static_cast<size_t>(axis));
@@ -115,11 +115,11 @@ std::unique_ptr<Kernel> make_slice(const KernelRequest& request, std::string* re
 
 // Copies the overlap of `from` and `to` element by element, where index `i` along the axis of
 // `from` is index i + shift of `to`.
-void copy_shifted(const std::byte* from, const Shape& from_shape, std::byte* to,
-                  const Shape& to_shape, size_t axis, int64_t shift, int64_t size) {
+void copy_shifted(const std::byte* from, const graph::Shape& from_shape, std::byte* to,
+                  const graph::Shape& to_shape, size_t axis, int64_t shift, int64_t size) {
   std::vector<int64_t> index(from_shape.size());
-  const Layout plain;
-  for (int64_t i = 0; i < elements_of(from_shape); ++i) {
+  const graph::Layout plain;
+  for (int64_t i = 0; i < graph::elements_of(from_shape); ++i) {
     int64_t rest = i;
     for (size_t a = from_shape.size(); a-- > 0; rest /= from_shape[a]) {
       index[a] = rest % from_shape[a];
@@ -133,7 +133,7 @@ void copy_shifted(const std::byte* from, const Shape& from_shape, std::byte* to,
 std::unique_ptr<Kernel> reference_concat(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const auto axis = static_cast<size_t>(request.op.attributes.integer("axis"));
-  const int64_t size = size_of(request.inputs[0].type.dtype);
+  const int64_t size = graph::size_of(request.inputs[0].type.dtype);
   return make_function_kernel([inputs = request.inputs, output = request.outputs[0], axis,
                                size](const KernelArguments& arguments) {
     int64_t shift = 0;
@@ -149,7 +149,7 @@ std::unique_ptr<Kernel> reference_slice(const KernelRequest& request, std::strin
   if (!is_plain(request, refusal)) return nullptr;
   const auto axis = static_cast<size_t>(request.op.attributes.integer("axis"));
   const int64_t begin = request.op.attributes.integer("begin");
-  const int64_t size = size_of(request.inputs[0].type.dtype);
+  const int64_t size = graph::size_of(request.inputs[0].type.dtype);
   return make_function_kernel([input = request.inputs[0].type.shape,
                                output = request.outputs[0].type.shape, axis, begin,
                                size](const KernelArguments& arguments) {
@@ -166,4 +166,4 @@ std::vector<KernelFamily> kernels() {
   };
 }
 
-}  // namespace millrace::concat
+}  // namespace millrace::kernels::concat

@@ -1,9 +1,12 @@
-// convolution and its two gradients, by oneDNN: the method that was chosen, else direct.
+// convolution and its two gradients, by oneDNN or own loops: the method that was chosen, else
+// direct.
 #include "kernels/convolution_problem.h"
 #include "kernels/reference/reference.h"
 #include "kernels/support/widened.h"
+#include "kernels/winograd/tile_loops.h"
+#include "kernels/winograd/tiled_convolution.h"
 
-namespace millrace::convolution {
+namespace millrace::kernels::convolution {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
@@ -146,7 +149,7 @@ std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusa
   const auto offer = offer_convolution(problem, method, requested_descs(problem, request), refusal);
   if (!offer) return nullptr;
   if (!stages_weights(problem)) return kernel_of(problem, *offer);
-  const auto outside = problem.groups > 1 ? dnnl_plain(problem.w.shape, DataType::f32)
+  const auto outside = problem.groups > 1 ? dnnl_plain(problem.w.shape, graph::DataType::f32)
                                           : dnnl_desc(weights_of(problem, request));
   return std::make_unique<StagedConvolution>(problem, *offer, outside);
 }
@@ -170,20 +173,55 @@ std::unique_ptr<Kernel> create_in_f32(const KernelRequest& request, std::string*
                       parts_in_f32(problem));
 }
 
+// The layouts of the operator's images and weights that winograd_tiles works with.
+LayoutWish layouts_of_tiles(const KernelRequest& request, const ConvolutionProblem& problem) {
+  LayoutWish wish = {std::vector<graph::Layout>(request.inputs.size()),
+                     std::vector<graph::Layout>(request.outputs.size())};
+  const TileLoops& loops = *tile_loops_here();
+  const Roles roles = roles_of(problem.direction, {});
+  const auto place = [&](const DnnlArgument& role) -> graph::Layout& {
+    return (role.source == DnnlArgument::Source::input ? wish.inputs : wish.outputs)[role.index];
+  };
+  place(roles.x) = place(roles.y) = tiled_images(loops);
+  place(roles.w) = tiled_weights(loops);
+  return wish;
+}
+
+bool lies_so(const std::vector<TensorSpec>& tensors, const std::vector<graph::Layout>& layouts) {
+  return std::equal(tensors.begin(), tensors.end(), layouts.begin(), layouts.end(),
+                    [](const TensorSpec& tensor, const graph::Layout& layout) {
+                      return tensor.layout == layout;
+                    });
+}
+
+std::unique_ptr<Kernel> create_tiled(const KernelRequest& request, std::string* refusal) {
+  const ConvolutionProblem problem = convolution_problem(request);
+  if (choose_method(problem, request.options) != ConvolutionMethod::winograd_tiles) {
+    *refusal = "another method is chosen for this shape";
+    return nullptr;
+  }
+  const LayoutWish wish = layouts_of_tiles(request, problem);
+  if (!lies_so(request.inputs, wish.inputs) || !lies_so(request.outputs, wish.outputs)) {
+    *refusal = "images or weights are not in blocks of the vectors' length";
+    return nullptr;
+  }
+  return make_tiled_convolution(problem, request.options.threads, *tile_loops_here());
+}
+
 // How weights that are converted anyway should lie: as the primitive of their gradient, which is
 // not, makes it.
-Layout layout_of_gradient(ConvolutionProblem problem) {
+graph::Layout layout_of_gradient(ConvolutionProblem problem) {
   problem.direction = ConvolutionDirection::backward_weights;
-  problem.w.dtype = DataType::f32;
+  problem.w.dtype = graph::DataType::f32;
   problem.relu = false;
   const auto offer =
       offer_convolution(problem, ConvolutionMethod::direct, any_descs(problem), nullptr);
   if (!offer) return {};
-  return layout_from(offer->descs.w).value_or(Layout());
+  return layout_from(offer->descs.w).value_or(graph::Layout());
 }
 
 // The forward pass is the first to say; afterwards they stay as they are.
-Layout wish_for_weights(const ConvolutionProblem& problem, const KernelRequest& request) {
+graph::Layout wish_for_weights(const ConvolutionProblem& problem, const KernelRequest& request) {
   if (problem.direction == ConvolutionDirection::forward) return layout_of_gradient(problem);
   return weights_of(problem, request).layout;
 }
@@ -191,8 +229,8 @@ Layout wish_for_weights(const ConvolutionProblem& problem, const KernelRequest& 
 // What oneDNN likes best; where the data already lies another way that the same implementation
 // takes as well, that stays.
 LayoutWish layouts(const KernelRequest& request) {
-  LayoutWish wish = {std::vector<Layout>(request.inputs.size()),
-                     std::vector<Layout>(request.outputs.size())};
+  LayoutWish wish = {std::vector<graph::Layout>(request.inputs.size()),
+                     std::vector<graph::Layout>(request.outputs.size())};
   const ConvolutionProblem problem = convolution_problem(request);
   const ConvolutionMethod method = choose_method(problem, request.options);
   if (method == ConvolutionMethod::winograd_in_f32) {
@@ -200,6 +238,7 @@ LayoutWish layouts(const KernelRequest& request) {
     return layouts(widened_request({request.op, request.inputs, request.outputs, options},
                                    parts_in_f32(problem)));
   }
+  if (method == ConvolutionMethod::winograd_tiles) return layouts_of_tiles(request, problem);
   auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
   if (!offer && problem.halves) return layouts(widened_request(request));
   if (!offer) return wish;
@@ -217,7 +256,8 @@ LayoutWish layouts(const KernelRequest& request) {
   for (const DnnlArgument& role : {roles.x, roles.w, roles.y}) {
     if (stages_weights(problem) && role.argument == roles.w.argument) continue;
     const bool input = role.source == DnnlArgument::Source::input;
-    (input ? wish.inputs : wish.outputs)[role.index] = layout_from(role.desc).value_or(Layout());
+    (input ? wish.inputs : wish.outputs)[role.index] =
+        layout_from(role.desc).value_or(graph::Layout());
   }
   if (problem.groups == 1 && stages_weights(problem)) {
     wish.inputs[roles.w.index] = wish_for_weights(problem, request);
@@ -229,17 +269,29 @@ LayoutWish layouts(const KernelRequest& request) {
 
 std::vector<KernelFamily> kernels() {
   const KernelImplementation in_f32 = {"winograd in f32", create_in_f32, true};
+  const KernelImplementation tiles = {"winograd tiles", create_tiled};
   const KernelImplementation general = {"direct_general",
                                         create<ConvolutionMethod::direct_general>};
   const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>, true};
-  return {
-      {"convolution", {in_f32, kWinograd, direct, {"reference", reference_convolution}}, layouts},
-      {"convolution_backward_data",
-       {in_f32, kWinograd, general, direct, {"reference", reference_convolution_backward_data}},
-       layouts},
-      {"convolution_backward_weights",
-       {in_f32, kWinograd, general, direct, {"reference", reference_convolution_backward_weights}},
-       layouts}};
+  return {{"convolution",
+           {in_f32, kWinograd, tiles, direct, {"reference", reference_convolution}},
+           layouts},
+          {"convolution_backward_data",
+           {in_f32,
+            kWinograd,
+            tiles,
+            general,
+            direct,
+            {"reference", reference_convolution_backward_data}},
+           layouts},
+          {"convolution_backward_weights",
+           {in_f32,
+            kWinograd,
+            tiles,
+            general,
+            direct,
+            {"reference", reference_convolution_backward_weights}},
+           layouts}};
 }
 
-}  // namespace millrace::convolution
+}  // namespace millrace::kernels::convolution

@@ -8,7 +8,7 @@
 #include "kernels/convolution_costs.h"
 #include "kernels/convolution_problem.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int kFileVersion = 3;
@@ -79,7 +79,7 @@ void ConvolutionChoices::save() {
     const Json file = {{"version", kFileVersion}, {"processors", kept_}};
     write_text(cache_file_, file.dump(1) + "\n");
   } catch (const std::exception& error) {
-    warning_ = fmt::format("The convolution choices are not kept: {}", error.what());
+    warning_ = fmt::format("The convolution choices are not kept: {}", marked_text(error));
   }
 }
 
@@ -93,4 +93,4 @@ std::filesystem::path ConvolutionChoices::default_path() {
   return {};
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

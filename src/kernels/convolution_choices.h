@@ -16,7 +16,7 @@
 
 #include "kernels/processor.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 enum class ConvolutionMethod : uint8_t;
 struct ConvolutionProblem;
@@ -68,4 +68,4 @@ class ConvolutionChoices {
   std::string warning_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::kernels

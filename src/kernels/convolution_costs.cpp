@@ -2,7 +2,7 @@
 
 #include "kernels/processor.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // Nanoseconds of a product or value of each part. Fitted by tools/fit-convolutions to 561 problems
@@ -25,6 +25,15 @@ constexpr PartCosts kCosts[] = {
     {0.0184, 0.00854, 0.0218, 0.0216, 0.262, 0.741},  // backward_data
     {0.0202, 0.00961, 0.0206, 0.0209, 0.514, 0.561},  // backward_weights
 };
+// The same with AVX2, of one thread of a Zen 3 core: direct, and winograd_tiles in place of
+// winograd.
+constexpr PartCosts kCostsOfAvx2[] = {
+    {0.0235, 0, 0, 0.0260, 0.50, 0.95},
+    {0.0245, 0, 0, 0.0260, 0.50, 0.95},
+    {0.0340, 0, 0, 0.0260, 0.50, 0.95},
+};
+// Where oneDNN has Winograd, ours is taken to cost this much more: it was not measured there.
+constexpr double kTilesOverWinograd = 1.05;
 constexpr double kEmulatedBf16 = 2.7;  // against float32, where there are no instructions for bf16
 constexpr double kConversion = 0.5;    // a value from bf16 to float32 or back
 constexpr double kNanosecond = 1e-9;
@@ -32,19 +41,19 @@ constexpr double kNanosecond = 1e-9;
 constexpr int64_t kTile = 4;                                 // outputs in a row of a tile
 constexpr double kTileProducts = (kTile + 2) * (kTile + 2);  // of one tile, instead of 4 x 4 x 9
 
-double product_of(const Shape& shape) {
+double product_of(const graph::Shape& shape) {
   double product = 1;
   for (const int64_t size : shape) product *= static_cast<double>(size);
   return product;
 }
 
 double positions(const ConvolutionProblem& problem) {
-  const Shape& y = problem.y.shape;
+  const graph::Shape& y = problem.y.shape;
   return static_cast<double>(y[0] * y[2] * y[3]);
 }
 
 double tiles(const ConvolutionProblem& problem) {
-  const Shape& y = problem.y.shape;
+  const graph::Shape& y = problem.y.shape;
   const auto across = [](int64_t size) { return (size + kTile - 1) / kTile; };
   return static_cast<double>(y[0] * across(y[2]) * across(y[3]));
 }
@@ -72,12 +81,15 @@ double cost_in_f32(const ConvolutionProblem& problem, const PartCosts& costs) {
 }  // namespace
 
 double cost_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
-  const PartCosts& costs = kCosts[static_cast<size_t>(problem.direction)];
+  const bool narrow = vector_instructions() != VectorInstructions::avx512;
+  const PartCosts& costs = (narrow ? kCostsOfAvx2 : kCosts)[static_cast<size_t>(problem.direction)];
   switch (method) {
     case ConvolutionMethod::direct:
       break;
     case ConvolutionMethod::direct_general:
       return positions(problem) * product_of(problem.w.shape) * costs.direct_general * kNanosecond;
+    case ConvolutionMethod::winograd_tiles:
+      return winograd_cost(problem, costs) * (narrow ? 1 : kTilesOverWinograd) * kNanosecond;
     case ConvolutionMethod::winograd:
       return winograd_cost(problem, costs) * kNanosecond;
     case ConvolutionMethod::winograd_in_f32:
@@ -99,4 +111,4 @@ ConvolutionMethod cheapest_method(const ConvolutionProblem& problem,
   return best;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

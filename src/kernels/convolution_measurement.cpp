@@ -6,10 +6,12 @@
 #include <memory>
 
 #include "base/half.h"
+#include "base/parallel.h"
 #include "kernels/convolution_problem.h"
 #include "kernels/support/conversion.h"
+#include "kernels/winograd/tiled_convolution.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // Measured runs of a method; no more than the fewest once all took this many seconds together.
@@ -74,8 +76,8 @@ class StoredImages {
         count_(copy.get_desc().get_size() / sizeof(float)),
         halves_(count_ * static_cast<size_t>(parts), to_bf16(0.01f)) {}
 
-  void read(int64_t part) { widen(DataType::bf16, stored(part), count(), copy_); }
-  void write(int64_t part) { narrow(DataType::bf16, copy_, count(), stored(part)); }
+  void read(int64_t part) { widen(graph::DataType::bf16, stored(part), count(), copy_); }
+  void write(int64_t part) { narrow(graph::DataType::bf16, copy_, count(), stored(part)); }
 
  private:
   int64_t count() const { return static_cast<int64_t>(count_); }
@@ -114,10 +116,34 @@ std::function<void()> rehearse_in_f32(const ConvolutionProblem& problem) {
   };
 }
 
+// Whatever the direction, inputs and outputs have room for any of the three tensors.
+std::function<void()> rehearse_tiles(const ConvolutionProblem& problem) {
+  if (!refusal_of_tiles(problem, tile_loops_here()).empty()) return {};
+  const std::shared_ptr<Kernel> kernel =
+      make_tiled_convolution(problem, team_size(), *tile_loops_here());
+  const auto largest = static_cast<size_t>(
+      std::max({problem.x.elements(), problem.w.elements(), problem.y.elements()}));
+  const auto tensors =
+      std::make_shared<std::vector<std::vector<float>>>(5, std::vector<float>(largest, 0.01f));
+  tensors->push_back(std::vector<float>(kernel->workspace_bytes() / sizeof(float)));
+  return [=] {
+    std::byte* addresses[6];
+    for (size_t i = 0; i < 6; ++i)
+      addresses[i] = reinterpret_cast<std::byte*>((*tensors)[i].data());
+    kernel->run({{addresses, 3}, {addresses + 3, 2}, addresses[5], nullptr});
+  };
+}
+
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::function<void()> rehearsal_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
+  if (method == ConvolutionMethod::winograd_in_f32) return rehearse_in_f32(problem);
+  if (method == ConvolutionMethod::winograd_tiles) return rehearse_tiles(problem);
+  return rehearse(problem, method);
 }
 
 }  // namespace
@@ -127,8 +153,7 @@ std::vector<double> measure_convolution(const ConvolutionProblem& problem,
   std::vector<double> best(methods.size(), std::numeric_limits<double>::infinity());
   std::vector<std::function<void()>> runs;
   for (const ConvolutionMethod method : methods) {
-    const bool converts = method == ConvolutionMethod::winograd_in_f32;
-    runs.push_back(converts ? rehearse_in_f32(problem) : rehearse(problem, method));
+    runs.push_back(rehearsal_of(problem, method));
     if (runs.back()) runs.back()();
   }
   double spent = 0;
@@ -143,4 +168,4 @@ std::vector<double> measure_convolution(const ConvolutionProblem& problem,
   return best;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -6,8 +6,9 @@
 #include <algorithm>
 
 #include "kernels/convolution_choices.h"
+#include "kernels/winograd/tiled_convolution.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // Bytes of float32 copies that winograd_in_f32 holds at a time: enough for the deep layers' weights
@@ -20,7 +21,7 @@ dnnl::algorithm to_dnnl(ConvolutionMethod method) {
 }
 
 bool has_point_kernel(const ConvolutionProblem& problem) {
-  const Shape& w = problem.w.shape;
+  const graph::Shape& w = problem.w.shape;
   return w[w.size() - 1] == 1 && w[w.size() - 2] == 1;
 }
 
@@ -37,14 +38,14 @@ void pass_over_special(ConvolutionMethod method, Description& chosen) {
   }
 }
 
-dnnl::memory::dims less_one(const Shape& dilation) {
+dnnl::memory::dims less_one(const graph::Shape& dilation) {
   dnnl::memory::dims gaps = dilation;
   for (int64_t& gap : gaps) --gap;
   return gaps;
 }
 
 dnnl::memory::desc bias_desc(const ConvolutionProblem& problem) {
-  return dnnl_plain({problem.y.shape[1]}, DataType::f32);
+  return dnnl_plain({problem.y.shape[1]}, graph::DataType::f32);
 }
 
 dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionProblem& problem,
@@ -132,12 +133,15 @@ ConvolutionOffer any_offer(const ConvolutionProblem& problem, ConvolutionMethod 
   return offer_forward(problem, to_dnnl(method), descs);
 }
 
-uint64_t float_bytes(const TensorType& type) {
+uint64_t float_bytes(const graph::TensorType& type) {
   return static_cast<uint64_t>(type.elements()) * sizeof(float);
 }
 
 // What a method takes beside the tensors.
-uint64_t workspace_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
+uint64_t workspace_of(const ConvolutionProblem& problem, ConvolutionMethod method, int threads) {
+  if (method == ConvolutionMethod::winograd_tiles) {
+    return make_tiled_convolution(problem, threads, *tile_loops_here())->workspace_bytes();
+  }
   if (method != ConvolutionMethod::winograd_in_f32) {
     return offer_convolution(problem, method, any_descs(problem), nullptr)->scratchpad.get_size();
   }
@@ -145,7 +149,7 @@ uint64_t workspace_of(const ConvolutionProblem& problem, ConvolutionMethod metho
   const uint64_t copies = float_bytes(part.x) + float_bytes(part.y);
   const bool sums =
       problem.direction == ConvolutionDirection::backward_weights && parts_in_f32(problem) > 1;
-  return workspace_of(part, ConvolutionMethod::winograd) + copies +
+  return workspace_of(part, ConvolutionMethod::winograd, threads) + copies +
          (sums ? float_bytes(part.w) : 0);
 }
 
@@ -155,14 +159,14 @@ std::string ConvolutionProblem::key() const {
   constexpr const char* kNames[] = {"forward", "backward_data", "backward_weights"};
   return fmt::format(
       "{} x={} w={} y={} stride={} padding={} dilation={} groups={} bias={} relu={}{}",
-      kNames[static_cast<size_t>(direction)], to_string(x.shape), to_string(w.shape),
-      to_string(y.shape), to_string(stride), to_string(padding), to_string(dilation), groups, bias,
-      relu, halves ? " bf16" : "");
+      kNames[static_cast<size_t>(direction)], graph::to_string(x.shape), graph::to_string(w.shape),
+      graph::to_string(y.shape), graph::to_string(stride), graph::to_string(padding),
+      graph::to_string(dilation), groups, bias, relu, halves ? " bf16" : "");
 }
 
 ConvolutionProblem convolution_problem(const KernelRequest& request) {
   ConvolutionProblem problem;
-  const Attributes& attributes = request.op.attributes;
+  const graph::Attributes& attributes = request.op.attributes;
   problem.stride = attributes.integers("stride");
   problem.padding = attributes.integers("padding");
   problem.dilation = attributes.integers("dilation");
@@ -185,12 +189,12 @@ ConvolutionProblem convolution_problem(const KernelRequest& request) {
     problem.y = request.inputs[1].type;
     problem.bias = attributes.flag("bias");
   }
-  problem.halves = problem.x.dtype == DataType::bf16;
+  problem.halves = problem.x.dtype == graph::DataType::bf16;
   if (problem.halves && problem.direction != ConvolutionDirection::backward_weights) {
-    problem.w.dtype = DataType::bf16;
+    problem.w.dtype = graph::DataType::bf16;
   }
   if (problem.groups > 1) {
-    Shape& w = problem.w.shape;
+    graph::Shape& w = problem.w.shape;
     const int64_t channels = w[0];
     const int64_t wide = widened_group(channels, w[1], channels / problem.groups);
     if (wide > 0) {
@@ -229,6 +233,8 @@ std::string_view name_of(ConvolutionMethod method) {
       return "direct";
     case ConvolutionMethod::direct_general:
       return "direct_general";
+    case ConvolutionMethod::winograd_tiles:
+      return "winograd_tiles";
     case ConvolutionMethod::winograd:
       return "winograd";
     case ConvolutionMethod::winograd_in_f32:
@@ -249,8 +255,8 @@ int64_t parts_in_f32(const ConvolutionProblem& problem) {
 ConvolutionProblem part_in_f32(const ConvolutionProblem& problem) {
   ConvolutionProblem part = problem;
   part.halves = false;
-  for (TensorType* type : {&part.x, &part.w, &part.y}) type->dtype = DataType::f32;
-  for (TensorType* type : {&part.x, &part.y}) type->shape[0] /= parts_in_f32(problem);
+  for (graph::TensorType* type : {&part.x, &part.w, &part.y}) type->dtype = graph::DataType::f32;
+  for (graph::TensorType* type : {&part.x, &part.y}) type->shape[0] /= parts_in_f32(problem);
   return part;
 }
 
@@ -261,6 +267,9 @@ std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem) {
                           methods_for(part_in_f32(problem)).back() == ConvolutionMethod::winograd;
     if (possible) methods.push_back(ConvolutionMethod::winograd_in_f32);
     return methods;
+  }
+  if (refusal_of_tiles(problem, tile_loops_here()).empty()) {
+    methods.push_back(ConvolutionMethod::winograd_tiles);
   }
   const bool backward = problem.direction != ConvolutionDirection::forward;
   const auto other = has_point_kernel(problem) && backward ? ConvolutionMethod::direct_general
@@ -279,7 +288,8 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
   std::vector<ConvolutionMethod> methods = methods_for(problem);
   std::erase_if(methods, [&](ConvolutionMethod method) {
     if (method == ConvolutionMethod::direct || options.workspace_limit <= 0) return false;
-    return workspace_of(problem, method) > static_cast<uint64_t>(options.workspace_limit);
+    return workspace_of(problem, method, options.threads) >
+           static_cast<uint64_t>(options.workspace_limit);
   });
   if (options.convolution == ConvolutionAlgorithm::winograd) {
     const ConvolutionMethod last = methods.back();
@@ -289,4 +299,4 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
   return options.choices->choose(problem, options, methods);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

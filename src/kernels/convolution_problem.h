@@ -10,12 +10,20 @@
 #include "kernels/support/dnnl_support.h"
 #include "kernels/support/group_blocks.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
-// What oneDNN can be asked for. `direct_general` passes over its special code for 1x1 kernels,
-// which is not always the faster one. `winograd_in_f32` serves images of bf16, for which there is
-// no Winograd, by float32 copies of a part of the batch at a time.
-enum class ConvolutionMethod : uint8_t { direct, direct_general, winograd, winograd_in_f32 };
+// How a convolution can be done. `direct`, `direct_general` and `winograd` are oneDNN's;
+// `direct_general` passes over its special code for 1x1 kernels, which is not always the faster
+// one. `winograd_in_f32` serves images of bf16, for which there is no Winograd, by float32 copies
+// of a part of the batch at a time. `winograd_tiles` is Winograd's method in loops of our own
+// (winograd/tiled_convolution.h).
+enum class ConvolutionMethod : uint8_t {
+  direct,
+  direct_general,
+  winograd_tiles,
+  winograd,
+  winograd_in_f32
+};
 
 std::string_view name_of(ConvolutionMethod method);
 
@@ -24,12 +32,12 @@ enum class ConvolutionDirection : uint8_t { forward, backward_data, backward_wei
 // Everything that determines the work, taken from an operator and its tensors' types.
 struct ConvolutionProblem {
   ConvolutionDirection direction = ConvolutionDirection::forward;
-  TensorType x;
-  TensorType w;  // (groups,) out, in, height, width
-  TensorType y;
-  Shape stride;
-  Shape padding;
-  Shape dilation;
+  graph::TensorType x;
+  graph::TensorType w;  // (groups,) out, in, height, width
+  graph::TensorType y;
+  graph::Shape stride;
+  graph::Shape padding;
+  graph::Shape dilation;
   int64_t groups = 1;   // of `w`
   GroupBlocks widened;  // narrow is above 0 where `w` stands for more, smaller groups
   bool halves = false;  // images are bf16; weights, float32 for everybody else, are read as bf16
@@ -60,8 +68,8 @@ struct ConvolutionOffer {
   std::function<dnnl::primitive()> make;
 };
 
-// Empty if oneDNN has no such method for the problem; `refusal` says why. Not for winograd_in_f32:
-// that is winograd for part_in_f32.
+// Empty if oneDNN has no such method for the problem; `refusal` says why. Not for winograd_tiles,
+// nor for winograd_in_f32: that is winograd for part_in_f32.
 std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& problem,
                                                   ConvolutionMethod method,
                                                   const ConvolutionDescs& descs,
@@ -87,4 +95,4 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
 std::vector<double> measure_convolution(const ConvolutionProblem& problem,
                                         const std::vector<ConvolutionMethod>& methods);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

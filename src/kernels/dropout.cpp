@@ -10,7 +10,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace::dropout {
+namespace millrace::kernels::dropout {
 namespace {
 
 // One step's mask: element `index` is kept where its uniform number is at least the rate.
@@ -60,6 +60,12 @@ MILLRACE_VECTORIZED void keep_row(const float* x, const uint32_t* bits, float sc
   for (int64_t i = 0; i < count; ++i) y[i] = keep(x[i], scale, bits[i]);
 }
 
+MILLRACE_VECTORIZED void keep_all(const float* x, uint32_t bits, float scale, float* y,
+                                  int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) y[i] = keep(x[i], scale, bits);
+}
+
 // Elements first .. first + count, which lie `stride` apart in x and y.
 void apply(const Mask& mask, int64_t first, int64_t count, int64_t stride, const float* x,
            float* y) {
@@ -103,9 +109,9 @@ struct Place {
   int64_t sample_begin;
 
   explicit Place(const KernelRequest& request) {
-    const Attributes& attributes = request.op.attributes;
-    const Shape& shape = request.inputs[0].type.shape;
-    row = elements_of(shape) / shape.at(0);
+    const graph::Attributes& attributes = request.op.attributes;
+    const graph::Shape& shape = request.inputs[0].type.shape;
+    row = graph::elements_of(shape) / shape.at(0);
     sample_begin = attributes.has("sample_begin") ? attributes.integer("sample_begin") : 0;
     whole = row;
     begin = 0;
@@ -115,9 +121,14 @@ struct Place {
     begin = attributes.integer("channel_begin") * spatial;
   }
 
+  // The number of a sample in the job.
+  int64_t sample(const StepState& step, int64_t here) const {
+    return step.first_sample + sample_begin + here;
+  }
+
   // The number of the first element of a sample.
-  int64_t first(const StepState& step, int64_t sample) const {
-    return (step.first_sample + sample_begin + sample) * whole + begin;
+  int64_t first(const StepState& step, int64_t here) const {
+    return sample(step, here) * whole + begin;
   }
 };
 
@@ -126,11 +137,11 @@ std::unique_ptr<Kernel> make_flat(const KernelRequest& request) {
   const bool is_run = place.row == place.whole;
   const int64_t samples = is_run ? 1 : request.inputs[0].type.shape[0];
   const int64_t count = request.inputs[0].elements() / samples;
-  const DataType type = request.inputs[0].type.dtype;
+  const graph::DataType type = request.inputs[0].type.dtype;
   return make_function_kernel([=, fixed = mask_of(request)](const KernelArguments& a) {
     const Mask mask = at_step(fixed, *a.step);
     for (int64_t n = 0; n < samples; ++n) {
-      const int64_t bytes = n * count * size_of(type);
+      const int64_t bytes = n * count * graph::size_of(type);
       const int64_t first = place.first(*a.step, n);
       parallel_ranges(count, kElementwiseGrain / 4, [&](int, int64_t begin, int64_t end) {
         in_floats<1>({StoredNumbers{type, a.inputs[0] + bytes}}, {type, a.outputs[0] + bytes},
@@ -142,18 +153,43 @@ std::unique_ptr<Kernel> make_flat(const KernelRequest& request) {
   });
 }
 
+// The numbers of a sample lie together in every layout that is served, its padding among them.
+std::unique_ptr<Kernel> make_by_sample(const KernelRequest& request) {
+  const Place place(request);
+  const int64_t samples = request.inputs[0].type.shape.at(0);
+  const int64_t count = request.inputs[0].physical_elements() / samples;
+  const double rate = request.op.attributes.number("rate");
+  const graph::DataType type = request.inputs[0].type.dtype;
+  return make_function_kernel([=, fixed = mask_of(request)](const KernelArguments& a) {
+    const Mask mask = at_step(fixed, *a.step);
+    const Random random(mask.seed, mask.stream);
+    for (int64_t n = 0; n < samples; ++n) {
+      const auto index = static_cast<uint64_t>(place.sample(*a.step, n));
+      const uint32_t bits = random.uniform(index) >= rate ? ~0u : 0u;
+      const int64_t bytes = n * count * graph::size_of(type);
+      parallel_ranges(count, kElementwiseGrain, [&](int, int64_t begin, int64_t end) {
+        in_floats<1>({StoredNumbers{type, a.inputs[0] + bytes}}, {type, a.outputs[0] + bytes},
+                     begin, end, [&](const auto& x, float* y, int64_t, int64_t part) {
+                       keep_all(x[0], bits, mask.scale, y, part);
+                     });
+      });
+    }
+  });
+}
+
 std::unique_ptr<Kernel> make_dropout(const KernelRequest& request, std::string* refusal) {
   if (!is_channelwise(request, refusal)) return nullptr;
+  if (request.op.attributes.flag("by_sample")) return make_by_sample(request);
   const int64_t block = request.inputs[0].layout.channel_block();
   if (block == 1) return make_flat(request);
-  if (request.inputs[0].type.dtype != DataType::f32) {
+  if (request.inputs[0].type.dtype != graph::DataType::f32) {
     *refusal = "images with channels in blocks are taken as f32 only";
     return nullptr;
   }
-  const Shape& shape = request.inputs[0].type.shape;
+  const graph::Shape& shape = request.inputs[0].type.shape;
   const int64_t channels = shape.at(1);
   const int64_t padded = (channels + block - 1) / block * block;
-  const int64_t spatial = elements_of(shape) / (shape[0] * channels);
+  const int64_t spatial = graph::elements_of(shape) / (shape[0] * channels);
   const int64_t planes = shape[0] * padded;
   return make_function_kernel(
       [=, place = Place(request), fixed = mask_of(request)](const KernelArguments& a) {
@@ -180,12 +216,15 @@ std::unique_ptr<Kernel> reference_dropout(const KernelRequest& request, std::str
   const double rate = request.op.attributes.number("rate");
   const auto stream = static_cast<uint64_t>(request.op.attributes.integer("stream"));
   const int64_t count = request.inputs[0].elements();
+  const bool by_sample = request.op.attributes.flag("by_sample");
   const Place place(request);
   return make_function_kernel([=](const KernelArguments& a) {
     const Random random(hash_combine(a.step->seed, static_cast<uint64_t>(a.step->step)), stream);
     for (int64_t i = 0; i < count; ++i) {
-      const bool kept = random.uniform(static_cast<uint64_t>(place.first(*a.step, i / place.row) +
-                                                             i % place.row)) >= rate;
+      const int64_t sample = i / place.row;
+      const int64_t index =
+          by_sample ? place.sample(*a.step, sample) : place.first(*a.step, sample) + i % place.row;
+      const bool kept = random.uniform(static_cast<uint64_t>(index)) >= rate;
       a.output<float>(0)[i] =
           kept ? static_cast<float>(a.input<float>(0)[i] * (1 / (1 - rate))) : 0;
     }
@@ -205,4 +244,4 @@ std::vector<KernelFamily> kernels() {
   };
 }
 
-}  // namespace millrace::dropout
+}  // namespace millrace::kernels::dropout

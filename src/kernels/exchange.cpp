@@ -7,7 +7,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace::exchange {
+namespace millrace::kernels::exchange {
 namespace {
 
 MILLRACE_VECTORIZED void add_to(float* sum, const float* values, int64_t count) {
@@ -63,4 +63,4 @@ std::vector<KernelFamily> kernels() {
           {"accumulate", {{"vector", make_accumulate, true}}, follow_parameter}};
 }
 
-}  // namespace millrace::exchange
+}  // namespace millrace::kernels::exchange

@@ -6,10 +6,11 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
-// Runs the kernel, and in each of these steps makes the first value of its first output, a float,
-// infinite.
-std::unique_ptr<Kernel> make_faulty(std::shared_ptr<Kernel> kernel, std::vector<int64_t> steps);
+// Runs the kernel, and in each of these steps makes the first `values` of its first output, floats,
+// infinite: several, as what is behind may pass over one, like the gradient of a ReLU.
+std::unique_ptr<Kernel> make_faulty(std::shared_ptr<Kernel> kernel, std::vector<int64_t> steps,
+                                    int64_t values);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

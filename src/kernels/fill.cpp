@@ -5,7 +5,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace::fill {
+namespace millrace::kernels::fill {
 namespace {
 
 std::unique_ptr<Kernel> make_fill(const KernelRequest& request, std::string* refusal) {
@@ -41,4 +41,4 @@ std::vector<KernelFamily> kernels() {
   return {{"fill", {{"vector", make_fill}, {"reference", reference_fill}}}};
 }
 
-}  // namespace millrace::fill
+}  // namespace millrace::kernels::fill

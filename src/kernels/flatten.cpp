@@ -4,7 +4,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace::flatten {
+namespace millrace::kernels::flatten {
 namespace {
 
 // Views need no kernel; this one serves where the output could not share the input's memory.
@@ -38,4 +38,4 @@ std::vector<KernelFamily> kernels() {
   };
 }
 
-}  // namespace millrace::flatten
+}  // namespace millrace::kernels::flatten

@@ -18,7 +18,7 @@
 #include "graph/graph.h"
 #include "kernels/convolution_algorithm.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Values that change from step to step without changing the program.
 struct StepState {
@@ -62,13 +62,13 @@ class Kernel {
 
 // One tensor of a request.
 struct TensorSpec {
-  TensorType type;
-  Layout layout;
+  graph::TensorType type;
+  graph::Layout layout;
 
   int64_t elements() const { return type.elements(); }
   // With padding of blocked axes: what flat loops go over.
   int64_t physical_elements() const { return layout.physical_elements(type.shape); }
-  int64_t bytes() const { return physical_elements() * size_of(type.dtype); }
+  int64_t bytes() const { return physical_elements() * graph::size_of(type.dtype); }
 };
 
 class ConvolutionChoices;
@@ -84,7 +84,7 @@ struct KernelOptions {
 };
 
 struct KernelRequest {
-  const Operator& op;
+  const graph::Operator& op;
   std::vector<TensorSpec> inputs;
   std::vector<TensorSpec> outputs;
   const KernelOptions& options;
@@ -92,8 +92,8 @@ struct KernelRequest {
 
 // Layouts that the kernel of an operator wants; one entry per input and output.
 struct LayoutWish {
-  std::vector<Layout> inputs;
-  std::vector<Layout> outputs;
+  std::vector<graph::Layout> inputs;
+  std::vector<graph::Layout> outputs;
 };
 
 // One way to run an operator type. `create` returns null when it cannot serve the request and
@@ -129,4 +129,4 @@ LayoutWish layouts_of(const KernelRequest& request);
 void copy_between_layouts(const TensorSpec& from, const std::byte* source, const TensorSpec& to,
                           std::byte* target);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

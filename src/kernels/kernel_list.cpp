@@ -7,7 +7,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/widened.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 #define MILLRACE_FAMILY(family)        \
   namespace family {                   \
@@ -56,7 +56,8 @@ std::unique_ptr<Kernel> make_kernel(const KernelRequest& request, std::string* c
 LayoutWish layouts_of(const KernelRequest& request) {
   const KernelFamily& family = kernels_of(request.op.type);
   if (family.layouts != nullptr && !request.options.reference_only) return family.layouts(request);
-  return {std::vector<Layout>(request.inputs.size()), std::vector<Layout>(request.outputs.size())};
+  return {std::vector<graph::Layout>(request.inputs.size()),
+          std::vector<graph::Layout>(request.outputs.size())};
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

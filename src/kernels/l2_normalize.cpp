@@ -6,7 +6,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace::l2_normalize {
+namespace millrace::kernels::l2_normalize {
 namespace {
 
 MILLRACE_VECTORIZED double dot(const float* a, const float* b, int64_t count) {
@@ -125,4 +125,4 @@ std::vector<KernelFamily> kernels() {
   };
 }
 
-}  // namespace millrace::l2_normalize
+}  // namespace millrace::kernels::l2_normalize

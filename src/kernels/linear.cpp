@@ -5,7 +5,7 @@
 #include "kernels/reference/reference.h"
 #include "kernels/support/dnnl_support.h"
 
-namespace millrace::linear {
+namespace millrace::kernels::linear {
 namespace {
 
 using dnnl::inner_product_backward_data;
@@ -100,4 +100,4 @@ std::vector<KernelFamily> kernels() {
         {"reference", reference_linear_backward_weights}}}};
 }
 
-}  // namespace millrace::linear
+}  // namespace millrace::kernels::linear

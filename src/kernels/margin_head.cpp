@@ -10,11 +10,11 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace::margin_head {
+namespace millrace::kernels::margin_head {
 namespace {
 
 std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) {
-  const ClassRange range = class_range_of(request.op.attributes);
+  const graph::ClassRange range = graph::class_range_of(request.op.attributes);
   const double rate = request.op.attributes.number("sample_rate");
   const auto batch = static_cast<size_t>(request.inputs[0].elements());
   return make_function_kernel([=](const KernelArguments& a) {
@@ -25,7 +25,7 @@ std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) 
 
 // The number of samples of which the loss is the mean, if not those of these rows.
 double samples_of(const KernelRequest& request, int64_t batch) {
-  const Attributes& attributes = request.op.attributes;
+  const graph::Attributes& attributes = request.op.attributes;
   return static_cast<double>(attributes.has("samples") ? attributes.integer("samples") : batch);
 }
 
@@ -44,7 +44,7 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
   const int64_t shards = request.inputs[1].type.shape.at(0) / batch;
   return make_function_kernel([=](const KernelArguments& a) {
     constexpr double kNone = -std::numeric_limits<double>::infinity();
-    const auto* rows = a.input<HeadStatistics>(1);
+    const auto* rows = a.input<graph::HeadStatistics>(1);
     double loss = 0;
     double hits = 0;
     for (int64_t i = 0; i < batch; ++i) {
@@ -52,15 +52,18 @@ std::unique_ptr<Kernel> make_loss(const KernelRequest& request, std::string*) {
       double target = kNone;
       double plain = kNone;
       for (int64_t s = 0; s < shards; ++s) {
-        const HeadStatistics& row = rows[s * batch + i];
+        const graph::HeadStatistics& row = rows[s * batch + i];
         if (row.sum != 0) maximum = std::max<double>(maximum, row.maximum);
-        if (row.target != kElsewhere) target = row.target;
-        if (row.plain != kElsewhere) plain = row.plain;
+        if (row.target != graph::kElsewhere) {
+          target = row.target;
+          loss += static_cast<double>(row.margin.penalty);
+        }
+        if (row.plain != graph::kElsewhere) plain = row.plain;
       }
       const double shift = std::max(maximum, target);
       double others = 0;
       for (int64_t s = 0; s < shards; ++s) {
-        const HeadStatistics& row = rows[s * batch + i];
+        const graph::HeadStatistics& row = rows[s * batch + i];
         if (row.sum != 0) others += row.sum * std::exp(row.maximum - shift);
       }
       const double own = std::exp(target - shift);
@@ -81,16 +84,19 @@ std::unique_ptr<Kernel> make_loss_backward(const KernelRequest& request, std::st
   const int64_t batch = request.inputs[2].type.shape.at(0);
   const double samples = samples_of(request, batch);
   return make_function_kernel([=](const KernelArguments& a) {
-    const auto* statistics = a.input<HeadStatistics>(1);
+    const auto* statistics = a.input<graph::HeadStatistics>(1);
     const auto* softmax = a.input<RowSoftmax>(2);
-    auto* gradients = a.output<HeadStatistics>(0);
+    auto* gradients = a.output<graph::HeadStatistics>(0);
     const double share = a.input<float>(0)[0] / (samples * a.step->loss_scale);
     for (int64_t r = 0; r < rows; ++r) {
-      const HeadStatistics& row = statistics[r];
+      const graph::HeadStatistics& row = statistics[r];
       const double weight = std::exp(double{row.maximum} - softmax[r % batch].logarithm);
-      const bool is_here = row.target != kElsewhere;
-      gradients[r] = {0, row.sum == 0 ? 0.0f : static_cast<float>(weight * share),
-                      is_here ? static_cast<float>(-share * softmax[r % batch].others) : 0.0f, 0};
+      const bool is_here = row.target != graph::kElsewhere;
+      gradients[r] = {0,
+                      row.sum == 0 ? 0.0f : static_cast<float>(weight * share),
+                      is_here ? static_cast<float>(-share * softmax[r % batch].others) : 0.0f,
+                      0,
+                      {0, 0, is_here ? static_cast<float>(share) : 0.0f}};
     }
   });
 }
@@ -115,6 +121,11 @@ std::vector<KernelFamily> kernels() {
       {"margin_head_statistics",
        {{"blocks", if_plain<make_head_statistics>, true},
         {"reference", reference_head_statistics, true}}},
+      {"margin_head_cosines", {{"rows", if_plain<make_head_cosines>, true}}},
+      {"margin_head_margins", {{"rows", if_plain<make_head_margins>, true}}},
+      {"margin_head_running_margins", {{"rows", if_plain<make_head_margins>, true}}},
+      {"margin_head_margins_backward", {{"rows", if_plain<make_head_margins_backward>, true}}},
+      {"margin_head_margin_gradient", {{"rows", if_plain<make_head_margin_gradient>, true}}},
       {"margin_head_loss", {{"rows", if_plain<make_loss>, true}}},
       {"margin_head_loss_backward", {{"rows", if_plain<make_loss_backward>, true}}},
       update_family("margin_head_update"),
@@ -129,4 +140,4 @@ std::vector<KernelFamily> kernels() {
   };
 }
 
-}  // namespace millrace::margin_head
+}  // namespace millrace::kernels::margin_head

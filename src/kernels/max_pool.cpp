@@ -8,7 +8,7 @@
 #include "kernels/support/elements.h"
 #include "kernels/support/layout_rules.h"
 
-namespace millrace::max_pool {
+namespace millrace::kernels::max_pool {
 namespace {
 
 struct PoolGeometry {
@@ -21,7 +21,7 @@ struct PoolGeometry {
   int64_t pad_height, pad_width;
   bool relu;
 
-  PoolGeometry(const Attributes& attributes, const Shape& x, const TensorSpec& y)
+  PoolGeometry(const graph::Attributes& attributes, const graph::Shape& x, const TensorSpec& y)
       : planes(x[0]),
         block(y.layout.channel_block()),
         height(x[2]),
@@ -174,7 +174,7 @@ class MaxPool : public Kernel {
  public:
   explicit MaxPool(const KernelRequest& request)
       : geometry_(request.op.attributes, request.inputs[0].type.shape, request.outputs[0]),
-        halves_(request.inputs[0].type.dtype == DataType::bf16) {}
+        halves_(request.inputs[0].type.dtype == graph::DataType::bf16) {}
 
   void run(const KernelArguments& a) override {
     auto* positions = a.output<uint8_t>(1);
@@ -196,7 +196,7 @@ class MaxPoolBackward : public Kernel {
  public:
   explicit MaxPoolBackward(const KernelRequest& request)
       : geometry_(request.op.attributes, request.outputs[0].type.shape, request.inputs[0]),
-        halves_(request.inputs[0].type.dtype == DataType::bf16) {}
+        halves_(request.inputs[0].type.dtype == graph::DataType::bf16) {}
 
   void run(const KernelArguments& a) override {
     const auto* positions = a.input<const uint8_t>(1);
@@ -216,9 +216,9 @@ class MaxPoolBackward : public Kernel {
 
 template <typename Implementation>
 std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusal) {
-  const Layout& layout = request.inputs[0].layout;
+  const graph::Layout& layout = request.inputs[0].layout;
   const int64_t block = layout.channel_block();
-  if (request.inputs[0].type.dtype == DataType::f16) {
+  if (request.inputs[0].type.dtype == graph::DataType::f16) {
     *refusal = "needs f32 or bf16";
     return nullptr;
   }
@@ -245,4 +245,4 @@ std::vector<KernelFamily> kernels() {
            follow_image}};
 }
 
-}  // namespace millrace::max_pool
+}  // namespace millrace::kernels::max_pool

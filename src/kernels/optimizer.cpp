@@ -13,7 +13,7 @@
 #include "kernels/support/update_rules.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace::optimizer {
+namespace millrace::kernels::optimizer {
 namespace {
 
 // The elements in storage order that this device updates: all, or its part where the state is
@@ -33,9 +33,9 @@ Range range_of(const KernelRequest& request) {
 }
 
 // The row whose NAME_update, or whose NAME_moments, the operator is.
-const OptimizerDefinition& row_of(const KernelRequest& request) {
+const graph::OptimizerDefinition& row_of(const KernelRequest& request) {
   const std::string_view type = request.op.type;
-  return optimizer_named(type.substr(0, type.rfind('_')));
+  return graph::optimizer_named(type.substr(0, type.rfind('_')));
 }
 
 // Weights, states and gradient, a count of updates, and the sums of squares of the parts of a
@@ -47,26 +47,26 @@ class Update {
         rule_(update_rule_of(row_.kind, request.op.attributes)),
         inputs_(UpdateInputs::of(request)),
         own_(range_of(request)) {
-    const Attributes& attributes = request.op.attributes;
+    const graph::Attributes& attributes = request.op.attributes;
     if (attributes.has("squares_at")) place_ = attributes.integer("squares_at");
-    if (row_.trust == Trust::gradient) trust_ = attributes.number("trust");
+    if (row_.trust == graph::Trust::gradient) trust_ = attributes.number("trust");
     gradient_ = 1 + row_.states.size();
     counter_ = gradient_ + 1;
     squares_ = counter_ + (row_.counts_updates ? 1 : 0);
   }
 
   uint64_t workspace_bytes() const {
-    if (row_.trust == Trust::none) return 0;
-    const uint64_t sums = row_.trust == Trust::step ? 2 : 1;
+    if (row_.trust == graph::Trust::none) return 0;
+    const uint64_t sums = row_.trust == graph::Trust::step ? 2 : 1;
     return sums * static_cast<uint64_t>(norm_chunks(own_.whole)) * sizeof(double);
   }
 
   void run(const KernelArguments& a) const {
     if (inputs_.skips(a)) return;
-    const bool has_begun = row_.trust == Trust::step && place_ >= 0;
+    const bool has_begun = row_.trust == graph::Trust::step && place_ >= 0;
     RuleStep now = step(a, has_begun ? 0 : 1);
-    if (row_.trust == Trust::gradient) fit_to_gradient(a, now);
-    if (row_.trust == Trust::step) {
+    if (row_.trust == graph::Trust::gradient) fit_to_gradient(a, now);
+    if (row_.trust == graph::Trust::step) {
       const Squares squares = has_begun ? given_squares(a) : begin(a, now);
       if (squares.weights > 0 && squares.other > 0) {
         now.rate *= static_cast<float>(std::sqrt(squares.weights / squares.other));
@@ -150,7 +150,7 @@ class Update {
     return {sum_squares(weights, own_.count, sums + chunks), all};
   }
 
-  const OptimizerDefinition& row_;
+  const graph::OptimizerDefinition& row_;
   const UpdateRule rule_;
   const UpdateInputs inputs_;
   const Range own_;
@@ -233,13 +233,13 @@ std::vector<KernelFamily> kernels() {
       {"keep_squares", {{"scalar", make_keep_squares}}},
       {"clip_scale", {{"scalar", make_clip_scale}, {"reference", reference_clip_scale}}},
   };
-  for (const OptimizerDefinition& row : optimizers()) {
+  for (const graph::OptimizerDefinition& row : graph::optimizers()) {
     families.push_back(
         {row.update_type, {{"vector", make_update}, {"reference", reference_update}}, follow});
-    if (row.trust == Trust::step)
+    if (row.trust == graph::Trust::step)
       families.push_back({row.moments_type, {{"vector", make_moments}}, follow});
   }
   return families;
 }
 
-}  // namespace millrace::optimizer
+}  // namespace millrace::kernels::optimizer

@@ -3,7 +3,7 @@
 #include "kernels/support/finite.h"
 #include "kernels/support/function_kernel.h"
 
-namespace millrace::overflow {
+namespace millrace::kernels::overflow {
 namespace {
 
 // Where the gradients are.
@@ -76,4 +76,4 @@ std::vector<KernelFamily> kernels() {
           {"overflow_probe", {{"vector", make_probe}}, keep}};
 }
 
-}  // namespace millrace::overflow
+}  // namespace millrace::kernels::overflow

@@ -6,7 +6,7 @@
 #include "kernels/support/layout_rules.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace::prelu {
+namespace millrace::kernels::prelu {
 namespace {
 
 constexpr int64_t kLargestBlock = 64;
@@ -22,9 +22,9 @@ struct Geometry {
 };
 
 Geometry geometry_of(const TensorSpec& x) {
-  const Shape& shape = x.type.shape;
+  const graph::Shape& shape = x.type.shape;
   const int64_t channels = shape.at(1);
-  const int64_t spatial = elements_of(shape) / (shape[0] * channels);
+  const int64_t spatial = graph::elements_of(shape) / (shape[0] * channels);
   const bool row = shape.size() == 2;
   const int64_t block = row ? channels : x.layout.channel_block();
   const int64_t blocks = (channels + block - 1) / block;
@@ -113,7 +113,7 @@ MILLRACE_VECTORIZED void sum_block(const float* x, const float* dy, int64_t bloc
 bool is_served(const KernelRequest& request, std::string* refusal) {
   if (!is_channelwise(request, refusal) || !has_one_type(request, 0, refusal)) return false;
   const int64_t block = geometry_of(request.inputs[0]).block;
-  if (request.inputs[0].type.dtype == DataType::f32 ||
+  if (request.inputs[0].type.dtype == graph::DataType::f32 ||
       (block <= kLargestBlock && kFloatPart % block == 0)) {
     return true;
   }
@@ -123,7 +123,7 @@ bool is_served(const KernelRequest& request, std::string* refusal) {
 
 std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* refusal) {
   if (!is_served(request, refusal)) return nullptr;
-  const DataType type = request.inputs[0].type.dtype;
+  const graph::DataType type = request.inputs[0].type.dtype;
   return make_function_kernel([type, g = geometry_of(request.inputs[0])](const KernelArguments& a) {
     parallel_for(g.planes, g.grain(), [&](int64_t plane) {
       float scratch[kLargestBlock];
@@ -148,7 +148,7 @@ void sum_plane(const Geometry& g, const float* x, const float* dy, int64_t count
 // The weight's gradient goes through one sum per sample and channel, added up in order.
 std::unique_ptr<Kernel> make_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_served(request, refusal)) return nullptr;
-  const DataType type = request.inputs[0].type.dtype;
+  const graph::DataType type = request.inputs[0].type.dtype;
   const Geometry g = geometry_of(request.inputs[0]);
   const int64_t padded = g.blocks * g.block;
   const int64_t batch = g.planes / g.blocks;
@@ -198,9 +198,9 @@ std::unique_ptr<Kernel> reference_forward(const KernelRequest& request, std::str
 
 std::unique_ptr<Kernel> reference_backward(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Shape shape = request.inputs[0].type.shape;
+  const graph::Shape shape = request.inputs[0].type.shape;
   const int64_t channels = shape.at(1);
-  const int64_t spatial = elements_of(shape) / (shape[0] * channels);
+  const int64_t spatial = graph::elements_of(shape) / (shape[0] * channels);
   return make_function_kernel([=](const KernelArguments& a) {
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0;
@@ -231,4 +231,4 @@ std::vector<KernelFamily> kernels() {
   };
 }
 
-}  // namespace millrace::prelu
+}  // namespace millrace::kernels::prelu

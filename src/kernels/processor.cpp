@@ -5,7 +5,7 @@
 #include <fstream>
 #include <oneapi/dnnl/dnnl.hpp>
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // Each set of instructions is a set of bits that contains those of the sets below it.
@@ -41,4 +41,10 @@ bool has_native_bf16() { return has(dnnl::cpu_isa::avx512_core_bf16); }
 
 bool can_compute_bf16() { return has(dnnl::cpu_isa::avx512_core); }
 
-}  // namespace millrace
+VectorInstructions vector_instructions() {
+  if (has(dnnl::cpu_isa::avx512_core)) return VectorInstructions::avx512;
+  if (has(dnnl::cpu_isa::avx2) && __builtin_cpu_supports("fma")) return VectorInstructions::avx2;
+  return VectorInstructions::none;
+}
+
+}  // namespace millrace::kernels

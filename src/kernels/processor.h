@@ -1,9 +1,10 @@
 // What the processor can do, as far as oneDNN may use it (ONEDNN_MAX_CPU_ISA limits it).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Whether it multiplies bf16 by instructions of its own.
 bool has_native_bf16();
@@ -11,8 +12,12 @@ bool has_native_bf16();
 // Whether products of bf16 can be had at all: without such instructions, slowly.
 bool can_compute_bf16();
 
+// The widest vectors that own loops may use.
+enum class VectorInstructions : uint8_t { none, avx2, avx512 };
+VectorInstructions vector_instructions();
+
 // The model as its maker calls it, the instructions in use and oneDNN's version: what measured
 // times hold for. "unknown processor" where the system does not tell the model.
 std::string processor_description();
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/support/dnnl_support.h"
 
-namespace millrace::reorder {
+namespace millrace::kernels::reorder {
 namespace {
 
 std::unique_ptr<Kernel> dnnl_reorder(const KernelRequest& request, std::string* refusal) {
@@ -28,8 +28,8 @@ class ReferenceReorder : public Kernel {
       : from_(request.inputs[0]), to_(request.outputs[0]) {}
 
   void run(const KernelArguments& arguments) override {
-    const Shape& shape = from_.type.shape;
-    const int64_t element = size_of(from_.type.dtype);
+    const graph::Shape& shape = from_.type.shape;
+    const int64_t element = graph::size_of(from_.type.dtype);
     std::fill_n(arguments.outputs[0], to_.bytes(), std::byte{0});
     std::vector<int64_t> index(shape.size(), 0);
     for (int64_t count = from_.elements(); count > 0; --count) {
@@ -64,9 +64,9 @@ std::vector<KernelFamily> kernels() {
            keep_layouts}};
 }
 
-}  // namespace millrace::reorder
+}  // namespace millrace::kernels::reorder
 
-namespace millrace {
+namespace millrace::kernels {
 
 void copy_between_layouts(const TensorSpec& from, const std::byte* source, const TensorSpec& to,
                           std::byte* target) {
@@ -74,7 +74,7 @@ void copy_between_layouts(const TensorSpec& from, const std::byte* source, const
     std::copy_n(source, from.bytes(), target);
     return;
   }
-  const Operator op = {"reorder", "copy", {}, {}, {}, Phase::forward};
+  const graph::Operator op = {"reorder", "copy", {}, {}, {}, graph::Phase::forward};
   const KernelOptions options;
   std::byte* input = const_cast<std::byte*>(source);
   std::string refusal;
@@ -86,4 +86,4 @@ void copy_between_layouts(const TensorSpec& from, const std::byte* source, const
   kernel->run({{&input, 1}, {&target, 1}, nullptr, nullptr});
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

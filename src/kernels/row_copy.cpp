@@ -7,18 +7,18 @@
 #include "base/parallel.h"
 #include "kernels/support/conversion.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kRowCopyGrain = int64_t{1} << 18;  // bytes
 
 // Whether rows lie one behind the other, so that some of them are a tensor of their own.
-bool is_row_by_row(const Layout& layout) {
+bool is_row_by_row(const graph::Layout& layout) {
   const auto& blocks = layout.inner_blocks();
   return layout.is_plain() ||
          (layout.outer_order().front() == 0 &&
           std::none_of(blocks.begin(), blocks.end(),
-                       [](const Layout::Block& block) { return block.axis == 0; }));
+                       [](const graph::Layout::Block& block) { return block.axis == 0; }));
 }
 
 class RowCopy final : public Kernel {
@@ -35,9 +35,9 @@ class RowCopy final : public Kernel {
     if (rows.begin < 0 || rows.end > all || (!whole && !row_by_row)) {
       throw std::logic_error("rows of '" + request.name + "' cannot be taken apart");
     }
-    if (converts_ && (spec.type.dtype != DataType::f32 || size_of(wire_) != 2)) {
+    if (converts_ && (spec.type.dtype != graph::DataType::f32 || graph::size_of(wire_) != 2)) {
       throw std::logic_error("'" + request.name + "' cannot travel as " +
-                             std::string(name_of(wire_)));
+                             std::string(graph::name_of(wire_)));
     }
     offset_ = whole ? 0 : spec.bytes() / all * rows.begin;
     if (converts_ && row_by_row && !spec.layout.is_plain()) pieces_ = rows.end - rows.begin;
@@ -45,8 +45,9 @@ class RowCopy final : public Kernel {
     piece_bytes_ = spec.bytes();
     piece_elements_ = spec.elements();
     if (spec.layout.is_plain()) return;
-    const TensorSpec plain = {spec.type, Layout()};
-    const Operator op = {"reorder", request.name + "/rows", {}, {}, {}, Phase::forward};
+    const TensorSpec plain = {spec.type, graph::Layout()};
+    const graph::Operator op = {"reorder", request.name + "/rows", {}, {},
+                                {},        graph::Phase::forward};
     const KernelOptions options;
     reorder_ = make_kernel({op, {out_ ? spec : plain}, {out_ ? plain : spec}, options});
     workspace_.resize(reorder_->workspace_bytes());
@@ -75,7 +76,7 @@ class RowCopy final : public Kernel {
  private:
   void run_in_pieces(std::byte* tensor, std::byte* plain, std::byte* scratch) {
     for (int64_t i = 0; i < pieces_; ++i, tensor += piece_bytes_) {
-      std::byte* halves = plain + i * piece_elements_ * size_of(wire_);
+      std::byte* halves = plain + i * piece_elements_ * graph::size_of(wire_);
       if (out_) reorder(tensor, scratch);
       convert(scratch, halves);
       if (!out_) reorder(tensor, scratch);
@@ -97,7 +98,7 @@ class RowCopy final : public Kernel {
   }
 
   bool out_;
-  DataType wire_;
+  graph::DataType wire_;
   bool converts_;
   int64_t offset_ = 0;                  // of the rows in the tensor, bytes
   int64_t pieces_ = 1;                  // that are moved one after the other
@@ -114,4 +115,4 @@ std::unique_ptr<Kernel> make_row_copy(const RowCopyRequest& request) {
   return std::make_unique<RowCopy>(request);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -7,7 +7,7 @@
 #include "base/rows.h"
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Made once for a tensor and some of its rows, counted from the tensor's own first. The buffer
 // holds them as `wire`: the tensor's own type, or 16 bits for one of float32, rounded on the way
@@ -19,9 +19,9 @@ struct RowCopyRequest {
   TensorSpec tensor;
   RowRange rows;
   bool out = false;  // of the tensor
-  DataType wire = DataType::f32;
+  graph::DataType wire = graph::DataType::f32;
 };
 
 std::unique_ptr<Kernel> make_row_copy(const RowCopyRequest& request);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -9,7 +9,7 @@
 #include "kernels/support/softmax_rows.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace::split_softmax {
+namespace millrace::kernels::split_softmax {
 namespace {
 
 constexpr int64_t kStatistics = 4;
@@ -176,4 +176,4 @@ std::vector<KernelFamily> kernels() {
           {"rank_hits", {{"rows", make_hits}}}};
 }
 
-}  // namespace millrace::split_softmax
+}  // namespace millrace::kernels::split_softmax

@@ -6,22 +6,22 @@
 #include "base/parallel.h"
 #include "kernels/support/function_kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kWatchGrain = 1 << 16;
 
 // The bits that are all set in values that are not finite; 0 for types that have none.
-uint32_t exponent_bits(DataType type) {
+uint32_t exponent_bits(graph::DataType type) {
   switch (type) {
-    case DataType::f32:
+    case graph::DataType::f32:
       return 0x7f800000;
-    case DataType::f16:
+    case graph::DataType::f16:
       return 0x7c00;
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return 0x7f80;
-    case DataType::s32:
-    case DataType::u8:
+    case graph::DataType::s32:
+    case graph::DataType::u8:
       break;
   }
   return 0;
@@ -41,17 +41,17 @@ int64_t count_with_bits(const std::byte* data, int64_t count, uint32_t bits) {
 
 bool is_constant(const WrittenTensor& tensor, const std::byte* data) {
   if (exponent_bits(tensor.dtype) == 0 || tensor.elements < 2) return false;
-  const int64_t bytes = tensor.elements * size_of(tensor.dtype);
-  const int64_t width = size_of(tensor.dtype);
+  const int64_t bytes = tensor.elements * graph::size_of(tensor.dtype);
+  const int64_t width = graph::size_of(tensor.dtype);
   return std::memcmp(data, data + width, static_cast<size_t>(bytes - width)) == 0;
 }
 
 }  // namespace
 
-int64_t count_not_finite(DataType type, const std::byte* values, int64_t count) {
+int64_t count_not_finite(graph::DataType type, const std::byte* values, int64_t count) {
   const uint32_t bits = exponent_bits(type);
   if (bits == 0) return 0;
-  if (type == DataType::f32) return count_with_bits<uint32_t>(values, count, bits);
+  if (type == graph::DataType::f32) return count_with_bits<uint32_t>(values, count, bits);
   return count_with_bits<uint16_t>(values, count, bits);
 }
 
@@ -75,4 +75,4 @@ std::unique_ptr<Kernel> make_watch(std::string place, std::vector<WrittenTensor>
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

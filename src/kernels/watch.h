@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // The first tensor at fault; the message is a clause: "layer 'conv1' (convolution, forward) …".
 class Suspicious : public JobError {
@@ -27,11 +27,11 @@ class Suspicious : public JobError {
 // A tensor that a kernel writes: an output, or an input that it changes.
 struct WrittenTensor {
   std::string name;
-  DataType dtype = DataType::f32;
+  graph::DataType dtype = graph::DataType::f32;
   int64_t elements = 0;  // with the padding of its layout
   bool is_output = true;
   size_t index = 0;  // among the outputs or inputs
-  Role role = Role::activation;
+  graph::Role role = graph::Role::activation;
 };
 
 // Runs behind the kernel with the same operands. Throws Suspicious, whose clause begins with
@@ -40,6 +40,6 @@ struct WrittenTensor {
 std::unique_ptr<Kernel> make_watch(std::string place, std::vector<WrittenTensor> written,
                                    bool alive);
 
-int64_t count_not_finite(DataType type, const std::byte* values, int64_t count);
+int64_t count_not_finite(graph::DataType type, const std::byte* values, int64_t count);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

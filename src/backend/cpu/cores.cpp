@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/parts.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
@@ -19,17 +19,17 @@ using Bitmap = std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)>;
 Bitmap make_bitmap() { return {hwloc_bitmap_alloc(), hwloc_bitmap_free}; }
 
 // The part of the machine's map that concerns cores.
-class Machine {
+class ProcessorCores {
  public:
-  Machine() {
+  ProcessorCores() {
     if (hwloc_topology_init(&topology_) != 0) return;
     loaded_ = hwloc_topology_load(topology_) == 0;
   }
-  ~Machine() {
+  ~ProcessorCores() {
     if (topology_ != nullptr) hwloc_topology_destroy(topology_);
   }
-  Machine(const Machine&) = delete;
-  Machine& operator=(const Machine&) = delete;
+  ProcessorCores(const ProcessorCores&) = delete;
+  ProcessorCores& operator=(const ProcessorCores&) = delete;
 
   // The cores that a process may use.
   std::vector<int> cores_of(pid_t process) const {
@@ -62,7 +62,7 @@ class Machine {
 };
 
 std::vector<int> cores_of(pid_t process) {
-  std::vector<int> cores = Machine().cores_of(process);
+  std::vector<int> cores = ProcessorCores().cores_of(process);
   if (cores.empty()) cores.push_back(std::max(0, ::sched_getcpu()));
   return cores;
 }
@@ -77,15 +77,15 @@ int available_cores() { return static_cast<int>(usable_cores().size()); }
 
 std::vector<std::vector<int>> divide_cores(const std::vector<int>& cores, int devices, int threads,
                                            bool oversubscribe) {
-  if (devices < 1) fail_input("--devices is {}; a job needs at least one.", devices);
-  if (threads < 0) fail_input("--threads-per-device is {}; it must not be negative.", threads);
+  if (devices < 1) fail_input("‹devices› is {}; a job needs at least one.", devices);
+  if (threads < 0) fail_input("‹threads_per_device› is {}; it must not be negative.", threads);
   const int count = static_cast<int>(cores.size());
   const int team = threads > 0 ? threads : std::max(1, count / devices);
   const int64_t wanted = int64_t{team} * devices;
   if (wanted > count && !oversubscribe) {
     fail_input(
         "{} devices on this host with {} threads each need {} cores, but there are {}; use fewer "
-        "devices, a smaller --threads-per-device, or --oversubscribe to let them share cores.",
+        "devices, a smaller ‹threads_per_device›, or ‹oversubscribe› to let them share cores.",
         devices, team, wanted, count);
   }
   std::vector<std::vector<int>> teams(static_cast<size_t>(devices));
@@ -100,10 +100,10 @@ std::vector<std::vector<int>> divide_cores(const std::vector<int>& cores, int de
   return teams;
 }
 
-DeviceCores cores_of_devices(const LaunchPlace& place, int devices, int threads,
+DeviceCores cores_of_devices(const comm::LaunchPlace& place, int devices, int threads,
                              bool oversubscribe) {
-  const bool alone = place.local_ranks == 1 || place.binding == Binding::as_asked;
-  const bool widen = place.binding == Binding::by_default;
+  const bool alone = place.local_ranks == 1 || place.binding == comm::Binding::as_asked;
+  const bool widen = place.binding == comm::Binding::by_default;
   const std::vector<int> cores = widen ? host_cores() : usable_cores();
   const int everyone = alone ? devices : devices * place.local_ranks;
   const auto teams = divide_cores(cores, everyone, threads, oversubscribe);
@@ -112,7 +112,7 @@ DeviceCores cores_of_devices(const LaunchPlace& place, int devices, int threads,
   const size_t wanted = teams.size() * teams.front().size();
   if (wanted > cores.size()) {
     result.note = fmt::format(
-        "{} threads share {} cores on this host, as --oversubscribe allows; expect it to be slow.",
+        "{} threads share {} cores on this host, as ‹oversubscribe› allows; expect it to be slow.",
         wanted, cores.size());
   }
   return result;
@@ -128,4 +128,4 @@ void keep_to(const std::vector<int>& cores) {
   ::sched_setaffinity(0, bytes, set.get());
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

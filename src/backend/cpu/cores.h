@@ -6,7 +6,7 @@
 
 #include "comm/launcher.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 // The cores this process may use, as one processing unit (its number in the operating system) for
 // each physical core, neighbours in the machine next to each other. Never empty.
@@ -33,10 +33,10 @@ struct DeviceCores {
 
 // The teams of this rank's devices. Ranks of one host share its cores evenly, each with the same
 // number of devices; a binding that the user asked the launcher for is kept to instead.
-DeviceCores cores_of_devices(const LaunchPlace& place, int devices, int threads,
+DeviceCores cores_of_devices(const comm::LaunchPlace& place, int devices, int threads,
                              bool oversubscribe = false);
 
 // Keeps the calling thread, and those that it starts from now on, to these cores.
 void keep_to(const std::vector<int>& cores);
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -5,7 +5,7 @@
 #include "backend/cpu/cpu_region.h"
 #include "backend/cpu/thread_stream.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 class DirectStream final : public Stream {
@@ -41,4 +41,4 @@ class CpuBackend final : public Backend {
 
 std::shared_ptr<Backend> make_cpu_backend() { return std::make_shared<CpuBackend>(); }
 
-}  // namespace millrace
+}  // namespace millrace::backend

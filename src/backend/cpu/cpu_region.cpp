@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 int64_t whole_pages(int64_t bytes) {
   const int64_t page = ::sysconf(_SC_PAGESIZE);
@@ -41,4 +41,4 @@ DeviceAddress CpuRegion::begin() const { return DeviceAddress(reinterpret_cast<u
 
 int64_t CpuRegion::resident_bytes() const { return touched_bytes(data_, mapped_); }
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -3,7 +3,7 @@
 
 #include "backend/region.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 // One anonymous mapping of exactly the size asked for. Throws JobError where the machine cannot
 // give it.
@@ -28,4 +28,4 @@ class CpuRegion final : public Region {
 int64_t whole_pages(int64_t bytes);
 int64_t touched_bytes(std::byte* data, int64_t mapped);
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 int64_t steady_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -133,4 +133,4 @@ void ThreadStream::serve(int threads) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -9,7 +9,7 @@
 
 #include "backend/stream.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 // Nanoseconds of the steady clock.
 int64_t steady_now();
@@ -71,4 +71,4 @@ class ThreadStream final : public Stream, private Timeline {
   std::thread thread_;  // last: it uses everything above
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

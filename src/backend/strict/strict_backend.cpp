@@ -1,9 +1,11 @@
 #include "backend/strict/strict_backend.h"
 
+#include <atomic>
+
 #include "backend/strict/strict_region.h"
 #include "backend/strict/strict_stream.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 class StrictBackend final : public Backend {
@@ -15,11 +17,12 @@ class StrictBackend final : public Backend {
     return std::make_unique<StrictRegion>(bytes);
   }
   std::unique_ptr<Stream> make_stream(const StreamOptions& options) override {
-    return std::make_unique<StrictStream>(hub_, options.threads);
+    return std::make_unique<StrictStream>(hub_, made_++, options.threads);
   }
 
  private:
   std::shared_ptr<StrictHub> hub_;
+  std::atomic<uint64_t> made_ = 0;
 };
 
 }  // namespace
@@ -28,4 +31,4 @@ std::shared_ptr<Backend> make_strict_backend(const BackendSettings& settings) {
   return std::make_shared<StrictBackend>(settings);
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

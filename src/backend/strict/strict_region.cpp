@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 StrictRegion::StrictRegion(int64_t bytes) : bytes_(bytes), mapped_(whole_pages(bytes)) {
   const auto size = static_cast<size_t>(mapped_);
@@ -42,4 +42,4 @@ DeviceAddress StrictRegion::begin() const {
 
 int64_t StrictRegion::resident_bytes() const { return touched_bytes(memory_, mapped_); }
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -3,7 +3,7 @@
 
 #include "backend/region.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 // How far behind the addresses that are given out the memory can be reached.
 inline constexpr int64_t kStrictDistance = int64_t{1} << 44;
@@ -29,4 +29,4 @@ class StrictRegion final : public Region {
   std::byte* shown_ = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

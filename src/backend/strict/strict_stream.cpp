@@ -5,12 +5,26 @@
 #include "backend/strict/strict_region.h"
 #include "base/parallel.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 constexpr uint64_t kFlushesOneIn = 4;
 
 }  // namespace
+
+Temper temper_of(const BackendSettings& settings, uint64_t number) {
+  switch (settings.order) {
+    case BackendSettings::Order::lazy:
+      return Temper::late;
+    case BackendSettings::Order::eager:
+      return Temper::eager;
+    case BackendSettings::Order::slow:
+      return number == settings.seed ? Temper::late : Temper::eager;
+    case BackendSettings::Order::random:
+      break;
+  }
+  return static_cast<Temper>(Random(settings.seed, 78).below(number, 3));
+}
 
 uint64_t StrictHub::draw(uint64_t below) { return Random(settings.seed, 77).below(draws++, below); }
 
@@ -24,17 +38,27 @@ const StrictStream* StrictHub::next() {
   }
   if (able.empty()) return nullptr;
   drawn = able[settings.order == BackendSettings::Order::random ? draw(able.size()) : 0];
-  changed.notify_all();
+  wake();
   return drawn;
 }
 
-StrictStream::StrictStream(std::shared_ptr<StrictHub> hub, int threads)
-    : hub_(std::move(hub)), runner_(kStrictDistance) {
+void StrictHub::wake() {
+  again = true;
+  if (waking) return;
+  waking = true;
+  while (again) {
+    again = false;
+    for (StrictStream* stream : streams) {
+      if (stream->idle_ && stream->may_go_on()) stream->ready_.notify_one();
+    }
+  }
+  waking = false;
+}
+
+StrictStream::StrictStream(std::shared_ptr<StrictHub> hub, uint64_t number, int threads)
+    : hub_(std::move(hub)), temper_(temper_of(hub_->settings, number)), runner_(kStrictDistance) {
   const Lock lock(hub_->mutex);
   hub_->streams.push_back(this);
-  using Order = BackendSettings::Order;
-  if (hub_->settings.order == Order::eager) temper_ = Temper::eager;
-  if (hub_->settings.order == Order::random) temper_ = static_cast<Temper>(hub_->draw(3));
   thread_ = std::thread([this, threads] { serve(threads); });
 }
 
@@ -43,12 +67,13 @@ StrictStream::~StrictStream() {
     const Lock lock(hub_->mutex);
     stopping_ = true;
     want(given_);
+    hub_->wake();
   }
-  hub_->changed.notify_all();
   thread_.join();
   const Lock lock(hub_->mutex);
   std::erase(hub_->streams, this);
   if (hub_->drawn == this) hub_->drawn = nullptr;
+  hub_->wake();
 }
 
 StrictStream* StrictStream::stream_of(const Event& event) const {
@@ -63,13 +88,16 @@ void StrictStream::give(const Command& command, const CommandNote& note) {
   if (failure_.swallows(++given_)) {
     done_ = given_;
     ring_if_asked(command);
-  } else {
-    queue_.emplace_back(command, note);
-    if (temper_ == Temper::eager || (temper_ == Temper::moody && hub_->draw(kFlushesOneIn) == 0)) {
-      want(given_);
-    }
+    over_.notify_all();
+    hub_->wake();
+    return;
   }
-  hub_->changed.notify_all();
+  queue_.emplace_back(command, note);
+  if (temper_ == Temper::eager || (temper_ == Temper::moody && hub_->draw(kFlushesOneIn) == 0)) {
+    want(given_);
+  }
+  // Behind others that are not wanted it changes nothing yet.
+  if (queue_.size() == 1 || hub_->talking > 0) hub_->wake();
 }
 
 Event StrictStream::record() {
@@ -102,14 +130,14 @@ bool StrictStream::is_done(int64_t number) {
 void StrictStream::wait(int64_t number) {
   Lock lock(hub_->mutex);
   want(number);
-  hub_->changed.wait(lock, [&] { return done_ >= number; });
+  over_.wait(lock, [&] { return done_ >= number; });
   failure_.check(number);
 }
 
 void StrictStream::want(int64_t number) {
   if (number <= wanted_) return;
   wanted_ = number;
-  hub_->changed.notify_all();
+  hub_->wake();
 }
 
 bool StrictStream::is_ready() {
@@ -169,7 +197,7 @@ void StrictStream::run_first(Lock& lock) {
     if (other != nullptr) error = other->failure_.error_of(awaited->event.number());
   } else {
     (talks ? hub_->talking : hub_->running) += 1;
-    hub_->changed.notify_all();
+    if (talks) hub_->wake();
     lock.unlock();
     try {
       run(first);
@@ -182,17 +210,20 @@ void StrictStream::run_first(Lock& lock) {
   queue_.pop_front();
   ++done_;
   if (error) fail(std::move(error));
-  hub_->changed.notify_all();
+  over_.notify_all();
+  hub_->wake();
 }
 
 void StrictStream::serve(int threads) {
   if (threads > 0) set_team_size(threads);
   Lock lock(hub_->mutex);
   while (true) {
-    hub_->changed.wait(lock, [this] { return may_start() || (stopping_ && queue_.empty()); });
+    idle_ = true;
+    ready_.wait(lock, [this] { return may_go_on(); });
+    idle_ = false;
     if (queue_.empty()) return;
     run_first(lock);
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -20,9 +20,15 @@
 #include "backend/settings.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::backend {
 
 class StrictStream;
+
+// When a stream runs what nobody has asked for yet: never, at once, now and then.
+enum class Temper : uint8_t { late, eager, moody };
+
+// That of the stream made as the `number`th of its backend, from 0.
+Temper temper_of(const BackendSettings& settings, uint64_t number);
 
 // What the streams of a backend share; everything is guarded by its mutex.
 struct StrictHub {
@@ -31,22 +37,26 @@ struct StrictHub {
   uint64_t draw(uint64_t below);
   // The one that may run a kernel or copy next, drawn among those that could; null if none could.
   const StrictStream* next();
+  // Wakes the threads of the streams that can go on, and only these: a step has thousands of
+  // commands. To be called whenever something has changed that a stream may wait for.
+  void wake();
 
   const BackendSettings settings;
   std::mutex mutex;
-  std::condition_variable changed;
   std::vector<StrictStream*> streams;
   const StrictStream* drawn = nullptr;  // by `next`, until it starts
   int running = 0;                      // kernels and copies: none or one
   int talking = 0;                      // commands that talk to other devices and run
   uint64_t draws = 0;
+  bool waking = false;  // in `wake`, which may change what it has looked at already:
+  bool again = false;
 };
 
 // Owns a thread, which runs the commands.
 class StrictStream final : public Stream, private Timeline {
  public:
-  // A team of so many threads; 0: as many as any thread has.
-  StrictStream(std::shared_ptr<StrictHub> hub, int threads);
+  // The `number`th of its hub, with a team of so many threads; 0: as many as any thread has.
+  StrictStream(std::shared_ptr<StrictHub> hub, uint64_t number, int threads);
   ~StrictStream() override;
 
   void give(const Command& command, const CommandNote& note) override;
@@ -73,6 +83,7 @@ class StrictStream final : public Stream, private Timeline {
   // Wants the next command that talks to other devices.
   void want_talk();
   bool may_start();
+  bool may_go_on() { return may_start() || (stopping_ && queue_.empty()); }
   void serve(int threads);
   void run_first(Lock& lock);
   void run(const Entry& entry);
@@ -80,10 +91,8 @@ class StrictStream final : public Stream, private Timeline {
   // Null for one that has ended, with all that it was given.
   StrictStream* stream_of(const Event& event) const;
 
-  enum class Temper : uint8_t { late, eager, moody };
-
   const std::shared_ptr<StrictHub> hub_;
-  Temper temper_ = Temper::late;
+  const Temper temper_;
   std::deque<Entry> queue_;
   int64_t given_ = 0;
   int64_t done_ = 0;
@@ -92,8 +101,11 @@ class StrictStream final : public Stream, private Timeline {
   double seconds_communicating_ = 0;
   StreamObserver* observer_ = nullptr;
   bool stopping_ = false;
+  bool idle_ = false;              // its thread waits for `ready_`
+  std::condition_variable ready_;  // it can go on
+  std::condition_variable over_;   // a command is
   CommandRunner runner_;
   std::thread thread_;  // last: it uses everything above
 };
 
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -6,7 +6,7 @@
 #include "kernels/processor.h"
 #include "kernels/support/dnnl_support.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // Primitives made meanwhile use the calling thread alone.
@@ -21,9 +21,9 @@ class AloneGuard {
   int before_ = team_size();
 };
 
-dnnl::memory::desc matrix(int64_t rows, int64_t columns, DataType type, bool transposed) {
+dnnl::memory::desc matrix(int64_t rows, int64_t columns, graph::DataType type, bool transposed) {
   return {{rows, columns},
-          to_dnnl(type),
+          kernels::to_dnnl(type),
           transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1}};
 }
 
@@ -37,7 +37,7 @@ dnnl::matmul::primitive_desc describe(const BlockMatmulShape& shape) {
   const dnnl::memory::desc b = shape.packed_b ? dnnl_any({{shape.k, shape.n}, shape.type})
                                               : matrix(shape.k, shape.n, shape.type, false);
   return {{matrix(shape.m, shape.k, shape.type, shape.transposed_a), b,
-           matrix(shape.m, shape.n, DataType::f32, false)},
+           matrix(shape.m, shape.n, graph::DataType::f32, false)},
           attributes,
           dnnl_engine()};
 }
@@ -76,7 +76,7 @@ BlockMatmul::BlockMatmul(const BlockMatmulShape& shape, int parts) {
   if (!shape.packed_b) return;
   for (const bool transposed : {false, true}) {
     const dnnl::reorder::primitive_desc reorder(
-        dnnl_engine(), matrix(shape.k, shape.n, DataType::f32, transposed), dnnl_engine(),
+        dnnl_engine(), matrix(shape.k, shape.n, graph::DataType::f32, transposed), dnnl_engine(),
         product.weights_desc(), dnnl_attributes());
     scratchpad_bytes_ = std::max<uint64_t>(scratchpad_bytes_, reorder.scratchpad_desc().get_size());
     packs_.push_back({dnnl::reorder(reorder),
@@ -94,8 +94,9 @@ void BlockMatmul::run(int part, const void* a, const void* b, float* c, std::byt
   parts_[static_cast<size_t>(part)].run({a, b, c, scratchpad});
 }
 
-DataType operand_type(DataType storage) {
-  return storage != DataType::f32 && has_native_bf16() ? DataType::bf16 : DataType::f32;
+graph::DataType operand_type(graph::DataType storage) {
+  return storage != graph::DataType::f32 && has_native_bf16() ? graph::DataType::bf16
+                                                              : graph::DataType::f32;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

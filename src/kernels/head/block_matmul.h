@@ -6,7 +6,7 @@
 
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // C = A * B, or C += A * B, with A m x k (`transposed_a`: stored k x m), B k x n and C m x n.
 // A and B are f32 or bf16, C is f32; rows follow each other. With `packed_b` B comes in a layout
@@ -15,7 +15,7 @@ struct BlockMatmulShape {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
-  DataType type = DataType::f32;
+  graph::DataType type = graph::DataType::f32;
   bool transposed_a = false;
   bool packed_b = false;
   bool accumulates = false;
@@ -55,6 +55,6 @@ class BlockMatmul {
 
 // The type of the factors of products of this storage: bf16 for 16 bits where the processor
 // multiplies it faster than f32. Sums are always f32.
-DataType operand_type(DataType storage);
+graph::DataType operand_type(graph::DataType storage);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

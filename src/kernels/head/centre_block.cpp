@@ -8,7 +8,7 @@
 #include "kernels/head/row_clock.h"
 #include "kernels/head/storage.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kLine = 64;
@@ -25,10 +25,10 @@ void prefetch_row(const std::byte* row, int64_t bytes) {
 }
 
 CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> classes, bool in_order,
-                       int64_t rows, DataType operand, const LateRows* late,
+                       int64_t rows, graph::DataType operand, const LateRows* late,
                        const CentreBuffers& buffers) {
   const int64_t width = centres.dimension;
-  const int64_t operand_bytes = width * size_of(operand);
+  const int64_t operand_bytes = width * graph::size_of(operand);
   const auto count = static_cast<int64_t>(classes.size());
   const bool in_place = in_order && late == nullptr && count == rows && centres.storage == operand;
   for (int64_t r = 0; r < count; ++r) {
@@ -39,14 +39,14 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
                    centres.row_bytes());
     }
     if (in_place) {
-      const bool is_float = centres.storage == DataType::f32;
+      const bool is_float = centres.storage == graph::DataType::f32;
       if (!is_float) load_row(centres.storage, row, width, buffers.rows);
       const auto* values = is_float ? reinterpret_cast<const float*>(row) : buffers.rows;
       buffers.norms[r] = centre_norm(values, width);
       continue;
     }
     std::byte* target = buffers.operands + r * operand_bytes;
-    const bool is_float = operand == DataType::f32;
+    const bool is_float = operand == graph::DataType::f32;
     float* values = is_float ? reinterpret_cast<float*>(target) : buffers.rows;
     load_row(centres.storage, row, width, values);
     if (late != nullptr) late->catch_up(number, values, buffers.rows + width);
@@ -59,4 +59,4 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
   return {buffers.operands, buffers.norms};
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -8,19 +8,19 @@
 #include "graph/types.h"
 #include "kernels/head/storage.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Rows of class centres (or of their state) in memory. Borrows everything.
 struct CentreRows {
   std::byte* data = nullptr;
-  DataType storage = DataType::f32;
+  graph::DataType storage = graph::DataType::f32;
   int64_t dimension = 0;
 
-  int64_t row_bytes() const { return dimension * size_of(storage); }
+  int64_t row_bytes() const { return dimension * graph::size_of(storage); }
   std::byte* row(int64_t number) const { return data + number * row_bytes(); }
   // A row in float32: itself, or made in `scratch`.
   const float* values(int64_t number, float* scratch) const {
-    if (storage == DataType::f32) return reinterpret_cast<const float*>(row(number));
+    if (storage == graph::DataType::f32) return reinterpret_cast<const float*>(row(number));
     load_row(storage, row(number), dimension, scratch);
     return scratch;
   }
@@ -49,10 +49,10 @@ class LateRows;
 // operand must, it is they themselves. Rows that are `late` (null: none is) are made current in
 // the block.
 CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> classes, bool in_order,
-                       int64_t rows, DataType operand, const LateRows* late,
+                       int64_t rows, graph::DataType operand, const LateRows* late,
                        const CentreBuffers& buffers);
 
 // Asks for the memory of a row that is needed soon.
 void prefetch_row(const std::byte* row, int64_t bytes);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

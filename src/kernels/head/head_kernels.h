@@ -7,7 +7,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // margin_head_statistics: products of a block, margin, running maximum and sum.
 std::unique_ptr<Kernel> make_head_statistics(const KernelRequest& request, std::string* refusal);
@@ -21,4 +21,13 @@ std::unique_ptr<Kernel> make_head_update(const KernelRequest& request, std::stri
 // margin_head_keep: what the step of the centres needs of each micro-batch.
 std::unique_ptr<Kernel> make_head_keep(const KernelRequest& request, std::string* refusal);
 
-}  // namespace millrace
+// The cosine of each sample and its own centre.
+std::unique_ptr<Kernel> make_head_cosines(const KernelRequest& request, std::string* refusal);
+// Margins of samples from the lengths of their embeddings or those cosines, and their gradients.
+std::unique_ptr<Kernel> make_head_margins(const KernelRequest& request, std::string* refusal);
+std::unique_ptr<Kernel> make_head_margins_backward(const KernelRequest& request,
+                                                   std::string* refusal);
+std::unique_ptr<Kernel> make_head_margin_gradient(const KernelRequest& request,
+                                                  std::string* refusal);
+
+}  // namespace millrace::kernels

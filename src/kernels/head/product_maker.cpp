@@ -1,6 +1,6 @@
 #include "kernels/head/product_maker.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 ProductMaker::ProductMaker(const HeadProblem& problem)
     : problem_(problem),
@@ -16,8 +16,8 @@ void ProductMaker::book_shared(WorkspaceBook& book) { packed_ = book.book(matmul
 
 void ProductMaker::book_part(WorkspaceBook& book) {
   classes_ = book.book(static_cast<uint64_t>(problem_.rows) * sizeof(int32_t));
-  centres_ =
-      book.book(static_cast<uint64_t>(problem_.rows * problem_.dimension * size_of(operand_)));
+  centres_ = book.book(
+      static_cast<uint64_t>(problem_.rows * problem_.dimension * graph::size_of(operand_)));
   norms_ = book.floats(problem_.rows);
   factors_ = book.floats(problem_.rows);
   rows_ = book.floats(3 * problem_.dimension);
@@ -63,4 +63,4 @@ HeadBlock ProductMaker::make(const Job& job, int64_t number, int part_number, st
   return block;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

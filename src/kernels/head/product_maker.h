@@ -11,7 +11,7 @@
 #include "kernels/head/row_clock.h"
 #include "kernels/head/workspace.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // A block of classes: first .. first + count of the sample. Borrows the memory it was made in.
 struct HeadBlock {
@@ -29,7 +29,7 @@ class ProductMaker {
   explicit ProductMaker(const HeadProblem& problem);
 
   // Of the operands: the stored centres', or f32.
-  DataType operand() const { return operand_; }
+  graph::DataType operand() const { return operand_; }
 
   void book_shared(WorkspaceBook& book);
   void book_part(WorkspaceBook& book);
@@ -40,7 +40,7 @@ class ProductMaker {
   // One step of one part. `kept` holds the kept products; those of a block that has a place there
   // go there, and with `known` are already there.
   struct Job {
-    const Sample& sample;
+    const ClassSample& sample;
     const CentreRows& centres;
     int64_t blocks;
     float* kept;
@@ -56,7 +56,7 @@ class ProductMaker {
 
  private:
   const HeadProblem& problem_;
-  DataType operand_;
+  graph::DataType operand_;
   BlockMatmul matmul_;
   uint64_t packed_ = 0;
   uint64_t classes_ = 0, centres_ = 0, norms_ = 0, factors_ = 0, rows_ = 0, products_ = 0,
@@ -74,7 +74,7 @@ void each_part(const HeadProblem& problem, int64_t blocks, Body&& body) {
 
 // Calls body(i, row) for each sample i whose class is a row of the block.
 template <typename Body>
-void each_target(const HeadProblem& problem, const Sample& sample, const HeadBlock& block,
+void each_target(const HeadProblem& problem, const ClassSample& sample, const HeadBlock& block,
                  Body&& body) {
   for (int64_t i = 0; i < problem.batch; ++i) {
     const int64_t row = sample.targets()[i] - block.first;
@@ -82,4 +82,4 @@ void each_target(const HeadProblem& problem, const Sample& sample, const HeadBlo
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -8,7 +8,7 @@
 #include "kernels/kernel.h"
 #include "kernels/support/update_rules.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // The clock of a head (graph/margin_head.h says how it lies). Borrows its memory. A row is written
 // by one thread.
@@ -41,14 +41,16 @@ class RowClock {
 // A head's centres, states and clock in one run of an operator. Borrows everything.
 class LateRows {
  public:
-  LateRows(const UpdateRule& rule, DataType storage, int64_t dimension)
+  LateRows(const UpdateRule& rule, graph::DataType storage, int64_t dimension)
       : rule_(rule), storage_(storage), dimension_(dimension) {}
 
-  // Nothing unless the operator is lazy. Input `centres` are the centres.
-  static std::optional<LateRows> of(const KernelRequest& request, size_t centres);
+  // Nothing unless the operator is lazy. Input `centres` are the centres; their states come
+  // `between` inputs later.
+  static std::optional<LateRows> of(const KernelRequest& request, size_t centres,
+                                    size_t between = 0);
 
   // Bytes of workspace that `begin` needs until the rows are no longer used.
-  static uint64_t workspace_bytes() { return (kHeadHistory + 1) * sizeof(Pause); }
+  static uint64_t workspace_bytes() { return (graph::kHeadHistory + 1) * sizeof(Pause); }
 
   LateRows begin(const RowClock& clock, std::byte* workspace) const;
   // For one run of the operator.
@@ -65,12 +67,12 @@ class LateRows {
 
  private:
   UpdateRule rule_;
-  size_t centres_input_ = 0;
-  DataType storage_ = DataType::f32;
+  size_t states_input_ = 0;
+  graph::DataType storage_ = graph::DataType::f32;
   int64_t dimension_ = 0;
   CentreRows states_[2];
   RowClock clock_;
   const Pause* pauses_ = nullptr;  // by the number of updates missed
 };
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -5,7 +5,7 @@
 #include "kernels/head/centre_block.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 MILLRACE_VECTORIZED float row_dot(const float* a, const float* b, int64_t count) {
@@ -37,7 +37,7 @@ class OpenRow {
       : update_(update), row_(row) {
     for (size_t i = 0; i <= update.state_count(); ++i) {
       values_[i] = reinterpret_cast<float*>(stored(i));
-      if (update.storage == DataType::f32) continue;
+      if (update.storage == graph::DataType::f32) continue;
       values_[i] = scratch + static_cast<int64_t>(i) * update.dimension;
       load_row(update.storage, stored(i), update.dimension, values_[i]);
     }
@@ -47,7 +47,7 @@ class OpenRow {
   float* const* states() const { return values_ + 1; }
 
   void store(uint64_t seed, int64_t step) const {
-    if (update_.storage == DataType::f32) return;
+    if (update_.storage == graph::DataType::f32) return;
     for (size_t i = 0; i <= update_.state_count(); ++i) {
       store_row(update_.storage, values_[i], update_.dimension,
                 rounding_key(seed, step, row_.number, static_cast<uint32_t>(i)), stored(i));
@@ -68,7 +68,7 @@ RowUpdate RowUpdate::at_step(const StepState& state) const {
   RowUpdate update = *this;
   update.seed = state.seed;
   update.step = state.step;
-  update.now = rule.at(rate_factor * static_cast<double>(state.learning_rate), state.updates(), 1);
+  update.now = rule.at(rate_of(state), state.updates(), 1);
   return update;
 }
 
@@ -94,11 +94,11 @@ void RowUpdate::settle(const Row& row, const LateRows& late, float* scratch) con
   open.store(0, kSettled + late.clock().now());
 }
 
-RowUpdate row_update_of(std::string_view type, const Attributes& attributes, DataType storage,
-                        int64_t dimension) {
-  RuleKind kind = RuleKind::plain;
-  if (type.ends_with("_momentum")) kind = RuleKind::momentum;
-  if (type.ends_with("_adamw")) kind = RuleKind::adamw;
+RowUpdate row_update_of(std::string_view type, const graph::Attributes& attributes,
+                        graph::DataType storage, int64_t dimension) {
+  graph::RuleKind kind = graph::RuleKind::plain;
+  if (type.ends_with("_momentum")) kind = graph::RuleKind::momentum;
+  if (type.ends_with("_adamw")) kind = graph::RuleKind::adamw;
   RowUpdate update;
   update.rule = update_rule_of(kind, attributes);
   if (attributes.has("rate_factor")) update.rate_factor = attributes.number("rate_factor");
@@ -107,4 +107,4 @@ RowUpdate row_update_of(std::string_view type, const Attributes& attributes, Dat
   return update;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

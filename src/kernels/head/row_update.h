@@ -10,13 +10,13 @@
 #include "kernels/kernel.h"
 #include "kernels/support/update_rules.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // The rule is that of other parameters; LARS treats the centres as SGD with momentum does.
 struct RowUpdate {
   UpdateRule rule;
   double rate_factor = 1;  // of the learning rate
-  DataType storage = DataType::f32;
+  graph::DataType storage = graph::DataType::f32;
   int64_t dimension = 0;
 
   // Values of this step, set by at_step.
@@ -24,10 +24,13 @@ struct RowUpdate {
   int64_t step = 0;
   RuleStep now = {};
 
-  size_t state_count() const { return millrace::state_count(rule.kind); }
+  size_t state_count() const { return kernels::state_count(rule.kind); }
   // Floats of scratch that `apply` needs.
   int64_t scratch_elements() const { return 3 * dimension; }
 
+  double rate_of(const StepState& state) const {
+    return rate_factor * static_cast<double>(state.learning_rate);
+  }
   RowUpdate at_step(const StepState& state) const;
 
   // A row as it is stored. `number` counts rows over all parts of the classes, `place` those of
@@ -48,10 +51,10 @@ struct RowUpdate {
   void settle(const Row& row, const LateRows& late, float* scratch) const;
 };
 
-RowUpdate row_update_of(std::string_view type, const Attributes& attributes, DataType storage,
-                        int64_t dimension);
+RowUpdate row_update_of(std::string_view type, const graph::Attributes& attributes,
+                        graph::DataType storage, int64_t dimension);
 
 // Takes off a row's gradient what lies along its centre, whose length the loss does not depend on.
 void project(float* gradient, const float* centre, float norm, int64_t dimension);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr uint64_t kSampleStream = 0x73616D706C65;
@@ -15,18 +15,18 @@ constexpr int64_t kPositives = 1;
 constexpr int64_t kKey = 2;
 constexpr int64_t kTargets = 4;
 
-void check_labels(const ClassRange& range, std::span<const int32_t> labels) {
+void check_labels(const graph::ClassRange& range, std::span<const int32_t> labels) {
   for (size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < 0 || labels[i] >= range.classes) {
       fail_input(
           "Sample {} of the batch has the label {}, which is not one of the {} classes; raise "
-          "--classes or correct the data.",
+          "‹classes› or correct the data.",
           i, labels[i], range.classes);
     }
   }
 }
 
-uint64_t key_of(const ClassRange& range, uint64_t seed, int64_t step) {
+uint64_t key_of(const graph::ClassRange& range, uint64_t seed, int64_t step) {
   const uint64_t part =
       hash_combine(static_cast<uint64_t>(range.begin), static_cast<uint64_t>(range.local));
   const uint64_t stream = hash_combine(seed, kSampleStream);
@@ -40,8 +40,8 @@ uint64_t key_in(const int32_t* tensor) {
 
 }  // namespace
 
-void draw_sample(const ClassRange& range, double sample_rate, std::span<const int32_t> labels,
-                 uint64_t seed, int64_t step, int32_t* tensor) {
+void draw_sample(const graph::ClassRange& range, double sample_rate,
+                 std::span<const int32_t> labels, uint64_t seed, int64_t step, int32_t* tensor) {
   check_labels(range, labels);
   const bool everything = sample_rate >= 1;
   int32_t* targets = tensor + kTargets;
@@ -61,7 +61,8 @@ void draw_sample(const ClassRange& range, double sample_rate, std::span<const in
     const auto place = static_cast<int32_t>(std::lower_bound(positives, end, local) - positives);
     *targets++ = everything || local < 0 ? local : place;
   }
-  const int64_t wanted = everything ? range.local : sampled_classes(sample_rate, range.local);
+  const int64_t wanted =
+      everything ? range.local : graph::sampled_classes(sample_rate, range.local);
   const uint64_t key = key_of(range, seed, step);
   tensor[kCount] = static_cast<int32_t>(std::max<int64_t>(wanted, end - positives));
   tensor[kPositives] = static_cast<int32_t>(end - positives);
@@ -69,7 +70,8 @@ void draw_sample(const ClassRange& range, double sample_rate, std::span<const in
   tensor[kKey + 1] = static_cast<int32_t>(key);
 }
 
-Sample::Sample(const int32_t* tensor, const ClassRange& range, int64_t batch, double sample_rate)
+ClassSample::ClassSample(const int32_t* tensor, const graph::ClassRange& range, int64_t batch,
+                         double sample_rate)
     : count_(tensor[kCount]),
       everything_(sample_rate >= 1),
       targets_(tensor + kTargets),
@@ -78,7 +80,7 @@ Sample::Sample(const int32_t* tensor, const ClassRange& range, int64_t batch, do
 
 // The class with `number` classes before it that are no positives: as many positives come before
 // it as have at most `number` others before them.
-int32_t Sample::other(int64_t number) const {
+int32_t ClassSample::other(int64_t number) const {
   size_t before = 0;
   size_t end = positives_.size();
   while (before < end) {
@@ -92,7 +94,7 @@ int32_t Sample::other(int64_t number) const {
   return static_cast<int32_t>(number + static_cast<int64_t>(before));
 }
 
-void Sample::list(int64_t first, std::span<int32_t> classes) const {
+void ClassSample::list(int64_t first, std::span<int32_t> classes) const {
   const auto taken = static_cast<int64_t>(positives_.size());
   int64_t position = first;
   for (int32_t& entry : classes) {
@@ -107,4 +109,4 @@ void Sample::list(int64_t first, std::span<int32_t> classes) const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

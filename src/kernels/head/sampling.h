@@ -7,20 +7,21 @@
 #include "base/permutation.h"
 #include "graph/margin_head.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Fills the tensor "sample" (graph/margin_head.h says how it lies) for a batch's labels: the
 // classes of the batch that lie in `range`, and the key by which others are drawn uniformly
 // without replacement until there are floor(rate * local) in all. The key is a function of
 // (seed, step, range) alone. Throws InputError naming a label that is not a class.
-void draw_sample(const ClassRange& range, double sample_rate, std::span<const int32_t> labels,
-                 uint64_t seed, int64_t step, int32_t* tensor);
+void draw_sample(const graph::ClassRange& range, double sample_rate,
+                 std::span<const int32_t> labels, uint64_t seed, int64_t step, int32_t* tensor);
 
 // The tensor read: the classes in use, counted from the part's first one, each at a position. No
 // list of them is kept; any position can be asked for. Borrows the tensor.
-class Sample {
+class ClassSample {
  public:
-  Sample(const int32_t* tensor, const ClassRange& range, int64_t batch, double sample_rate);
+  ClassSample(const int32_t* tensor, const graph::ClassRange& range, int64_t batch,
+              double sample_rate);
 
   int64_t count() const { return count_; }
 
@@ -43,4 +44,4 @@ class Sample {
   Permutation order_;  // of the classes that are no positives
 };
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -4,7 +4,7 @@
 
 #include "kernels/support/vector_math.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 MILLRACE_VECTORIZED void maxima(const ProductBlock& block, float* __restrict best) {
@@ -50,7 +50,64 @@ MILLRACE_VECTORIZED void row_gradients(const float* __restrict x, float factor,
   }
 }
 
+MILLRACE_VECTORIZED void filter_row(const float* __restrict x, float factor, float limit,
+                                    int64_t batch, float* __restrict out) {
+  for (int64_t i = 0; i < batch; ++i) {
+    const float logit = x[i] * factor;
+    out[i] = logit > limit ? 0.0f : logit;
+  }
+}
+
+MILLRACE_VECTORIZED void filter_slopes(const float* __restrict x, float factor, float limit,
+                                       int64_t batch, float* __restrict out) {
+  for (int64_t i = 0; i < batch; ++i) out[i] *= x[i] * factor > limit ? 0.0f : factor;
+}
+
+MILLRACE_VECTORIZED void harden_row(const float* __restrict x, float factor,
+                                    const float* __restrict hard, float growth, float inverse,
+                                    int64_t batch, float* __restrict out) {
+  for (int64_t i = 0; i < batch; ++i) {
+    const float logit = x[i] * factor;
+    out[i] = logit > hard[i] ? logit * (growth + logit * inverse) : logit;
+  }
+}
+
+MILLRACE_VECTORIZED void harden_slopes(const float* __restrict x, float factor,
+                                       const float* __restrict hard, float growth, float inverse,
+                                       int64_t batch, float* __restrict out) {
+  for (int64_t i = 0; i < batch; ++i) {
+    const float logit = x[i] * factor;
+    out[i] *= factor * (logit > hard[i] ? growth + 2.0f * logit * inverse : 1.0f);
+  }
+}
+
 }  // namespace
+
+void change_logits(const ProductBlock& block, const OtherClasses& others, float* logits) {
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const float* x = block.products + row * block.batch;
+    float* out = logits + row * block.batch;
+    if (others.hard == nullptr) {
+      filter_row(x, block.factors[row], others.limit, block.batch, out);
+    } else {
+      harden_row(x, block.factors[row], others.hard, others.growth, 1 / others.scale, block.batch,
+                 out);
+    }
+  }
+}
+
+void multiply_slopes(const ProductBlock& block, const OtherClasses& others, float* gradients) {
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const float* x = block.products + row * block.batch;
+    float* out = gradients + row * block.batch;
+    if (others.hard == nullptr) {
+      filter_slopes(x, block.factors[row], others.limit, block.batch, out);
+    } else {
+      harden_slopes(x, block.factors[row], others.hard, others.growth, 1 / others.scale,
+                    block.batch, out);
+    }
+  }
+}
 
 void start(const RunningSums& sums, int64_t batch) {
   for (int64_t i = 0; i < batch; ++i) {
@@ -74,4 +131,4 @@ void product_gradients(const ProductBlock& block, const LogitGradients& logits, 
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

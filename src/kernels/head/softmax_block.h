@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::kernels {
 
 struct ProductBlock {
   const float* products = nullptr;
@@ -29,7 +29,21 @@ struct LogitGradients {
   const float* weight = nullptr;
 };
 
+// How classes that are not a sample's own count where that is not by their logits alone.
+struct OtherClasses {
+  float limit = 0;              // a logit above it counts as 0
+  const float* hard = nullptr;  // or, per sample: a logit above it counts times
+  float growth = 0;             // this plus its cosine
+  float scale = 1;              // logits are this times cosines
+};
+
+// Writes the logits as they count.
+void change_logits(const ProductBlock& block, const OtherClasses& others, float* logits);
+
+// Multiplies gradients of such logits by what makes them gradients of the products.
+void multiply_slopes(const ProductBlock& block, const OtherClasses& others, float* gradients);
+
 // Writes the gradients of the products: those of the logits times the factor.
 void product_gradients(const ProductBlock& block, const LogitGradients& logits, float* gradients);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

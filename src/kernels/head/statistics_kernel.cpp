@@ -1,10 +1,11 @@
 #include <cmath>
 
+#include "kernels/head/changed_others.h"
 #include "kernels/head/head_kernels.h"
 #include "kernels/head/product_maker.h"
 #include "kernels/head/softmax_block.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // The logit of a class that does not count. Infinities would have differences that are no numbers.
@@ -25,13 +26,15 @@ class StatisticsKernel final : public Kernel {
     product_ = part.floats(problem.batch);
     scratch_ = part.floats(problem.batch);
     sum_ = part.book(static_cast<uint64_t>(problem.batch) * sizeof(double));
+    if (problem.changes_others()) others_.book(problem, shared, part);
     memory_ = {shared.size(), part.size(), problem.parts};
   }
 
   uint64_t workspace_bytes() const override { return memory_.size(); }
 
   void run(const KernelArguments& a) override {
-    const Sample sample(a.input<int32_t>(1), problem_.range, problem_.batch, problem_.sample_rate);
+    const ClassSample sample(a.input<int32_t>(1), problem_.range, problem_.batch,
+                             problem_.sample_rate);
     const CentreRows centres = {a.inputs[2], problem_.storage, problem_.dimension};
     std::optional<LateRows> late;
     if (late_) late = late_->begin(a, a.workspace + pauses_);
@@ -39,41 +42,50 @@ class StatisticsKernel final : public Kernel {
         sample, centres,     problem_.blocks(sample.count()), a.output<float>(1),
         false,  a.workspace, late ? &*late : nullptr};
     maker_.pack(a.input<float>(0), a.workspace, part_of(a, 0));
+    const auto* margins = has_margins() ? a.input<graph::SampleMargin>(3) : nullptr;
+    if (problem_.changes_others()) others_.begin(problem_, margins, a.workspace);
     each_part(problem_, job.blocks, [&](int part, int64_t first, int64_t last) {
       std::byte* own = part_of(a, part);
       start(sums_in(own), problem_.batch);
-      std::fill_n(booked<float>(own, target_), problem_.batch, kElsewhere);
+      std::fill_n(booked<float>(own, target_), problem_.batch, graph::kElsewhere);
       for (int64_t number = first; number < last; ++number) {
         const HeadBlock block = maker_.make(job, number, part, own);
-        measure(block, job, a.input<float>(0), own);
-        add(block, sample, own);
+        measure(block, job, a.input<float>(0), margins, own);
+        add(block, sample, a.workspace, own);
       }
     });
-    for (int64_t i = 0; i < problem_.batch; ++i) a.output<HeadStatistics>(0)[i] = gather(a, i);
+    for (int64_t i = 0; i < problem_.batch; ++i) {
+      a.output<graph::HeadStatistics>(0)[i] = gather(a, i);
+      a.output<graph::HeadStatistics>(0)[i].margin =
+          margins == nullptr ? graph::SampleMargin{} : margins[i];
+    }
   }
 
  private:
   std::byte* part_of(const KernelArguments& a, int part) const {
     return memory_.of_part(a.workspace, part);
   }
+  bool has_margins() const { return problem_.margin.kind != graph::HeadMargin::fixed; }
   RunningSums sums_in(std::byte* own) const {
     return {booked<float>(own, maximum_), booked<double>(own, sum_), booked<float>(own, scratch_)};
   }
 
   // The logits of the samples whose class is in the block, with the margin and without.
   void measure(const HeadBlock& block, const ProductMaker::Job& job, const float* embeddings,
-               std::byte* own) const {
+               const graph::SampleMargin* margins, std::byte* own) const {
     each_target(problem_, job.sample, block, [&](int64_t i, int64_t row) {
       const float* centre = maker_.values(job, block.classes[row], own);
       const Target target =
           measure_target(embeddings + i * problem_.dimension, centre, problem_.dimension);
-      booked<float>(own, target_)[i] = static_cast<float>(problem_.margin.logit(target));
+      const Margin margin = margins == nullptr ? problem_.margin : problem_.margin.of(margins[i]);
+      booked<float>(own, target_)[i] = static_cast<float>(margin.logit(target));
       booked<float>(own, plain_)[i] = static_cast<float>(problem_.margin.scale * target.cosine);
     });
   }
 
   // Sums up the classes that are not a sample's own.
-  void add(const HeadBlock& block, const Sample& sample, std::byte* own) const {
+  void add(const HeadBlock& block, const ClassSample& sample, std::byte* shared,
+           std::byte* own) const {
     auto* product = booked<float>(own, product_);
     const auto at = [&](int64_t i, int64_t row) -> float& {
       return block.products[row * problem_.batch + i];
@@ -82,16 +94,18 @@ class StatisticsKernel final : public Kernel {
       product[i] = at(i, row);
       at(i, row) = kExcluded / block.factors[row];
     });
-    add_block({block.products, block.factors, block.count, problem_.batch}, sums_in(own));
+    const ProductBlock plain = {block.products, block.factors, block.count, problem_.batch};
+    add_block(problem_.changes_others() ? others_.changed(plain, shared, own) : plain,
+              sums_in(own));
     each_target(problem_, sample, block, [&](int64_t i, int64_t row) { at(i, row) = product[i]; });
   }
 
-  HeadStatistics gather(const KernelArguments& a, int64_t i) const {
-    HeadStatistics row = {kElsewhere, 0, kElsewhere, kElsewhere};
+  graph::HeadStatistics gather(const KernelArguments& a, int64_t i) const {
+    graph::HeadStatistics row = {graph::kElsewhere, 0, graph::kElsewhere, graph::kElsewhere, {}};
     for (int part = 0; part < problem_.parts; ++part) {
       std::byte* own = part_of(a, part);
       row.maximum = std::max(row.maximum, booked<float>(own, maximum_)[i]);
-      if (booked<float>(own, target_)[i] == kElsewhere) continue;
+      if (booked<float>(own, target_)[i] == graph::kElsewhere) continue;
       row.target = booked<float>(own, target_)[i];
       row.plain = booked<float>(own, plain_)[i];
     }
@@ -103,12 +117,13 @@ class StatisticsKernel final : public Kernel {
     }
     row.sum = static_cast<float>(sum);
     const bool has_others = row.maximum > kExcluded / 2 || std::isnan(row.sum);
-    return has_others ? row : HeadStatistics{0, 0, row.target, row.plain};
+    return has_others ? row : graph::HeadStatistics{0, 0, row.target, row.plain, {}};
   }
 
   const HeadProblem problem_;
   const std::optional<LateRows> late_;
   ProductMaker maker_;
+  ChangedOthers others_;
   PartedWorkspace memory_;
   uint64_t maximum_ = 0, target_ = 0, plain_ = 0, product_ = 0, scratch_ = 0, sum_ = 0, pauses_ = 0;
 };
@@ -116,8 +131,9 @@ class StatisticsKernel final : public Kernel {
 }  // namespace
 
 std::unique_ptr<Kernel> make_head_statistics(const KernelRequest& request, std::string*) {
-  return std::make_unique<StatisticsKernel>(head_problem_of(request, 0, 2, request.outputs[1].type),
-                                            LateRows::of(request, 2));
+  const HeadProblem problem = head_problem_of(request, 0, 2, request.outputs[1].type);
+  const size_t margins = problem.margin.kind == graph::HeadMargin::fixed ? 0 : 1;
+  return std::make_unique<StatisticsKernel>(problem, LateRows::of(request, 2, margins));
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

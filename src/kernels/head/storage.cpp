@@ -10,7 +10,7 @@
 #include "kernels/support/conversion.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr uint32_t kRoundingStream = 0x726F756E;
@@ -111,19 +111,19 @@ RoundingKey rounding_key(uint64_t seed, int64_t step, int64_t row, uint32_t tens
   return {hash, static_cast<uint64_t>(row), tensor};
 }
 
-void load_row(DataType type, const std::byte* row, int64_t count, float* values) {
+void load_row(graph::DataType type, const std::byte* row, int64_t count, float* values) {
   widen_part(type, row, count, values);
 }
 
-void store_row(DataType type, const float* values, int64_t count, const RoundingKey& key,
+void store_row(graph::DataType type, const float* values, int64_t count, const RoundingKey& key,
                std::byte* row) {
   switch (type) {
-    case DataType::f32:
+    case graph::DataType::f32:
       std::memcpy(row, values, static_cast<size_t>(count) * sizeof(float));
       return;
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return store_bf16(values, count, row_random(key), reinterpret_cast<uint16_t*>(row));
-    case DataType::f16:
+    case graph::DataType::f16:
       return store_f16(values, count, row_random(key), reinterpret_cast<uint16_t*>(row));
     default:
       throw std::logic_error("a row of centres is f32, bf16 or f16");
@@ -134,4 +134,4 @@ float sum_of_squares(const float* values, int64_t count) {
   return sum_of_float_squares(values, count);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -10,7 +10,7 @@
 
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // What the rounding of one row depends on.
 struct RoundingKey {
@@ -21,10 +21,10 @@ struct RoundingKey {
 
 RoundingKey rounding_key(uint64_t seed, int64_t step, int64_t row, uint32_t tensor);
 
-void load_row(DataType type, const std::byte* row, int64_t count, float* values);
-void store_row(DataType type, const float* values, int64_t count, const RoundingKey& key,
+void load_row(graph::DataType type, const std::byte* row, int64_t count, float* values);
+void store_row(graph::DataType type, const float* values, int64_t count, const RoundingKey& key,
                std::byte* row);
 
 float sum_of_squares(const float* values, int64_t count);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -6,7 +6,7 @@
 #include "kernels/head/centre_block.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 MILLRACE_VECTORIZED double double_dot(const float* a, const float* b, int64_t count) {
@@ -87,4 +87,4 @@ void add_tangents(const Target& target, double of_cosine, const float* embedding
                  dimension, of_centre);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::kernels {
 
 struct Target {
   double norm = 1;    // of the centre, at least kLeastNorm
@@ -25,4 +25,4 @@ Target measure_target(const float* embedding, const float* centre, int64_t dimen
 void add_tangents(const Target& target, double of_cosine, const float* embedding,
                   const float* centre, int64_t dimension, float* of_embedding, float* of_centre);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

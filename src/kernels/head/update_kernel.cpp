@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "kernels/head/changed_others.h"
 #include "kernels/head/head_kernels.h"
 #include "kernels/head/product_maker.h"
 #include "kernels/head/row_update.h"
@@ -10,7 +11,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/update_inputs.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kStateRowsAhead = 2;
@@ -64,6 +65,7 @@ class UpdateKernel final : public Kernel {
     of_embeddings_ = part.floats(batch * dimension);
     of_centres_ = part.floats(problem.rows * dimension);
     squares_ = part.book(sizeof(double));
+    if (problem.changes_others()) others_.book(problem, shared, part);
     scratchpad_ =
         part.book(std::max(to_embeddings_.scratchpad_bytes(), to_centres_.scratchpad_bytes()));
     memory_ = {shared.size(), part.size(), problem.parts};
@@ -72,7 +74,8 @@ class UpdateKernel final : public Kernel {
   uint64_t workspace_bytes() const override { return memory_.size(); }
 
   void run(const KernelArguments& a) override {
-    const Sample sample(a.input<int32_t>(3), problem_.range, problem_.batch, problem_.sample_rate);
+    const ClassSample sample(a.input<int32_t>(3), problem_.range, problem_.batch,
+                             problem_.sample_rate);
     if (work_.inputs.skips(a)) return;
     const CentreRows centres = {a.inputs[work_.centre_input()], problem_.storage,
                                 problem_.dimension};
@@ -90,8 +93,12 @@ class UpdateKernel final : public Kernel {
     maker_.pack(a.input<float>(2), a.workspace, first_part);
     to_centres_.pack(a.input<float>(2), false, first_part + scratchpad_, a.workspace + packed_);
     for (int64_t i = 0; i < problem_.batch; ++i) {
-      booked<float>(a.workspace, maximum_)[i] = a.input<HeadStatistics>(1)[i].maximum;
-      booked<float>(a.workspace, weight_)[i] = a.input<HeadStatistics>(0)[i].sum;
+      booked<float>(a.workspace, maximum_)[i] = a.input<graph::HeadStatistics>(1)[i].maximum;
+      booked<float>(a.workspace, weight_)[i] = a.input<graph::HeadStatistics>(0)[i].sum;
+    }
+    if (problem_.changes_others()) {
+      others_.begin(problem_, &a.input<graph::HeadStatistics>(1)->margin, a.workspace,
+                    sizeof(graph::HeadStatistics));
     }
     each_part(problem_, job.blocks, [&](int part, int64_t first, int64_t last) {
       std::byte* own = part_of(a, part);
@@ -107,7 +114,7 @@ class UpdateKernel final : public Kernel {
       }
     });
     if (work_.centres && late) {
-      late->clock().record(a.step->learning_rate, a.step->updates());
+      late->clock().record(static_cast<float>(update_.rate_of(*a.step)), a.step->updates());
     }
     if (work_.embeddings) add_parts(a);
     if (work_.squares) add_squares(a);
@@ -142,12 +149,18 @@ class UpdateKernel final : public Kernel {
   }
 
   // The gradients of the block's products but for those of samples with their own class.
-  void differentiate(const HeadBlock& block, const Sample& sample, const KernelArguments& a,
+  void differentiate(const HeadBlock& block, const ClassSample& sample, const KernelArguments& a,
                      std::byte* own) const {
     auto* gradients = booked<float>(own, gradients_);
-    product_gradients({block.products, block.factors, block.count, problem_.batch},
-                      {booked<float>(a.workspace, maximum_), booked<float>(a.workspace, weight_)},
-                      gradients);
+    const ProductBlock plain = {block.products, block.factors, block.count, problem_.batch};
+    const LogitGradients logits = {booked<float>(a.workspace, maximum_),
+                                   booked<float>(a.workspace, weight_)};
+    if (problem_.changes_others()) {
+      product_gradients(others_.changed(plain, a.workspace, own), logits, gradients);
+      multiply_slopes(plain, others_.others(), gradients);
+    } else {
+      product_gradients(plain, logits, gradients);
+    }
     each_target(problem_, sample, block,
                 [&](int64_t i, int64_t row) { gradients[row * problem_.batch + i] = 0; });
     if (!work_.inputs.has_clip) return;
@@ -164,8 +177,9 @@ class UpdateKernel final : public Kernel {
       const float* embedding = a.input<float>(2) + i * width;
       const float* centre = maker_.values(job, block.classes[row], own);
       const Target target = measure_target(embedding, centre, width);
-      const double of_logit = a.input<HeadStatistics>(0)[i].target;
-      const double of_cosine = of_logit * problem_.margin.slope(target) * clip_of(a);
+      const double of_logit = a.input<graph::HeadStatistics>(0)[i].target;
+      const Margin margin = problem_.margin.of(a.input<graph::HeadStatistics>(1)[i].margin);
+      const double of_cosine = of_logit * margin.slope(target) * clip_of(a);
       add_tangents(target, of_cosine, embedding, centre, width,
                    work_.embeddings ? booked<float>(own, of_embeddings_) + i * width : nullptr,
                    of_centres ? booked<float>(own, of_centres_) + row * width : nullptr);
@@ -177,7 +191,7 @@ class UpdateKernel final : public Kernel {
     const int64_t used = block.count * problem_.batch;
     std::fill(gradients + used, gradients + problem_.block_elements(), 0.0f);
     const void* operand = gradients;
-    if (maker_.operand() == DataType::bf16) {
+    if (maker_.operand() == graph::DataType::bf16) {
       floats_to_bf16(gradients, problem_.block_elements(), booked<uint16_t>(own, operands_));
       operand = own + operands_;
     }
@@ -255,6 +269,7 @@ class UpdateKernel final : public Kernel {
   ProductMaker maker_;
   BlockMatmul to_embeddings_;
   BlockMatmul to_centres_;
+  ChangedOthers others_;
   PartedWorkspace memory_;
   uint64_t pauses_ = 0, packed_ = 0, maximum_ = 0, weight_ = 0;
   uint64_t gradients_ = 0, operands_ = 0, scratch_ = 0;
@@ -275,7 +290,8 @@ std::unique_ptr<Kernel> make_head_update(const KernelRequest& request, std::stri
     work.kept = false;
     work.inputs = UpdateInputs::of(request);
   }
-  const TensorType products = work.kept ? request.inputs[4].type : TensorType{{0}, DataType::f32};
+  const graph::TensorType products =
+      work.kept ? request.inputs[4].type : graph::TensorType{{0}, graph::DataType::f32};
   const HeadProblem problem = head_problem_of(request, 2, work.centre_input(), products);
   return std::make_unique<UpdateKernel>(
       problem, row_update_of(type, request.op.attributes, problem.storage, problem.dimension), work,
@@ -290,7 +306,7 @@ std::unique_ptr<Kernel> make_head_keep(const KernelRequest& request, std::string
   const int64_t dimension = request.inputs[6].type.shape.at(1);
   return make_function_kernel([=](const KernelArguments& a) {
     const int64_t first = a.step->micro_batch * rows;
-    const int64_t widths[] = {kHeadStatistics, kHeadStatistics, dimension};
+    const int64_t widths[] = {graph::kHeadStatistics, graph::kHeadStatistics, dimension};
     for (size_t i = 0; i < 3; ++i) {
       std::memcpy(a.input<float>(i) + first * widths[i], a.input<float>(4 + i),
                   static_cast<size_t>(rows * widths[i]) * sizeof(float));
@@ -306,4 +322,4 @@ std::unique_ptr<Kernel> make_head_keep(const KernelRequest& request, std::string
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

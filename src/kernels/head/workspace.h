@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::kernels {
 
 class WorkspaceBook {
  public:
@@ -40,4 +40,4 @@ T* booked(std::byte* workspace, uint64_t offset) {
   return reinterpret_cast<T*>(workspace + offset);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

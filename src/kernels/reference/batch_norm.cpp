@@ -5,7 +5,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // A tensor N,C,... whose statistics are taken channel by channel.
@@ -22,8 +22,8 @@ struct BatchNormGeometry {
   }
 };
 
-BatchNormGeometry batch_norm_geometry(const Shape& shape) {
-  return {shape.at(0), shape.at(1), elements_of(shape) / (shape[0] * shape[1])};
+BatchNormGeometry batch_norm_geometry(const graph::Shape& shape) {
+  return {shape.at(0), shape.at(1), graph::elements_of(shape) / (shape[0] * shape[1])};
 }
 
 void normalize(const BatchNormGeometry& g, int64_t c, const StoredNumbers& x, double mean,
@@ -40,7 +40,7 @@ void normalize(const BatchNormGeometry& g, int64_t c, const StoredNumbers& x, do
 
 std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Attributes& attributes = request.op.attributes;
+  const graph::Attributes& attributes = request.op.attributes;
   const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
   const double epsilon = attributes.number("epsilon");
   const double momentum = attributes.number("momentum");
@@ -69,9 +69,9 @@ std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::
       const double inverse = 1 / std::sqrt(variance + epsilon);
       a.output<float>(1)[c] = static_cast<float>(mean);
       a.output<float>(2)[c] = static_cast<float>(inverse);
-      normalize(g, c, {DataType::f32, a.inputs[0]}, mean, inverse, a.input<float>(1)[c],
-                a.input<float>(2)[c], {DataType::f32, residual ? a.inputs[5] : nullptr}, relu,
-                a.output<float>(0));
+      normalize(g, c, {graph::DataType::f32, a.inputs[0]}, mean, inverse, a.input<float>(1)[c],
+                a.input<float>(2)[c], {graph::DataType::f32, residual ? a.inputs[5] : nullptr},
+                relu, a.output<float>(0));
     }
   });
 }
@@ -82,8 +82,9 @@ std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
   const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
   const bool relu = request.op.attributes.flag("relu");
   const bool residual = request.op.attributes.flag("residual");
-  const DataType type = request.inputs[0].type.dtype;
-  const DataType residual_type = residual ? request.inputs[5].type.dtype : DataType::f32;
+  const graph::DataType type = request.inputs[0].type.dtype;
+  const graph::DataType residual_type =
+      residual ? request.inputs[5].type.dtype : graph::DataType::f32;
   return make_function_kernel([=](const KernelArguments& a) {
     for (int64_t c = 0; c < g.channels; ++c) {
       normalize(g, c, {type, a.inputs[0]}, a.input<float>(3)[c], a.input<float>(4)[c],
@@ -98,7 +99,8 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
   if (!is_plain(request, refusal)) return nullptr;
   const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
   const bool relu = request.op.attributes.flag("relu");
-  const DataType type = request.inputs[1].type.dtype;
+  const bool fixed = request.op.attributes.flag("fixed_statistics");
+  const graph::DataType type = request.inputs[1].type.dtype;
   return make_function_kernel([=](const KernelArguments& a) {
     const StoredNumbers x = {type, a.inputs[1]};
     for (int64_t c = 0; c < g.channels; ++c) {
@@ -117,9 +119,9 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
         products += gradient(i) * (x[i] - mean) * inverse;
       });
       g.each_of_channel(c, [&](int64_t i) {
-        const double centred =
-            gradient(i) - sum / g.samples() - (x[i] - mean) * inverse * products / g.samples();
-        a.output<float>(0)[i] = static_cast<float>(centred * scale * inverse);
+        const double by_statistics =
+            fixed ? 0 : (sum + (x[i] - mean) * inverse * products) / g.samples();
+        a.output<float>(0)[i] = static_cast<float>((gradient(i) - by_statistics) * scale * inverse);
       });
       a.output<float>(1)[c] = static_cast<float>(products);
       a.output<float>(2)[c] = static_cast<float>(sum);
@@ -127,4 +129,4 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -5,7 +5,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // A convolution with image N,I,H,W, result N,O,P,Q and weights O,I/groups,KH,KW.
@@ -44,9 +44,9 @@ struct ConvolutionGeometry {
   }
 };
 
-ConvolutionGeometry convolution_geometry(const Attributes& attributes, const Shape& image,
-                                         const Shape& result, int64_t kernel_height,
-                                         int64_t kernel_width) {
+ConvolutionGeometry convolution_geometry(const graph::Attributes& attributes,
+                                         const graph::Shape& image, const graph::Shape& result,
+                                         int64_t kernel_height, int64_t kernel_width) {
   const auto& stride = attributes.integers("stride");
   const auto& padding = attributes.integers("padding");
   const auto& dilation = attributes.integers("dilation");
@@ -69,7 +69,7 @@ ConvolutionGeometry convolution_geometry(const Attributes& attributes, const Sha
 
 std::unique_ptr<Kernel> reference_convolution(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Shape& weights = request.inputs.at(1).type.shape;
+  const graph::Shape& weights = request.inputs.at(1).type.shape;
   const ConvolutionGeometry g =
       convolution_geometry(request.op.attributes, request.inputs[0].type.shape,
                            request.outputs[0].type.shape, weights.at(2), weights.at(3));
@@ -95,7 +95,7 @@ std::unique_ptr<Kernel> reference_convolution(const KernelRequest& request, std:
 std::unique_ptr<Kernel> reference_convolution_backward_data(const KernelRequest& request,
                                                             std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Shape& weights = request.inputs.at(1).type.shape;
+  const graph::Shape& weights = request.inputs.at(1).type.shape;
   const ConvolutionGeometry g =
       convolution_geometry(request.op.attributes, request.outputs[0].type.shape,
                            request.inputs[0].type.shape, weights.at(2), weights.at(3));
@@ -114,7 +114,7 @@ std::unique_ptr<Kernel> reference_convolution_backward_data(const KernelRequest&
 std::unique_ptr<Kernel> reference_convolution_backward_weights(const KernelRequest& request,
                                                                std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
-  const Shape& weights = request.outputs.at(0).type.shape;
+  const graph::Shape& weights = request.outputs.at(0).type.shape;
   const ConvolutionGeometry g =
       convolution_geometry(request.op.attributes, request.inputs[0].type.shape,
                            request.inputs[1].type.shape, weights.at(2), weights.at(3));
@@ -138,4 +138,4 @@ std::unique_ptr<Kernel> reference_convolution_backward_weights(const KernelReque
       bytes_of_sums(std::max(weight_count, g.outputs)));
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -2,7 +2,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 std::unique_ptr<Kernel> reference_linear(const KernelRequest& request, std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
@@ -70,4 +70,4 @@ std::unique_ptr<Kernel> reference_linear_backward_weights(const KernelRequest& r
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -8,7 +8,7 @@
 #include "kernels/reference/reference.h"
 #include "kernels/support/function_kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 using Row = std::vector<double>;
@@ -19,7 +19,7 @@ Row row_of(const CentreRows& centres, int64_t number) {
   return {values.begin(), values.end()};
 }
 
-int64_t class_at(const Sample& sample, int64_t position) {
+int64_t class_at(const ClassSample& sample, int64_t position) {
   int32_t number = 0;
   sample.list(position, {&number, 1});
   return number;
@@ -49,12 +49,12 @@ Target target_at(double cosine) {
 }
 
 void compute_statistics(const HeadProblem& problem, const KernelArguments& a) {
-  const Sample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
+  const ClassSample sample(a.input<int32_t>(1), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[2], problem.storage, problem.dimension};
   for (int64_t i = 0; i < problem.batch; ++i) {
     const Row embedding = embedding_of(a.input<float>(0), i, problem.dimension);
-    HeadStatistics& row = a.output<HeadStatistics>(0)[i];
-    row = {0, 0, kElsewhere, kElsewhere};
+    graph::HeadStatistics& row = a.output<graph::HeadStatistics>(0)[i];
+    row = {0, 0, graph::kElsewhere, graph::kElsewhere, {}};
     std::vector<double> others;
     for (int64_t j = 0; j < sample.count(); ++j) {
       const Row centre = row_of(centres, class_at(sample, j));
@@ -76,7 +76,7 @@ void compute_statistics(const HeadProblem& problem, const KernelArguments& a) {
 }
 
 void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArguments& a) {
-  const Sample sample(a.input<int32_t>(3), problem.range, problem.batch, problem.sample_rate);
+  const ClassSample sample(a.input<int32_t>(3), problem.range, problem.batch, problem.sample_rate);
   const CentreRows centres = {a.inputs[5], problem.storage, problem.dimension};
   const RowUpdate now = fixed.at_step(*a.step);
   const auto width = static_cast<size_t>(problem.dimension);
@@ -89,8 +89,8 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
     Row of_centre(width);
     for (int64_t i = 0; i < problem.batch; ++i) {
       const Row embedding = embedding_of(a.input<float>(2), i, problem.dimension);
-      const HeadStatistics& row = a.input<HeadStatistics>(1)[i];
-      const HeadStatistics& of_row = a.input<HeadStatistics>(0)[i];
+      const graph::HeadStatistics& row = a.input<graph::HeadStatistics>(1)[i];
+      const graph::HeadStatistics& of_row = a.input<graph::HeadStatistics>(0)[i];
       const double cosine = dot(embedding, centre) / norm;
       const double scale = problem.margin.scale;
       const double of_cosine = sample.targets()[i] == j
@@ -123,8 +123,14 @@ void update(const HeadProblem& problem, const RowUpdate& fixed, const KernelArgu
 namespace {
 
 bool is_current(const KernelRequest& request, std::string* refusal) {
-  if (!request.op.attributes.flag("lazy")) return true;
-  *refusal = "some rows are late";
+  if (request.op.attributes.flag("lazy")) {
+    *refusal = "some rows are late";
+  } else if (graph::head_margin_of(request.op.attributes) != graph::HeadMargin::fixed ||
+             request.op.attributes.number("filter") > 0) {
+    *refusal = "margins are not the same for all samples and classes";
+  } else {
+    return true;
+  }
   return false;
 }
 
@@ -147,4 +153,4 @@ std::unique_ptr<Kernel> reference_head_update(const KernelRequest& request, std:
       });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

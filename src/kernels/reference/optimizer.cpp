@@ -6,7 +6,7 @@
 #include "kernels/support/request_checks.h"
 #include "kernels/support/update_inputs.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 struct Update {
@@ -21,7 +21,7 @@ struct Update {
 };
 
 Update update_of(const KernelRequest& request) {
-  const Attributes& attributes = request.op.attributes;
+  const graph::Attributes& attributes = request.op.attributes;
   return {request.inputs.at(0).elements(),
           attributes.has("momentum") ? attributes.number("momentum") : 0.0,
           attributes.number("weight_decay"), attributes.flag("nesterov"),
@@ -89,7 +89,7 @@ std::unique_ptr<Kernel> reference_adamw(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> reference_lars(const KernelRequest& request) {
-  const Attributes& attributes = request.op.attributes;
+  const graph::Attributes& attributes = request.op.attributes;
   const double trust = attributes.number("trust");
   const double epsilon = attributes.number("epsilon");
   const bool is_slice = attributes.has("squares_at");
@@ -201,4 +201,4 @@ std::unique_ptr<Kernel> reference_clip_scale(const KernelRequest& request, std::
       });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

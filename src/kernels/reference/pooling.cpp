@@ -6,7 +6,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/request_checks.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // The pixels of one window along one axis.
@@ -59,8 +59,8 @@ struct PoolGeometry {
   }
 };
 
-PoolGeometry pool_geometry(const Attributes& attributes, const Shape& image, const Shape& result,
-                           Kind kind) {
+PoolGeometry pool_geometry(const graph::Attributes& attributes, const graph::Shape& image,
+                           const graph::Shape& result, Kind kind) {
   PoolGeometry g = {image.at(0) * image.at(1),
                     image.at(2),
                     image.at(3),
@@ -190,4 +190,4 @@ std::unique_ptr<Kernel> reference_adaptive_average_pool_backward(const KernelReq
   return average_backward(request, refusal, Kind::adaptive);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -8,7 +8,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 std::unique_ptr<Kernel> reference_convolution(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_convolution_backward_data(const KernelRequest&, std::string*);
@@ -40,4 +40,4 @@ std::unique_ptr<Kernel> reference_sum_of_squares(const KernelRequest&, std::stri
 std::unique_ptr<Kernel> reference_squares_of_each(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_clip_scale(const KernelRequest&, std::string*);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -5,7 +5,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 inline uint64_t bytes_of_sums(int64_t count) {
   return static_cast<uint64_t>(count) * sizeof(double);
@@ -21,4 +21,4 @@ inline void store_sums(const double* sums, int64_t count, float* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = static_cast<float>(sums[i]);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

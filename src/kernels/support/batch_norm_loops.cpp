@@ -6,7 +6,7 @@
 // not matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // Between bf16 and the lanes of a vector; written out because vectors whose size depends on a
@@ -303,4 +303,4 @@ MILLRACE_INLINE void any_gradient(const Element* dy, const Element* x, const flo
 MILLRACE_PLANE_LOOPS(float)
 MILLRACE_PLANE_LOOPS(Bf16)
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -8,7 +8,7 @@
 
 #include "kernels/support/elements.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Mean over the pixels and sum of squared deviations from it, per channel.
 void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean,
@@ -38,4 +38,4 @@ void plane_gradient(const Bf16* dy, const Bf16* x, const float* mean, const floa
                     const float* offset, const float* slope, const float* shift, bool relu,
                     int64_t pixels, int64_t block, Bf16* dx);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -5,7 +5,7 @@
 
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kMostLanes = 16;
@@ -16,7 +16,7 @@ const Bf16* halves(const StoredNumbers& numbers) {
 Bf16* halves(const TargetNumbers& numbers) { return reinterpret_cast<Bf16*>(numbers.data); }
 
 bool is_bf16(const TensorSpec& spec) {
-  return spec.type.shape.size() == 1 || spec.type.dtype == DataType::bf16;
+  return spec.type.shape.size() == 1 || spec.type.dtype == graph::DataType::bf16;
 }
 
 // Computed in bf16 throughout.
@@ -44,13 +44,14 @@ int64_t Planes::blocks_per_group(int64_t tensors) const {
 }
 
 bool is_in_planes(const KernelRequest& request, size_t x, std::string* refusal) {
-  const Layout& layout = request.inputs[x].layout;
+  const graph::Layout& layout = request.inputs[x].layout;
   const int64_t block = layout.channel_block();
-  const std::vector<int>& stored = definition_of(request.op.type).stored_inputs;
+  const std::vector<int>& stored = graph::definition_of(request.op.type).stored_inputs;
   const bool all_bf16 = is_all_bf16(request);
   const auto fits = [&](const TensorSpec& spec, bool is_stored) {
-    const bool is_float = spec.type.dtype == DataType::f32 || all_bf16;
-    const bool is_half = spec.type.dtype == DataType::f16 || spec.type.dtype == DataType::bf16;
+    const bool is_float = spec.type.dtype == graph::DataType::f32 || all_bf16;
+    const bool is_half =
+        spec.type.dtype == graph::DataType::f16 || spec.type.dtype == graph::DataType::bf16;
     return (is_float || (is_stored && is_half)) &&
            (spec.type.shape.size() == 1 || spec.layout == layout);
   };
@@ -86,7 +87,7 @@ void apply_group(const Planes& planes, int64_t first, int64_t last, const Stored
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
-    if (y.type == DataType::bf16) {
+    if (y.type == graph::DataType::bf16) {
       plane_apply(halves(x.from(at)), halves(residual.from(at)), factor + c, offset + c, relu,
                   planes.pixels, planes.block, halves(y) + at);
       return;
@@ -105,7 +106,7 @@ void plane_moments(const Planes& planes, int64_t first, int64_t last, const Stor
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     float* means = partial + image * padded * 2 + index * planes.block;
     const StoredNumbers plane = x.from(planes.offset(image, index));
-    if (x.type == DataType::bf16) {
+    if (x.type == graph::DataType::bf16) {
       plane_statistics(halves(plane), planes.pixels, planes.block, means, means + padded);
     } else {
       plane_statistics(plane.floats(), planes.pixels, planes.block, means, means + padded);
@@ -149,7 +150,7 @@ void sum_gradients(const Planes& planes, int64_t first, int64_t last, const Grad
     const int64_t c = index * planes.block;
     float* plain = partial + image * padded * 2 + c;
     float* weighted = plain + padded;
-    if (inputs.dy.type == DataType::bf16) {
+    if (inputs.dy.type == graph::DataType::bf16) {
       plane_gradient_sums(halves(inputs.dy.from(at)), halves(inputs.x.from(at)), inputs.centre + c,
                           inputs.factor + c, inputs.offset + c, inputs.relu, planes.pixels,
                           planes.block, plain, weighted);
@@ -185,7 +186,7 @@ void apply_gradients(const Planes& planes, int64_t first, int64_t last,
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
-    if (dx.type == DataType::bf16) {
+    if (dx.type == graph::DataType::bf16) {
       plane_gradient(halves(inputs.dy.from(at)), halves(inputs.x.from(at)), inputs.centre + c,
                      inputs.factor + c, inputs.offset + c, slope + c, shift + c, inputs.relu,
                      planes.pixels, planes.block, halves(dx) + at);
@@ -201,4 +202,4 @@ void apply_gradients(const Planes& planes, int64_t first, int64_t last,
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

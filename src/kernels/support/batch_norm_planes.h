@@ -13,7 +13,7 @@
 #include "kernels/support/batch_norm_loops.h"
 #include "kernels/support/conversion.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // The tensor as planes: images x blocks, each of pixels x block values.
 struct Planes {
@@ -101,4 +101,4 @@ void apply_gradients(const Planes& planes, int64_t first, int64_t last,
                      const GradientInputs& inputs, const float* slope, const float* shift,
                      const TargetNumbers& dx);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -7,7 +7,7 @@
 #include "base/half.h"
 #include "base/parallel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 // Parts begin at whole cache lines, if the arrays do.
@@ -25,28 +25,28 @@ void in_parts(int64_t count, Body&& body) {
 
 }  // namespace
 
-void narrow_part(DataType type, const float* values, int64_t count, std::byte* stored) {
+void narrow_part(graph::DataType type, const float* values, int64_t count, std::byte* stored) {
   switch (type) {
-    case DataType::f32:
+    case graph::DataType::f32:
       std::memcpy(stored, values, static_cast<size_t>(count) * sizeof(float));
       return;
-    case DataType::f16:
+    case graph::DataType::f16:
       return floats_to_f16(values, count, reinterpret_cast<uint16_t*>(stored));
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return floats_to_bf16(values, count, reinterpret_cast<uint16_t*>(stored));
     default:
       throw std::logic_error("numbers are stored as f32, f16 or bf16");
   }
 }
 
-void widen_part(DataType type, const std::byte* stored, int64_t count, float* values) {
+void widen_part(graph::DataType type, const std::byte* stored, int64_t count, float* values) {
   switch (type) {
-    case DataType::f32:
+    case graph::DataType::f32:
       std::memcpy(values, stored, static_cast<size_t>(count) * sizeof(float));
       return;
-    case DataType::f16:
+    case graph::DataType::f16:
       return f16_to_floats(reinterpret_cast<const uint16_t*>(stored), count, values);
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return bf16_to_floats(reinterpret_cast<const uint16_t*>(stored), count, values);
     default:
       throw std::logic_error("numbers are stored as f32, f16 or bf16");
@@ -59,16 +59,16 @@ float StoredNumbers::operator[](int64_t index) const {
   return value;
 }
 
-void narrow(DataType type, const float* values, int64_t count, std::byte* stored) {
+void narrow(graph::DataType type, const float* values, int64_t count, std::byte* stored) {
   in_parts(count, [&](int64_t first, int64_t part) {
-    narrow_part(type, values + first, part, stored + first * size_of(type));
+    narrow_part(type, values + first, part, stored + first * graph::size_of(type));
   });
 }
 
-void widen(DataType type, const std::byte* stored, int64_t count, float* values) {
+void widen(graph::DataType type, const std::byte* stored, int64_t count, float* values) {
   in_parts(count, [&](int64_t first, int64_t part) {
-    widen_part(type, stored + first * size_of(type), part, values + first);
+    widen_part(type, stored + first * graph::size_of(type), part, values + first);
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -6,33 +6,33 @@
 
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // `type` is f16 or bf16, or f32: then they copy. The arrays must not overlap. Numbers round as
 // base/half.h says.
-void narrow(DataType type, const float* values, int64_t count, std::byte* stored);
-void widen(DataType type, const std::byte* stored, int64_t count, float* values);
+void narrow(graph::DataType type, const float* values, int64_t count, std::byte* stored);
+void widen(graph::DataType type, const std::byte* stored, int64_t count, float* values);
 
 // The same on the calling thread alone.
-void narrow_part(DataType type, const float* values, int64_t count, std::byte* stored);
-void widen_part(DataType type, const std::byte* stored, int64_t count, float* values);
+void narrow_part(graph::DataType type, const float* values, int64_t count, std::byte* stored);
+void widen_part(graph::DataType type, const std::byte* stored, int64_t count, float* values);
 
 // Numbers as they lie in memory.
 struct StoredNumbers {
-  DataType type = DataType::f32;
+  graph::DataType type = graph::DataType::f32;
   const std::byte* data = nullptr;  // null: none
 
   // Of f32 numbers.
   const float* floats() const { return reinterpret_cast<const float*>(data); }
   StoredNumbers from(int64_t index) const {
-    return {type, data == nullptr ? nullptr : data + index * size_of(type)};
+    return {type, data == nullptr ? nullptr : data + index * graph::size_of(type)};
   }
   float operator[](int64_t index) const;
 };
 
 // Numbers that are to be written.
 struct TargetNumbers {
-  DataType type = DataType::f32;
+  graph::DataType type = graph::DataType::f32;
   std::byte* data = nullptr;
 
   // Of f32 numbers.
@@ -46,7 +46,7 @@ template <typename Body>
 void in_float_parts(const StoredNumbers& a, const StoredNumbers& b, int64_t count, int64_t unit,
                     Body&& body) {
   constexpr int64_t kPart = 2048;
-  if (a.type == DataType::f32 && b.type == DataType::f32) {
+  if (a.type == graph::DataType::f32 && b.type == graph::DataType::f32) {
     body(int64_t{0}, count, a.floats(), b.floats());
     return;
   }
@@ -56,7 +56,7 @@ void in_float_parts(const StoredNumbers& a, const StoredNumbers& b, int64_t coun
     const int64_t part = count - first < most ? count - first : most;
     const auto floats_of = [&](const StoredNumbers& numbers, float* buffer) {
       const StoredNumbers here = numbers.from(first);
-      if (here.data == nullptr || here.type == DataType::f32) return here.floats();
+      if (here.data == nullptr || here.type == graph::DataType::f32) return here.floats();
       widen_part(here.type, here.data, part, buffer);
       return static_cast<const float*>(buffer);
     };
@@ -65,4 +65,4 @@ void in_float_parts(const StoredNumbers& a, const StoredNumbers& b, int64_t coun
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 dnnl::memory unbound(const dnnl::memory::desc& desc) {
@@ -17,23 +17,23 @@ const dnnl::engine& dnnl_engine() {
   return engine;
 }
 
-dnnl::memory::data_type to_dnnl(DataType type) {
+dnnl::memory::data_type to_dnnl(graph::DataType type) {
   switch (type) {
-    case DataType::f32:
+    case graph::DataType::f32:
       return dnnl::memory::data_type::f32;
-    case DataType::f16:
+    case graph::DataType::f16:
       return dnnl::memory::data_type::f16;
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return dnnl::memory::data_type::bf16;
-    case DataType::s32:
+    case graph::DataType::s32:
       return dnnl::memory::data_type::s32;
-    case DataType::u8:
+    case graph::DataType::u8:
       return dnnl::memory::data_type::u8;
   }
   return dnnl::memory::data_type::undef;
 }
 
-dnnl::memory::desc dnnl_plain(const Shape& shape, DataType type) {
+dnnl::memory::desc dnnl_plain(const graph::Shape& shape, graph::DataType type) {
   dnnl::memory::dims strides(shape.size());
   int64_t stride = 1;
   for (size_t axis = shape.size(); axis-- > 0;) {
@@ -44,7 +44,7 @@ dnnl::memory::desc dnnl_plain(const Shape& shape, DataType type) {
 }
 
 dnnl::memory::desc dnnl_desc(const TensorSpec& spec) {
-  const Shape& shape = spec.type.shape;
+  const graph::Shape& shape = spec.type.shape;
   if (spec.layout.is_plain()) return dnnl_plain(shape, spec.type.dtype);
 
   dnnl_memory_desc_t raw = {};
@@ -54,7 +54,7 @@ dnnl::memory::desc dnnl_desc(const TensorSpec& spec) {
   std::vector<int64_t> multiple(shape.size(), 1);
   auto& blocking = raw.format_desc.blocking;
   int64_t stride = 1;
-  for (const Layout::Block& block : spec.layout.inner_blocks()) {
+  for (const graph::Layout::Block& block : spec.layout.inner_blocks()) {
     blocking.inner_blks[blocking.inner_nblks] = block.size;
     blocking.inner_idxs[blocking.inner_nblks] = block.axis;
     ++blocking.inner_nblks;
@@ -73,15 +73,15 @@ dnnl::memory::desc dnnl_desc(const TensorSpec& spec) {
   return dnnl::memory::desc(raw);
 }
 
-dnnl::memory::desc dnnl_any(const TensorType& type) {
+dnnl::memory::desc dnnl_any(const graph::TensorType& type) {
   return {type.shape, to_dnnl(type.dtype), dnnl::memory::format_tag::any};
 }
 
-std::optional<Layout> layout_from(const dnnl::memory::desc& desc) {
+std::optional<graph::Layout> layout_from(const dnnl::memory::desc& desc) {
   const dnnl_memory_desc_t& raw = desc.data;
   if (raw.format_kind != dnnl_blocked || raw.extra.flags != 0) return std::nullopt;
   const auto& blocking = raw.format_desc.blocking;
-  std::vector<Layout::Block> inner;
+  std::vector<graph::Layout::Block> inner;
   std::vector<int64_t> multiple(static_cast<size_t>(raw.ndims), 1);
   for (int i = 0; i < blocking.inner_nblks; ++i) {
     inner.push_back({static_cast<int>(blocking.inner_idxs[i]), blocking.inner_blks[i]});
@@ -98,7 +98,7 @@ std::optional<Layout> layout_from(const dnnl::memory::desc& desc) {
       return blocking.strides[a] > blocking.strides[b];
     return blocks(a) > blocks(b) && blocks(b) == 1;
   });
-  return Layout(std::move(order), std::move(inner));
+  return graph::Layout(std::move(order), std::move(inner));
 }
 
 dnnl::primitive_attr dnnl_attributes(bool relu) {
@@ -138,4 +138,4 @@ void DnnlKernel::run(const KernelArguments& arguments) {
                           "oneDNN could not run a primitive");
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -7,21 +7,21 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 const dnnl::engine& dnnl_engine();
 
-dnnl::memory::data_type to_dnnl(DataType type);
+dnnl::memory::data_type to_dnnl(graph::DataType type);
 
 // The descriptor of a tensor in its layout, or with the layout left to oneDNN.
 dnnl::memory::desc dnnl_desc(const TensorSpec& spec);
-dnnl::memory::desc dnnl_any(const TensorType& type);
+dnnl::memory::desc dnnl_any(const graph::TensorType& type);
 
 // The same memory seen with another shape of equal elements; for plain layouts only.
-dnnl::memory::desc dnnl_plain(const Shape& shape, DataType type);
+dnnl::memory::desc dnnl_plain(const graph::Shape& shape, graph::DataType type);
 
 // The layout of a descriptor that oneDNN chose; empty optional for opaque formats.
-std::optional<Layout> layout_from(const dnnl::memory::desc& desc);
+std::optional<graph::Layout> layout_from(const dnnl::memory::desc& desc);
 
 // Attributes that make oneDNN take its scratchpad from us; with `relu`, a ReLU follows.
 dnnl::primitive_attr dnnl_attributes(bool relu = false);
@@ -61,4 +61,4 @@ inline DnnlArgument from_output(int argument, size_t index, const dnnl::memory::
   return {argument, DnnlArgument::Source::output, index, desc};
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

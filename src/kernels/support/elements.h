@@ -15,7 +15,7 @@
 #include "kernels/support/function_kernel.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 struct Bf16 {
   uint16_t bits;
@@ -28,7 +28,7 @@ MILLRACE_INLINE void put(float value, Bf16& to) { to.bits = to_bf16(value); }
 
 // Whether all tensors but those of rank one have the type of input `leader`.
 inline bool has_one_type(const KernelRequest& request, size_t leader, std::string* refusal) {
-  const DataType type = request.inputs.at(leader).type.dtype;
+  const graph::DataType type = request.inputs.at(leader).type.dtype;
   const auto fits = [type](const TensorSpec& tensor) {
     return tensor.type.shape.size() < 2 || tensor.type.dtype == type;
   };
@@ -50,8 +50,8 @@ template <size_t kInputs, typename Body>
 void in_floats(const std::array<StoredNumbers, kInputs>& inputs, const TargetNumbers& output,
                int64_t begin, int64_t end, Body&& body) {
   std::array<const float*, kInputs> from;
-  bool all_floats = output.type == DataType::f32;
-  for (const StoredNumbers& input : inputs) all_floats &= input.type == DataType::f32;
+  bool all_floats = output.type == graph::DataType::f32;
+  for (const StoredNumbers& input : inputs) all_floats &= input.type == graph::DataType::f32;
   if (all_floats) {
     for (size_t i = 0; i < kInputs; ++i) from[i] = inputs[i].floats() + begin;
     body(from, output.floats() + begin, begin, end - begin);
@@ -63,14 +63,14 @@ void in_floats(const std::array<StoredNumbers, kInputs>& inputs, const TargetNum
     const int64_t count = std::min(kFloatPart, end - at);
     for (size_t i = 0; i < kInputs; ++i) {
       const StoredNumbers part = inputs[i].from(at);
-      from[i] = part.type == DataType::f32 ? part.floats() : buffers[i];
-      if (part.type != DataType::f32) widen_part(part.type, part.data, count, buffers[i]);
+      from[i] = part.type == graph::DataType::f32 ? part.floats() : buffers[i];
+      if (part.type != graph::DataType::f32) widen_part(part.type, part.data, count, buffers[i]);
     }
-    if (output.type == DataType::f32) {
+    if (output.type == graph::DataType::f32) {
       body(from, output.floats() + at, at, count);
     } else {
       body(from, result, at, count);
-      narrow_part(output.type, result, count, output.data + at * size_of(output.type));
+      narrow_part(output.type, result, count, output.data + at * graph::size_of(output.type));
     }
   }
 }
@@ -79,9 +79,9 @@ void in_floats(const std::array<StoredNumbers, kInputs>& inputs, const TargetNum
 // inputs and the output, of f32, f16 or bf16 and in one layout.
 template <size_t kInputs, typename Body>
 std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request, Body body) {
-  std::array<DataType, kInputs> types;
+  std::array<graph::DataType, kInputs> types;
   for (size_t i = 0; i < kInputs; ++i) types[i] = request.inputs.at(i).type.dtype;
-  const DataType target = request.outputs.at(0).type.dtype;
+  const graph::DataType target = request.outputs.at(0).type.dtype;
   const int64_t elements = request.inputs[0].physical_elements();
   return make_function_kernel([types, target, elements, body](const KernelArguments& a) {
     std::array<StoredNumbers, kInputs> inputs;
@@ -92,4 +92,4 @@ std::unique_ptr<Kernel> make_elementwise(const KernelRequest& request, Body body
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

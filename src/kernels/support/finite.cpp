@@ -6,7 +6,7 @@
 #include "base/parallel.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 using WordLanes = uint32_t __attribute__((vector_size(64)));
@@ -45,4 +45,4 @@ bool all_finite(const float* values, int64_t count) {
   return finite;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::kernels {
 
 // On the calling thread's team.
 bool all_finite(const float* values, int64_t count);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -6,7 +6,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Owns `run`, called as run(const KernelArguments&).
 template <typename Run>
@@ -26,4 +26,4 @@ std::unique_ptr<Kernel> make_function_kernel(Run run, uint64_t workspace = 0) {
   return std::make_unique<FunctionKernel<Run>>(std::move(run), workspace);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

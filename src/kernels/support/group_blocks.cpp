@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kBlock = 16;
@@ -37,4 +37,4 @@ void narrow(const GroupBlocks& blocks, const float* wide_weights, float* weights
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::kernels {
 
 // A group that takes the place of several: `wide` channels in and out instead of `narrow`.
 struct GroupBlocks {
@@ -25,4 +25,4 @@ int64_t widened_group(int64_t channels, int64_t group_in, int64_t group_out);
 void widen(const GroupBlocks& blocks, const float* weights, float* wide_weights);
 void narrow(const GroupBlocks& blocks, const float* wide_weights, float* weights);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -3,7 +3,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Every tensor of rank `rank of input leader` takes the layout that input `leader` has now;
 // tensors of another rank are plain.
@@ -17,4 +17,4 @@ LayoutWish follow_stored(const KernelRequest& request, size_t stored);
 // becomes plain.
 LayoutWish follow_channels(const KernelRequest& request, size_t leader);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -5,7 +5,7 @@
 #include "base/parallel.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 MILLRACE_VECTORIZED double sum_in_double(const float* values, int64_t count) {
@@ -40,4 +40,4 @@ double sum_squares(const float* values, int64_t count, double* sums) {
   return sum;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Elements are summed in double in chunks of this many, then chunk by chunk.
 inline constexpr int64_t kNormChunk = 4096;
@@ -17,4 +17,4 @@ void chunk_squares(const float* values, int64_t count, double* sums);
 // The sum over `values`, with `sums` as scratch.
 double sum_squares(const float* values, int64_t count, double* sums);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 template <typename Accept>
@@ -46,4 +46,4 @@ bool is_channelwise(const KernelRequest& request, std::string* refusal) {
 
 bool is_padded(const TensorSpec& tensor) { return tensor.physical_elements() != tensor.elements(); }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

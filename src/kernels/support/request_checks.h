@@ -6,7 +6,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Every tensor is plain.
 bool is_plain(const KernelRequest& request, std::string* refusal);
@@ -21,4 +21,4 @@ bool is_channelwise(const KernelRequest& request, std::string* refusal);
 // Storage of the tensor holds more than its elements.
 bool is_padded(const TensorSpec& tensor);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -5,7 +5,7 @@
 #include "kernels/support/vector_math.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kRowChunk = 1024;
@@ -95,4 +95,4 @@ MILLRACE_VECTORIZED int32_t rank_in_row(const float* row, int32_t count, int32_t
   return rank;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::kernels {
 
 struct RowSums {
   float maximum;
@@ -27,4 +27,4 @@ void probabilities_of_row(const float* x, int64_t count, float maximum, float sc
 // The number of entries above `bound`, or at it among the first `ties`.
 int32_t rank_in_row(const float* row, int32_t count, int32_t ties, float bound);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

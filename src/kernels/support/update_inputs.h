@@ -3,7 +3,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Behind the other inputs come the clip scale, with the attribute "has_clip", and last, with
 // "has_skip", the tensor that overflow_check writes. Plain data.
@@ -13,7 +13,7 @@ struct UpdateInputs {
   double factor = 1;  // of the learning rate: the attribute "rate"
 
   static UpdateInputs of(const KernelRequest& request) {
-    const Attributes& attributes = request.op.attributes;
+    const graph::Attributes& attributes = request.op.attributes;
     return {attributes.flag("has_clip"), attributes.flag("has_skip"),
             attributes.has("rate") ? attributes.number("rate") : 1.0};
   }
@@ -35,4 +35,4 @@ struct UpdateInputs {
   }
 };
 
-}  // namespace millrace
+}  // namespace millrace::kernels

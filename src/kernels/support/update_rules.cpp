@@ -5,7 +5,7 @@
 
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 MILLRACE_VECTORIZED void step_plain(const RuleStep s, float* w, const float* g, int64_t count) {
@@ -114,32 +114,32 @@ MILLRACE_VECTORIZED void wait_adamw(const AdamPause p, float* __restrict w, floa
 
 }  // namespace
 
-size_t state_count(RuleKind kind) {
-  if (kind == RuleKind::plain) return 0;
-  return kind == RuleKind::adamw || kind == RuleKind::lamb ? 2 : 1;
+size_t state_count(graph::RuleKind kind) {
+  if (kind == graph::RuleKind::plain) return 0;
+  return kind == graph::RuleKind::adamw || kind == graph::RuleKind::lamb ? 2 : 1;
 }
 
 void RuleStep::apply(float* weights, float* const* states, const float* gradient,
                      int64_t count) const {
   switch (kind) {
-    case RuleKind::plain:
+    case graph::RuleKind::plain:
       return step_plain(*this, weights, gradient, count);
-    case RuleKind::momentum:
+    case graph::RuleKind::momentum:
       return step_momentum(*this, weights, states[0], gradient, count);
-    case RuleKind::nesterov:
+    case graph::RuleKind::nesterov:
       return step_nesterov(*this, weights, states[0], gradient, count);
-    case RuleKind::adamw:
+    case graph::RuleKind::adamw:
       return step_adamw(*this, weights, states[0], states[1], gradient, count);
-    case RuleKind::lars:
+    case graph::RuleKind::lars:
       return step_lars(*this, weights, states[0], gradient, count);
-    case RuleKind::lamb:
+    case graph::RuleKind::lamb:
       return finish_lamb(*this, weights, states[0], states[1], count);
   }
 }
 
 double RuleStep::begin(const float* weights, float* const* states, const float* gradient,
                        int64_t count) const {
-  if (kind == RuleKind::lamb) {
+  if (kind == graph::RuleKind::lamb) {
     return begin_lamb(*this, weights, states[0], states[1], gradient, count);
   }
   throw std::logic_error("a step that is not fitted to its norm has no beginning");
@@ -152,12 +152,12 @@ RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
   step.decay = static_cast<float>(weight_decay);
   step.momentum = static_cast<float>(momentum);
   step.scale = scale;
-  if (kind != RuleKind::adamw && kind != RuleKind::lamb) return step;
+  if (kind != graph::RuleKind::adamw && kind != graph::RuleKind::lamb) return step;
   const auto t = static_cast<double>(updates + 1);
   const double correction = 1 - std::pow(beta1, t);
   double deviation = 1 / std::sqrt(1 - std::pow(beta2, t));
   double offset = epsilon;
-  if (kind == RuleKind::lamb) {  // which needs the step itself
+  if (kind == graph::RuleKind::lamb) {  // which needs the step itself
     deviation *= correction;
     offset *= correction;
   } else {
@@ -179,7 +179,7 @@ RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
 // square of how much sqrt(b2 / c2) varies in it.
 Pause UpdateRule::preceded(const Pause& pause, double rate, int64_t updates) const {
   Pause longer = pause;
-  if (kind == RuleKind::adamw) {
+  if (kind == graph::RuleKind::adamw) {
     const auto t = static_cast<double>(updates + 1);
     const double step = rate * beta1 / (1 - std::pow(beta1, t));
     const double deviation = std::sqrt(beta2 / (1 - std::pow(beta2, t)));
@@ -190,8 +190,8 @@ Pause UpdateRule::preceded(const Pause& pause, double rate, int64_t updates) con
     longer.second = pause.second * beta2;
     return longer;
   }
-  const double ahead = kind == RuleKind::nesterov ? 1 + momentum : 1;
-  const double kept = kind == RuleKind::nesterov ? momentum * momentum : momentum;
+  const double ahead = kind == graph::RuleKind::nesterov ? 1 + momentum : 1;
+  const double kept = kind == graph::RuleKind::nesterov ? momentum * momentum : momentum;
   const double from_weight = 1 - rate * weight_decay * ahead;
   const double from_momentum = -rate * kept;
   longer.weight = pause.weight * from_weight + pause.pull * weight_decay;
@@ -220,19 +220,20 @@ void UpdateRule::apply(const Pause& pause, float* weights, float* const* states,
   }
 }
 
-UpdateRule update_rule_of(RuleKind kind, const Attributes& attributes) {
+UpdateRule update_rule_of(graph::RuleKind kind, const graph::Attributes& attributes) {
   const auto number = [&](std::string_view name) {
     return attributes.has(name) ? attributes.number(name) : 0.0;
   };
-  if (kind == RuleKind::momentum && attributes.flag("nesterov")) kind = RuleKind::nesterov;
+  if (kind == graph::RuleKind::momentum && attributes.flag("nesterov"))
+    kind = graph::RuleKind::nesterov;
   UpdateRule rule = {kind,
                      number("momentum"),
                      number("weight_decay"),
                      number("beta1"),
                      number("beta2"),
                      number("epsilon")};
-  if (kind == RuleKind::plain) rule.momentum = 0;
+  if (kind == graph::RuleKind::plain) rule.momentum = 0;
   return rule;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

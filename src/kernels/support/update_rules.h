@@ -9,10 +9,10 @@
 #include "graph/attributes.h"
 #include "graph/optimizers.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // States of each kind: none, one, or two moments.
-size_t state_count(RuleKind kind);
+size_t state_count(graph::RuleKind kind);
 
 // What some updates in a row do to a weight that gets no gradient, if it has none for all of them:
 //   w' = weight * w + pull * m, m' = feed * w + first * m,
@@ -28,7 +28,7 @@ struct Pause {
 
 // The numbers of one step. Plain data.
 struct RuleStep {
-  RuleKind kind = RuleKind::plain;
+  graph::RuleKind kind = graph::RuleKind::plain;
   float rate = 0;      // AdamW: over the first moment's bias correction
   float decay = 0;     // added to the gradient; AdamW: what the weight is multiplied by
   float momentum = 0;  // AdamW: beta1
@@ -50,7 +50,7 @@ struct RuleStep {
 
 // An optimizer's settings. Plain data.
 struct UpdateRule {
-  RuleKind kind = RuleKind::plain;
+  graph::RuleKind kind = graph::RuleKind::plain;
   double momentum = 0;
   double weight_decay = 0;
   double beta1 = 0;
@@ -68,6 +68,6 @@ struct UpdateRule {
 };
 
 // By the end of an operator's type ("_momentum", "_adamw") and its attributes.
-UpdateRule update_rule_of(RuleKind kind, const Attributes& attributes);
+UpdateRule update_rule_of(graph::RuleKind kind, const graph::Attributes& attributes);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -7,7 +7,7 @@
 
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // e^x within 2 units of the last place over the whole range; NaN stays NaN.
 MILLRACE_INLINE float vector_exp(float x) {
@@ -43,4 +43,4 @@ MILLRACE_INLINE float vector_tanh(float x) {
   return s < 0.09f ? near : far;
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

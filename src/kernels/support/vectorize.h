@@ -6,7 +6,7 @@
 
 #include "base/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Elements below which a flat loop stays on one thread.
 inline constexpr int64_t kElementwiseGrain = 32768;
@@ -39,4 +39,4 @@ MILLRACE_INLINE void load_lanes(const float* from, DoubleLanes& lanes) {
   lanes = __builtin_convertvector(half, DoubleLanes);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -9,19 +9,19 @@
 #include "kernels/support/conversion.h"
 #include "kernels/support/vectorize.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
 
 bool is_half(const TensorSpec& tensor) {
-  return tensor.type.dtype == DataType::f16 || tensor.type.dtype == DataType::bf16;
+  return tensor.type.dtype == graph::DataType::f16 || tensor.type.dtype == graph::DataType::bf16;
 }
 
 // A tensor and where one part's float32 numbers lie in the workspace.
 struct Copy {
   size_t index;
-  DataType type;
+  graph::DataType type;
   int64_t count;
   uint64_t offset;
 };
@@ -90,7 +90,7 @@ class Widened : public Kernel {
 
   void run_part(int64_t part, const KernelArguments& arguments, const KernelArguments& inner) {
     const auto stored = [part](std::byte* tensor, const Copy& copy) {
-      return tensor + part * copy.count * size_of(copy.type);
+      return tensor + part * copy.count * graph::size_of(copy.type);
     };
     for (const Copy& copy : inputs_) {
       widen(copy.type, stored(arguments.inputs[copy.index], copy), copy.count,
@@ -124,12 +124,12 @@ class Widened : public Kernel {
 
 // Whether samples follow each other, so that a part of the batch is a range of memory.
 bool has_outer_batch(const TensorSpec& tensor) {
-  const Layout& layout = tensor.layout;
+  const graph::Layout& layout = tensor.layout;
   if (layout.is_plain()) return true;
   const auto& blocks = layout.inner_blocks();
   return layout.outer_order().front() == 0 &&
          std::none_of(blocks.begin(), blocks.end(),
-                      [](const Layout::Block& block) { return block.axis == 0; });
+                      [](const graph::Layout::Block& block) { return block.axis == 0; });
 }
 
 bool can_be_divided(const KernelRequest& request, int64_t parts) {
@@ -152,7 +152,7 @@ KernelRequest widened_request(const KernelRequest& request, int64_t parts) {
   for (auto* tensors : {&wide.inputs, &wide.outputs}) {
     for (TensorSpec& tensor : *tensors) {
       if (!is_half(tensor)) continue;
-      tensor.type.dtype = DataType::f32;
+      tensor.type.dtype = graph::DataType::f32;
       if (parts > 1) tensor.type.shape.at(0) /= parts;
     }
   }
@@ -162,7 +162,7 @@ KernelRequest widened_request(const KernelRequest& request, int64_t parts) {
 std::unique_ptr<Kernel> make_widened(const KernelImplementation& implementation,
                                      const KernelRequest& request, std::string* refusal,
                                      int64_t parts) {
-  for (const int mutated : definition_of(request.op.type).mutated_inputs) {
+  for (const int mutated : graph::definition_of(request.op.type).mutated_inputs) {
     const auto i = static_cast<size_t>(mutated);
     if (i >= request.inputs.size() || !is_half(request.inputs[i])) continue;
     *refusal = fmt::format("input {} is written and has 16 bits", i);
@@ -178,4 +178,4 @@ std::unique_ptr<Kernel> make_widened(const KernelImplementation& implementation,
   return std::make_unique<Widened>(std::move(kernel), request, part, parts);
 }
 
-}  // namespace millrace
+}  // namespace millrace::kernels

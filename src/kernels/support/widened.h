@@ -6,7 +6,7 @@
 
 #include "kernels/kernel.h"
 
-namespace millrace {
+namespace millrace::kernels {
 
 // Whether a tensor of the request has 16 bits.
 bool has_halves(const KernelRequest& request);
@@ -23,4 +23,4 @@ std::unique_ptr<Kernel> make_widened(const KernelImplementation& implementation,
                                      const KernelRequest& request, std::string* refusal,
                                      int64_t parts = 1);
 
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -1,0 +1,87 @@
+// The loops of Winograd's method F(4x4, 3x3), for several instruction sets.
+//
+// An image is cut into tiles of 4x4 outputs, each made of 6x6 inputs. Both sides are taken to 36
+// points, where the convolution is 36 independent matrix products over the channels, and back.
+// Images have their channels in blocks of `lanes` (aBcd8b), weights too (ABcd8b8a). At the points,
+// `planes` floats apart, values lie
+//   of left sides   by tile, then channel,
+//   of right sides  in panels of `panel` channels; in a panel by depth (tile or channel), then
+//   channel.
+// Loops run on the calling thread alone and allocate nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace millrace::kernels {
+
+inline constexpr int64_t kWinogradPoints = 36;
+inline constexpr int64_t kWinogradTile = 4;
+
+// A batch of images in tiles: of the images that are cut or put together, in the order of batch,
+// rows and columns. The first tile starts `padding` rows and columns before the image.
+struct TiledImages {
+  int64_t channels = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+  int64_t tiles_down = 0;
+  int64_t tiles_across = 0;
+  int64_t padding = 0;
+
+  int64_t tiles_per_image() const { return tiles_down * tiles_across; }
+};
+
+// A piece of `count` tiles that starts at `first`, at the points, `rows` tiles apart where panels
+// are.
+struct TilePiece {
+  int64_t first = 0;
+  int64_t count = 0;
+  int64_t rows = 0;
+  int64_t plane = 0;
+};
+
+// c = a b, or c += a b: `rows` times `depth` times all columns of `panels` panels.
+struct PanelProduct {
+  const float* a;
+  int64_t row;   // floats from a row of `a` to the next
+  int64_t step;  // floats from a column of `a` to the next
+  int64_t rows;
+  int64_t depth;
+  const float* b;
+  int64_t b_panel;  // floats from a panel to the next
+  int64_t panels;
+  float* c;
+  int64_t c_panel;
+  bool add;
+};
+
+struct TileLoops {
+  int64_t lanes;
+  int64_t panel;
+  int64_t rows;  // of a product at a time: pieces should be multiples of it
+
+  // Inputs to the points, as left sides.
+  void (*cut)(const float* x, const TiledImages& images, const TilePiece& piece, float* points);
+  // Gradients of outputs to the points, as right sides; adds their sums over pixels to `sums`, if
+  // that is not null.
+  void (*cut_gradient)(const float* dy, const TiledImages& images, const TilePiece& piece,
+                       float* points, float* sums);
+  // Products, which lie as right sides do, to outputs. `bias` may be null.
+  void (*join)(const float* points, const TiledImages& images, const TilePiece& piece,
+               const float* bias, bool relu, float* y);
+  // A block of `lanes` inputs of all outputs: weights to the points as right sides, of depth
+  // `inputs`; and products back to gradients of weights.
+  void (*cut_weights)(const float* w, int64_t inputs, int64_t outputs, int64_t block, int64_t plane,
+                      float* points);
+  void (*join_weights)(const float* points, int64_t inputs, int64_t outputs, int64_t block,
+                       int64_t plane, float* w);
+  // A block of `lanes` outputs of all inputs: turned by half a circle, as right sides of depth
+  // `outputs`, for the gradient of inputs.
+  void (*cut_turned_weights)(const float* w, int64_t inputs, int64_t outputs, int64_t block,
+                             int64_t plane, float* points);
+  void (*multiply)(const PanelProduct& product);
+};
+
+const TileLoops& tile_loops_avx2();
+const TileLoops& tile_loops_avx512();
+
+}  // namespace millrace::kernels
