@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "comm/narrowing.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 int64_t element_bytes(ElementType type) { return type == ElementType::float64 ? 8 : 4; }
 
@@ -156,4 +156,4 @@ void Group::check_message(Operation operation, int member, int tag) const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -11,7 +11,7 @@
 
 #include "comm/transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // What one member did with one kind of operation. Bytes are those this member handed to others.
 struct OperationStatistics {
@@ -172,4 +172,4 @@ class Group {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -2,7 +2,7 @@
 
 #include "comm/mpi_module.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 Heartbeat::Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions options) {
   if (session.size() == 1) return;
@@ -12,15 +12,19 @@ Heartbeat::Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions op
   session_ = &session;
   const auto fail = [&](const std::string& sentence) { session.fail(sentence); };
   beats_ = session.join([&] { return session.module()->make_beats(processes, options, fail); });
+  session.set_activities([this](int rank) { return beats_->activity_of(rank); });
 }
 
 Heartbeat::~Heartbeat() {
+  if (session_ != nullptr) session_->set_activities({});
   beats_.reset();
   if (session_ != nullptr) session_->set_listener({});
 }
 
 void Heartbeat::set_activity(const std::string& what) {
-  if (beats_) beats_->set_activity(what);
+  if (!beats_) return;
+  beats_->set_activity(what);
+  session_->set_activity(what);
 }
 
 void Heartbeat::fail(const std::string& reason) noexcept {
@@ -31,4 +35,4 @@ void Heartbeat::finish() {
   if (beats_) beats_->finish();
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -7,7 +7,7 @@
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 struct HeartbeatOptions {
   double interval = 1;  // seconds between beats
@@ -29,6 +29,8 @@ class Heartbeat {
    public:
     virtual ~Beats() = default;
     virtual void set_activity(const std::string& what) = 0;
+    // What another rank said it was doing; empty before its first beat.
+    virtual std::string activity_of(int rank) = 0;
     virtual void fail(const std::string& reason) noexcept = 0;
     virtual void finish() = 0;
   };
@@ -55,4 +57,4 @@ class Heartbeat {
   MpiSession* session_ = nullptr;
 };
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "comm/local_group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 JobGroups::JobGroups(std::vector<int> devices, MpiSession* session)
     : devices_(std::move(devices)), session_(session), rank_(session ? session->rank() : 0) {
@@ -89,4 +89,4 @@ void JobGroups::check(const std::vector<Member>& members) const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

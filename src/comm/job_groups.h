@@ -9,7 +9,7 @@
 #include "comm/group.h"
 #include "comm/mpi_group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // A device of the job: a rank, and the device's number in it.
 struct Member {
@@ -66,4 +66,4 @@ class JobGroups {
   std::string failure_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr int kLargest = 1'000'000;
@@ -88,4 +88,4 @@ LaunchPlace launch_place() {
 
 int launched_ranks() { return launch_place().ranks; }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-namespace millrace {
+namespace millrace::comm {
 
 // The two kinds of MPI that processes are joined by; each has a plug-in.
 enum class MpiFamily : unsigned char { openmpi, mpich };
@@ -37,4 +37,4 @@ std::optional<MpiFamily> launcher_family();
 // The number of processes of this job; 1 without a launcher.
 int launched_ranks();
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -7,13 +7,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr std::array<std::string_view, 7> kLaunchers = {
@@ -49,10 +47,23 @@ bool ProcessMark::is_alive() const {
   return facts.start == start && facts.state != 'Z';
 }
 
+std::string read_process_file(pid_t number, const std::string& name) {
+  const std::string path = "/proc/" + std::to_string(number) + "/" + name;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  std::string text;
+  std::array<char, 4096> piece = {};
+  ssize_t length = 0;
+  while ((length = ::read(file, piece.data(), piece.size())) > 0) {
+    text.append(piece.data(), static_cast<size_t>(length));
+  }
+  ::close(file);
+  return length < 0 ? std::string() : text;
+}
+
 ProcessFacts read_process(pid_t number) {
   constexpr size_t kStart = 19;  // of the words behind the name
-  std::ifstream file("/proc/" + std::to_string(number) + "/stat");
-  const std::string line((std::istreambuf_iterator<char>(file)), {});
+  const std::string line = read_process_file(number, "stat");
   const size_t open = line.find('(');
   const size_t close = line.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close + 2 > line.size()) return {};
@@ -95,4 +106,4 @@ void end_launchers(const std::vector<ProcessMark>& launchers) {
   ::_exit(0);
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::comm {
 
 // A process as it was found; another one that has taken over its number started at another time.
 struct ProcessMark {
@@ -24,6 +24,10 @@ struct ProcessFacts {
   std::string start;
 };
 
+// /proc/NUMBER/NAME; empty if there is no such process, or none any more. Never throws: streams of
+// the standard library do, when a process ends while they read.
+std::string read_process_file(pid_t number, const std::string& name);
+
 // All empty if there is no such process.
 ProcessFacts read_process(pid_t number);
 
@@ -31,9 +35,9 @@ ProcessFacts read_process(pid_t number);
 // or a batch system started it.
 std::vector<ProcessMark> launchers_above();
 
-// Leaves a process behind that waits two seconds and then ends those of the launchers that are
-// still there. Called by a rank of a job that has failed and said so: a launcher that cannot reach
-// a host waits for minutes. From any thread.
+// Leaves a process behind that waits two seconds and then ends those of the launchers that
+// are still there. Called by a rank of a job that has failed and said so: a launcher that cannot
+// reach a host waits for minutes. From any thread.
 void end_launchers(const std::vector<ProcessMark>& launchers);
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -11,7 +11,7 @@
 #include "comm/local_hub.h"
 #include "comm/ordered_sum.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 class LocalTransport final : public Transport {
@@ -121,4 +121,4 @@ std::vector<Group> make_local_groups(int members, std::vector<std::string> names
   return groups;
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

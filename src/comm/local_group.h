@@ -6,7 +6,7 @@
 
 #include "comm/group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // One handle per member, in the order of the members. A member reads and writes the buffers of the
 // others directly, each its own part of the work, between the moment all have come and the moment
@@ -18,4 +18,4 @@ namespace millrace {
 // `names` are used in messages, for example "device 0:1"; without them members are "member 1".
 std::vector<Group> make_local_groups(int members, std::vector<std::string> names = {});
 
-}  // namespace millrace
+}  // namespace millrace::comm

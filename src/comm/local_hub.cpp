@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "comm/ordered_sum.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -162,4 +162,4 @@ std::string LocalHub::missing_members() const {
   return list;
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

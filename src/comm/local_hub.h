@@ -13,7 +13,7 @@
 
 #include "comm/transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // What a member brings to a collective; the numbers must be the same for all.
 struct LocalCall {
@@ -80,4 +80,4 @@ class LocalHub {
   std::map<Address, Line> lines_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -74,6 +74,11 @@ class MpiBeats final : public Heartbeat::Beats {
     const std::lock_guard lock(mutex_);
     activity_ = what.substr(0, kLongestText);
     news_ = true;
+  }
+
+  std::string activity_of(int rank) override {
+    const std::lock_guard lock(mutex_);
+    return peers_[static_cast<size_t>(rank)].activity;
   }
 
   void fail(const std::string& reason) noexcept override {
@@ -250,4 +255,4 @@ std::unique_ptr<Heartbeat::Beats> make_mpi_beats(const MpiProcesses& processes,
   return std::make_unique<MpiBeats>(processes, options, std::move(on_failure));
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -5,11 +5,11 @@
 
 #include "comm/mpi_module.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // As MpiModule::make_beats.
 std::unique_ptr<Heartbeat::Beats> make_mpi_beats(const MpiProcesses& processes,
                                                  HeartbeatOptions options,
                                                  MpiModule::OnFailure on_failure);
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -268,4 +268,4 @@ std::string MpiEndpoint::unfinished_peers(const MpiTransfers& transfers) const {
   return list;
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -12,7 +12,7 @@
 
 #include "comm/transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // Transfers of one member under way. Each has the member at its other end and the bytes it must
 // bring, -1 for a send.
@@ -77,4 +77,4 @@ class MpiEndpoint {
   std::vector<MPI_Request> farewells_;  // send failure_ to the others
 };
 
-}  // namespace millrace
+}  // namespace millrace::comm

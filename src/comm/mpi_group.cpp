@@ -1,5 +1,7 @@
 #include "comm/mpi_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -11,8 +13,9 @@
 #include "comm/local_group.h"
 #include "comm/mpi_plugin.h"
 #include "comm/rank_watch.h"
+#include "comm/rank_witness.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 // Ends a process that has been joining others for a second although the job has failed. Lives on
@@ -32,18 +35,58 @@ void watch_joining(const std::shared_ptr<std::atomic<int>>& joining,
 MpiSession::MpiSession(LastWord last_word) : names_({"rank 0"}), last_word_(std::move(last_word)) {
   const std::optional<MpiFamily> family = launcher_family();
   if (!family) return;
+  // Before the libraries of MPI are opened, which takes long enough to be ended meanwhile.
+  if (last_word_) witness_ = std::make_unique<RankWitness>(launch_place(), describe_job_mark());
   module_ = open_mpi_plugin(*family);
-  const auto lost = [this](const std::string& sentence) { fail(sentence); };
+  const auto lost = [this](int rank, const std::string& sentence) { lose(rank, sentence); };
   if (last_word_) watch_ = std::make_unique<RankWatch>(launch_place(), lost);
   const MpiProcesses processes = join([this] { return module_->start(launched_ranks()); });
   rank_ = processes.rank;
   size_ = processes.size;
-  names_ = processes.names;
+  {
+    const std::lock_guard lock(activities_mutex_);
+    names_ = processes.names;
+  }
   if (watch_) watch_->set_joined();
 }
 
 MpiSession::~MpiSession() {
+  if (watch_) watch_->set_ending();
   if (module_) module_->end(patient_);
+}
+
+void MpiSession::lose(int rank, const std::string& sentence) {
+  if (rank < 0) {
+    fail(sentence + ".");
+    return;
+  }
+  std::string activity;
+  std::string named = sentence;
+  {
+    const std::lock_guard lock(activities_mutex_);
+    if (activities_) activity = activities_(rank);
+    // Of a rank elsewhere the watch does not know the host; the ranks have told each other.
+    const std::string unnamed = fmt::format("rank {} (", rank);
+    if (rank < static_cast<int>(names_.size()) && named.starts_with(unnamed)) {
+      named.replace(0, unnamed.size(), names_[static_cast<size_t>(rank)] + " (");
+    }
+  }
+  const std::string last = activity.empty() ? "while the job began" : "it was last in " + activity;
+  fail(named + "; " + last + ".");
+}
+
+void MpiSession::set_activity(const std::string& what) {
+  if (witness_) witness_->set_activity(what);
+}
+
+void MpiSession::expect_no_answer() {
+  patient_ = false;
+  if (witness_) witness_->be_silent();
+}
+
+void MpiSession::set_activities(std::function<std::string(int rank)> activities) {
+  const std::lock_guard lock(activities_mutex_);
+  activities_ = std::move(activities);
 }
 
 void MpiSession::fail(const std::string& sentence) {
@@ -94,4 +137,4 @@ Group mpi_world(const MpiSession& session) {
   return mpi_group(session, ranks);
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -13,15 +13,16 @@
 
 #include "comm/group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 class MpiModule;
 class RankWatch;
+class RankWitness;
 
 // Starts MPI and ends it, where the launcher started several processes; `main` owns the only one,
 // outlives every MPI group, and prints its errors before the session ends. All ranks must end their
 // session: one that waits five seconds for the others ends the whole job, so that no process is
-// left behind. While it is there it watches over the other ranks.
+// left behind. While it is there it watches over the other ranks, and a witness over this one.
 class MpiSession {
  public:
   // Says the sentence and ends the process, from any thread, where no exception can: MPI cannot be
@@ -44,9 +45,9 @@ class MpiSession {
   // The plug-in, or null for a process alone.
   MpiModule* module() const { return module_.get(); }
 
-  // For a job that has failed and said so: the session then waits for the others only a moment.
-  // From any thread.
-  void expect_no_answer() { patient_ = false; }
+  // For a job that has failed and says so itself: the session then waits for the others only a
+  // moment, and its witness is silent. From any thread.
+  void expect_no_answer();
 
   // The job has failed with this sentence: tells the listener, so that calls which wait throw it,
   // and has the last word when the process is stuck where MPI joins ranks. From any thread.
@@ -60,6 +61,12 @@ class MpiSession {
     return call();
   }
 
+  // What this rank is doing, should it end without a word. From any thread.
+  void set_activity(const std::string& what);
+
+  // Who knows what a rank was doing; empty: nobody.
+  void set_activities(std::function<std::string(int rank)> activities);
+
   // Who is told of a failure, one at a time; empty: nobody.
   void set_listener(std::function<void(const std::string& sentence)> listener);
 
@@ -72,6 +79,8 @@ class MpiSession {
     std::atomic<int>& count_;
   };
 
+  void lose(int rank, const std::string& sentence);
+
   int rank_ = 0;
   int size_ = 1;
   std::vector<std::string> names_;
@@ -82,6 +91,9 @@ class MpiSession {
   LastWord last_word_;
   std::mutex mutex_;
   std::function<void(const std::string&)> listener_;
+  std::mutex activities_mutex_;
+  std::function<std::string(int)> activities_;
+  std::unique_ptr<RankWitness> witness_;
   std::unique_ptr<RankWatch> watch_;
 };
 
@@ -104,4 +116,4 @@ std::vector<Group> mpi_groups(const MpiSession& session, const MpiMembers& membe
 // A group of all ranks.
 Group mpi_world(const MpiSession& session);
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -19,7 +19,7 @@
 #include "comm/mpi_beats.h"
 #include "comm/mpi_transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr auto kLongestGoodbye = std::chrono::seconds(5);
@@ -159,10 +159,10 @@ class LinkedMpi final : public MpiModule {
 };
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm
 
-extern "C" __attribute__((visibility("default"))) millrace::MpiModule* millrace_mpi_module(
+extern "C" __attribute__((visibility("default"))) millrace::comm::MpiModule* millrace_mpi_module(
     const char* program_version) {
   if (millrace::kVersion != program_version) return nullptr;
-  return new millrace::LinkedMpi();
+  return new millrace::comm::LinkedMpi();
 }

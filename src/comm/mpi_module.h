@@ -11,7 +11,7 @@
 #include "comm/mpi_group.h"
 #include "comm/transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // The processes of a job as one of them sees them; names are "rank 1 on host b".
 struct MpiProcesses {
@@ -54,4 +54,4 @@ class MpiModule {
 using MpiModuleFunction = MpiModule* (*)(const char* program_version);
 inline constexpr const char* kMpiModuleFunction = "millrace_mpi_module";
 
-}  // namespace millrace
+}  // namespace millrace::comm

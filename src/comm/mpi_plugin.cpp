@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/version.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,4 +70,4 @@ std::unique_ptr<MpiModule> open_mpi_plugin(MpiFamily family) {
   return std::unique_ptr<MpiModule>(module);
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

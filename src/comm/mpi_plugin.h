@@ -7,7 +7,7 @@
 #include "comm/launcher.h"
 #include "comm/mpi_module.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // Plug-ins lie beside the program, in ../lib/millrace as seen from it, or in the directory that the
 // variable MILLRACE_PLUGINS names, which comes first.
@@ -17,4 +17,4 @@ bool has_mpi_plugin(MpiFamily family);
 // missing, cannot be opened (the MPI itself is not installed) or belongs to another version.
 std::unique_ptr<MpiModule> open_mpi_plugin(MpiFamily family);
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -7,7 +7,7 @@
 #include "comm/narrowing.h"
 #include "comm/ordered_sum.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{512} << 10;
@@ -280,4 +280,4 @@ double MpiTransport::finish_handing_back(char* whole, const Terms& terms, int64_
   return waited;
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -10,7 +10,7 @@
 #include "comm/mpi_endpoint.h"
 #include "comm/transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // Sums travel in chunks: each member collects a chunk of its own part from all others, adds them
 // in the order of the members, and hands the sum back, while the next chunks are on their way.
@@ -89,4 +89,4 @@ class MpiTransport final : public Transport {
   MpiTransfers transfers_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -7,7 +7,7 @@
 #include "base/half.h"
 #include "base/parallel.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr int64_t kNarrowBlock = 2048;  // elements; what is at work stays in the first-level cache
@@ -99,4 +99,4 @@ void ordered_narrowed_sum(std::span<const void* const> sources, std::span<void* 
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

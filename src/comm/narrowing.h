@@ -6,7 +6,7 @@
 
 #include "comm/transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // Whether elements of this type travel in 16 bits.
 bool is_narrowed(ElementType type);
@@ -30,4 +30,4 @@ struct NarrowedOperands {
 void ordered_narrowed_sum(std::span<const void* const> sources, std::span<void* const> targets,
                           int64_t count, ElementType type, const NarrowedOperands& operands = {});
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -8,7 +8,7 @@
 #include "base/parallel.h"
 #include "comm/narrowing.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr int64_t kSumBlock = 2048;  // elements; the running sum stays in the first-level cache
@@ -73,4 +73,4 @@ void parallel_copy(void* target, const void* source, int64_t bytes) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

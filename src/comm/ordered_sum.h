@@ -6,7 +6,7 @@
 
 #include "comm/transport.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // Adds `count` elements of all sources, which lie in memory as their type says, in their order and
 // writes the sum to every target. A target
@@ -17,4 +17,4 @@ void ordered_sum(std::span<const void* const> sources, std::span<void* const> ta
 // Copies with the calling thread's team; a copy onto itself does nothing.
 void parallel_copy(void* target, const void* source, int64_t bytes);
 
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr int64_t kLongest = int64_t{64} << 20;
@@ -66,4 +66,4 @@ std::string broadcast_text(Group& group, const std::string& text, int root) {
   return whole;
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

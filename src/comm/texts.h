@@ -6,7 +6,7 @@
 
 #include "comm/group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // The text of every member, in their order. Called by all members.
 std::vector<std::string> gather_texts(Group& group, const std::string& own);
@@ -18,4 +18,4 @@ std::vector<std::string> collect_texts(Group& group, const std::string& own, int
 // The root's text on every member. Called by all members.
 std::string broadcast_text(Group& group, const std::string& text, int root);
 
-}  // namespace millrace
+}  // namespace millrace::comm

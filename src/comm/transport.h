@@ -6,7 +6,7 @@
 
 #include "base/parts.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // Elements that can be summed. The last two lie in memory as float32 and travel in 16 bits: every
 // term is rounded once, the terms are added in float32, and the sum is rounded once.
@@ -60,4 +60,4 @@ class Transport {
   virtual void set_deadline(double seconds) = 0;
 };
 
-}  // namespace millrace
+}  // namespace millrace::comm

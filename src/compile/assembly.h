@@ -5,10 +5,11 @@
 
 #include "compile/program.h"
 
-namespace millrace {
+namespace millrace::compile {
 
 // The kernel layer's view of an operator of the graph.
-KernelRequest request_for(const Graph& graph, const Operator& op, const KernelOptions& options);
+kernels::KernelRequest request_for(const graph::Graph& graph, const graph::Operator& op,
+                                   const kernels::KernelOptions& options);
 
 // How a program is going to be run.
 enum class Phasing : uint8_t {
@@ -19,16 +20,16 @@ enum class Phasing : uint8_t {
 
 struct StepShape {
   Phasing phasing = Phasing::whole;
-  int slots = 1;     // micro-batches under way at once
-  int versions = 1;  // of the parameters
-  int64_t channel_bytes = 0;
-  // Micro-batches only: backward ends with the gradients that other stages wait for, and the rest
-  // of it is Program::backward_weights. The graph's order must be such (defer_weight_gradients).
+  int slots = 1;                                  // micro-batches under way at once
+  int versions = 1;                               // of the parameters
+  std::vector<parallel::RouteEnd> channels = {};  // to and from other stages
+  // Micro-batches only: the gradients that other stages wait for are Work::backward_input, the rest
+  // of backward is Work::backward_weights. The graph's order must be such (defer_weight_gradients).
   bool split_backward = false;
 };
 
 // With `sharing` the state keeps the places that it has in that program.
-Program assemble(const Graph& graph, const KernelOptions& options, const StepShape& shape = {},
-                 const Program* sharing = nullptr);
+Program assemble(const graph::Graph& graph, const kernels::KernelOptions& options,
+                 const StepShape& shape = {}, const Program* sharing = nullptr);
 
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -17,58 +17,59 @@
 #include "passes/precision.h"
 #include "passes/storage.h"
 
-namespace millrace {
+namespace millrace::compile {
 namespace {
 
-class KernelLayouts : public LayoutOracle {
+class KernelLayouts : public passes::LayoutOracle {
  public:
-  explicit KernelLayouts(const KernelOptions& options) : options_(options) {}
+  explicit KernelLayouts(const kernels::KernelOptions& options) : options_(options) {}
 
-  Wish wish(const Graph& graph, const Operator& op) const override {
-    LayoutWish wanted = layouts_of(request_for(graph, op, options_));
+  Wish wish(const graph::Graph& graph, const graph::Operator& op) const override {
+    kernels::LayoutWish wanted = kernels::layouts_of(request_for(graph, op, options_));
     return {std::move(wanted.inputs), std::move(wanted.outputs)};
   }
 
  private:
-  const KernelOptions& options_;
+  const kernels::KernelOptions& options_;
 };
 
 // Logits and embeddings are only of interest when evaluating, or to another stage; a training step
 // need not keep them.
-void drop_result(StageGraph& stage, std::string_view name) {
+void drop_result(parallel::StageGraph& stage, std::string_view name) {
   const bool sent = std::any_of(stage.sends.begin(), stage.sends.end(),
-                                [&](const StageEdge& edge) { return edge.name == name; });
+                                [&](const parallel::StageEdge& edge) { return edge.name == name; });
   if (sent) return;
-  Graph& graph = stage.graph;
-  std::vector<TensorId> kept;
-  for (TensorId id : graph.results()) {
+  graph::Graph& graph = stage.graph;
+  std::vector<graph::TensorId> kept;
+  for (graph::TensorId id : graph.results()) {
     if (graph.tensor(id).name != name) kept.push_back(id);
   }
   graph.set_results(std::move(kept));
   // Where it is a sum over devices, nobody needs the sum either.
-  const TensorId id = graph.find_tensor(name);
-  if (id == kNone || graph.tensor(id).producer == kNone) return;
-  const OperatorId producer = graph.tensor(id).producer;
+  const graph::TensorId id = graph.find_tensor(name);
+  if (id == graph::kNone || graph.tensor(id).producer == graph::kNone) return;
+  const graph::OperatorId producer = graph.tensor(id).producer;
   const bool read = !graph.consumers()[static_cast<size_t>(id)].empty();
   if (read || graph.op(producer).type != "all_reduce") return;
-  std::vector<OperatorId> order = graph.order();
+  std::vector<graph::OperatorId> order = graph.order();
   std::erase(order, producer);
   graph.set_order(std::move(order));
 }
 
 // The backward pass of a whole network, or of a stage that only passes gradients on.
-std::vector<ParameterGradient> add_backward(StageGraph& stage) {
+std::vector<passes::ParameterGradient> add_backward(parallel::StageGraph& stage) {
   if (stage.receives.empty() && stage.sends.empty()) {
-    return differentiate(stage.graph, stage.graph.find_tensor("loss"));
+    return passes::differentiate(stage.graph, stage.graph.find_tensor("loss"));
   }
-  return differentiate_stage(stage).parameters;
+  return parallel::differentiate_stage(stage).parameters;
 }
 
-bool computes_in_halves(const PrecisionSettings& settings) {
-  return settings.is_half() && arithmetic_in_use(settings) == PrecisionSettings::Arithmetic::native;
+bool computes_in_halves(const passes::PrecisionSettings& settings) {
+  return settings.is_half() &&
+         arithmetic_in_use(settings) == passes::PrecisionSettings::Arithmetic::native;
 }
 
-StepMemory step_memory(const StepShape& shape) {
+passes::StepMemory step_memory(const StepShape& shape) {
   return {.phased = shape.phasing != Phasing::whole,
           .updates_apart = shape.phasing == Phasing::micro_batches,
           .split_backward = shape.split_backward,
@@ -80,39 +81,42 @@ struct Compiled {
   int64_t planned_bytes = 0;  // of transient memory, as recomputation counts it
 };
 
-Compiled compile_once(StageGraph stage, const CompileOptions& options, int64_t budget_bytes = 0) {
+Compiled compile_once(parallel::StageGraph stage, const CompileOptions& options,
+                      int64_t budget_bytes = 0) {
   const KernelLayouts layouts(options.kernels);
-  std::vector<ParameterGradient> gradients;
-  RecomputeReport again;
+  std::vector<passes::ParameterGradient> gradients;
+  passes::RecomputeReport again;
   int in_place = 0;
   drop_result(stage, "logits");
   drop_result(stage, "embedding");
-  PassPipeline pipeline;
-  pipeline.add("fusion", fuse);
+  passes::PassPipeline pipeline;
+  pipeline.add("fusion", passes::fuse);
   if (computes_in_halves(options.precision)) {
-    pipeline.add("precision", [&](Graph& g) {
-      lower_precision(g, options.precision.type, options.precision.keep);
+    pipeline.add("precision", [&](graph::Graph& g) {
+      passes::lower_precision(g, options.precision.type, options.precision.keep);
     });
   }
-  pipeline.add("autodiff", [&](Graph&) { gradients = add_backward(stage); });
-  pipeline.add("gradient_fusion", fuse_gradients);
-  pipeline.add("optimizer",
-               [&](Graph& g) { add_updates(g, gradients, options.optimizer, options.updates); });
-  if (options.shape.split_backward) pipeline.add("backward_order", defer_weight_gradients);
+  pipeline.add("autodiff", [&](graph::Graph&) { gradients = add_backward(stage); });
+  pipeline.add("gradient_fusion", passes::fuse_gradients);
+  pipeline.add("optimizer", [&](graph::Graph& g) {
+    passes::add_updates(g, gradients, options.optimizer, options.updates);
+  });
+  if (options.shape.split_backward) pipeline.add("backward_order", passes::defer_weight_gradients);
   const bool stores = stores_in_16_bits(options.precision);
   const bool fetched = options.shape.phasing != Phasing::whole;
-  pipeline.add("recompute", [&](Graph& g) {
-    RecomputeOptions request = {budget_bytes, {}, step_memory(options.shape)};
-    if (stores) request.storable = storable_tensors(g, options.precision, fetched);
-    again = recompute(g, options.recompute, request);
+  pipeline.add("recompute", [&](graph::Graph& g) {
+    passes::RecomputeOptions request = {budget_bytes, {}, step_memory(options.shape)};
+    if (stores) request.storable = passes::storable_tensors(g, options.precision, fetched);
+    again = passes::recompute(g, options.recompute, request);
   });
   if (stores) {
-    pipeline.add("storage", [&options, fetched](Graph& g) {
-      store_in_16_bits(g, options.precision, fetched);
+    pipeline.add("storage", [&options, fetched](graph::Graph& g) {
+      passes::store_in_16_bits(g, options.precision, fetched);
     });
   }
-  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, options.layouts); });
-  pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
+  pipeline.add("layout",
+               [&](graph::Graph& g) { passes::choose_layouts(g, layouts, options.layouts); });
+  pipeline.add("in_place", [&](graph::Graph& g) { in_place = passes::assign_in_place(g); });
   pipeline.run(stage.graph, {options.dump_directory});
   Program program = assemble(stage.graph, options.kernels, options.shape);
   program.recomputed = again.clones;
@@ -123,15 +127,16 @@ Compiled compile_once(StageGraph stage, const CompileOptions& options, int64_t b
 
 // As the policy says; where automatic recomputation exceeds the limit, the program that recomputes
 // anything and comes close to it, or, if none stays within, the smallest.
-Program training_program(const StageGraph& stage, const CompileOptions& options) {
+Program training_program(const parallel::StageGraph& stage, const CompileOptions& options) {
   constexpr int kTries = 4;
   const int64_t limit = options.memory_limit;
   Program cheap = compile_once(stage, options).program;
-  if (options.recompute != RecomputePolicy::automatic || limit <= 0 || cheap.arena_bytes <= limit) {
+  if (options.recompute != passes::RecomputePolicy::automatic || limit <= 0 ||
+      cheap.arena_bytes <= limit) {
     return cheap;
   }
   CompileOptions any = options;
-  any.recompute = RecomputePolicy::all;
+  any.recompute = passes::RecomputePolicy::all;
   Compiled least = compile_once(stage, any);
   if (least.program.arena_bytes > limit) {
     return least.program.arena_bytes < cheap.arena_bytes ? std::move(least.program) : cheap;
@@ -145,31 +150,32 @@ Program training_program(const StageGraph& stage, const CompileOptions& options)
   return std::move(least.program);
 }
 
-Program evaluation_program(Graph graph, const CompileOptions& options, const Program* sharing) {
+Program evaluation_program(graph::Graph graph, const CompileOptions& options,
+                           const Program* sharing) {
   const KernelLayouts layouts(options.kernels);
-  std::map<std::string, Layout> fixed;
+  std::map<std::string, graph::Layout> fixed;
   if (sharing != nullptr) {
     for (const Slot& slot : sharing->state) fixed[slot.name] = slot.layout;
   }
   int in_place = 0;
-  PassPipeline pipeline;
-  pipeline.add("inference", make_inference);
-  pipeline.add("fusion", fuse);
-  pipeline.add("layout", [&](Graph& g) { choose_layouts(g, layouts, fixed); });
-  pipeline.add("in_place", [&](Graph& g) { in_place = assign_in_place(g); });
+  passes::PassPipeline pipeline;
+  pipeline.add("inference", passes::make_inference);
+  pipeline.add("fusion", passes::fuse);
+  pipeline.add("layout", [&](graph::Graph& g) { passes::choose_layouts(g, layouts, fixed); });
+  pipeline.add("in_place", [&](graph::Graph& g) { in_place = passes::assign_in_place(g); });
   pipeline.run(graph, {});
   StepShape shape;
-  shape.channel_bytes = options.shape.channel_bytes;
+  shape.channels = options.shape.channels;
   Program program = assemble(graph, options.kernels, shape, sharing);
   program.in_place = in_place;
   return program;
 }
 
 // Rows of the first input.
-int64_t batch_of(const Graph& graph) {
-  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
-    const Tensor& tensor = graph.tensor(id);
-    if (tensor.role == Role::input) return tensor.type.shape.at(0);
+int64_t batch_of(const graph::Graph& graph) {
+  for (graph::TensorId id = 0; id < graph.tensor_count(); ++id) {
+    const graph::Tensor& tensor = graph.tensor(id);
+    if (tensor.role == graph::Role::input) return tensor.type.shape.at(0);
   }
   return 1;
 }
@@ -182,7 +188,7 @@ int64_t batch_of(const Graph& graph) {
   const int64_t smaller = room > 0 ? std::min(batch - 1, batch * room / transient) : 0;
   if (smaller >= 1)
     remedy = fmt::format("a batch of about {} instead of {} would fit", smaller, batch);
-  fail_input("The job needs {} on {} but --device-memory allows {} ({}); {}.",
+  fail_input("The job needs {} on {} but ‹device_memory› allows {} ({}); {}.",
              format_bytes(static_cast<uint64_t>(program.arena_bytes)), options.device,
              format_bytes(static_cast<uint64_t>(limit)), describe(program.breakdown), remedy);
 }
@@ -191,39 +197,40 @@ int64_t batch_of(const Graph& graph) {
 
 // With a limit the direct convolutions come first: they need the least memory and no measuring,
 // so a job that cannot fit is refused at once.
-Program compile_stage(StageGraph stage, const CompileOptions& options) {
+Program compile_stage(parallel::StageGraph stage, const CompileOptions& options) {
   const int64_t limit = options.memory_limit;
   if (limit <= 0) return training_program(stage, options);
   const int64_t batch = batch_of(stage.graph);
   CompileOptions direct = options;
-  direct.kernels.convolution = ConvolutionAlgorithm::direct;
+  direct.kernels.convolution = kernels::ConvolutionAlgorithm::direct;
   Program smallest = training_program(stage, direct);
   if (smallest.arena_bytes > limit) refuse(smallest, options, batch);
-  if (options.kernels.convolution == ConvolutionAlgorithm::direct) return smallest;
+  if (options.kernels.convolution == kernels::ConvolutionAlgorithm::direct) return smallest;
   Program program = training_program(stage, options);
   if (program.arena_bytes <= limit) return program;
-  if (options.kernels.convolution == ConvolutionAlgorithm::winograd)
+  if (options.kernels.convolution == kernels::ConvolutionAlgorithm::winograd)
     refuse(program, options, batch);
   return smallest;
 }
 
-Program compile_training(Graph graph, const CompileOptions& options) {
+Program compile_training(graph::Graph graph, const CompileOptions& options) {
   return compile_stage({0, std::move(graph), {}, {}}, options);
 }
 
-std::map<std::string, Layout> layouts_of_parameters(const Program& program) {
-  std::map<std::string, Layout> layouts;
+std::map<std::string, graph::Layout> layouts_of_parameters(const Program& program) {
+  std::map<std::string, graph::Layout> layouts;
   for (const Slot& slot : program.state) {
-    if (slot.role == Role::parameter) layouts[slot.name] = slot.layout;
+    if (slot.role == graph::Role::parameter) layouts[slot.name] = slot.layout;
   }
   return layouts;
 }
 
-Program compile_evaluation(Graph graph, const CompileOptions& options, const Program& training) {
+Program compile_evaluation(graph::Graph graph, const CompileOptions& options,
+                           const Program& training) {
   return evaluation_program(std::move(graph), options, &training);
 }
 
-Program compile_evaluation(Graph graph, const CompileOptions& options) {
+Program compile_evaluation(graph::Graph graph, const CompileOptions& options) {
   return evaluation_program(std::move(graph), options, nullptr);
 }
 
@@ -235,4 +242,4 @@ std::string describe(const MemoryBreakdown& breakdown) {
       text(breakdown.activations), text(breakdown.workspace), text(breakdown.communication));
 }
 
-}  // namespace millrace
+}  // namespace millrace::compile

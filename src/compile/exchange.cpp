@@ -3,14 +3,15 @@
 #include <numeric>
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::compile {
 namespace {
 
-using Asked = OperatorDefinition::Exchange;
+using Asked = graph::OperatorDefinition::Exchange;
 
 class ExchangeMaker {
  public:
-  ExchangeMaker(const Operator& op, const KernelRequest& request, Instruction compute)
+  ExchangeMaker(const graph::Operator& op, const kernels::KernelRequest& request,
+                Instruction compute)
       : op_(op), request_(request), compute_(std::move(compute)) {}
 
   std::vector<Instruction> make(Asked asked) {
@@ -44,13 +45,13 @@ class ExchangeMaker {
  private:
   bool is_alone() const { return op_.attributes.integer("members") == 1; }
 
-  void require_plain(const TensorSpec& tensor, bool sums) const {
-    if (tensor.layout.is_plain() && (!sums || tensor.type.dtype == DataType::f32)) return;
+  void require_plain(const kernels::TensorSpec& tensor, bool sums) const {
+    if (tensor.layout.is_plain() && (!sums || tensor.type.dtype == graph::DataType::f32)) return;
     throw std::logic_error("'" + op_.name + "' exchanges a tensor that is not plain or not f32");
   }
 
   Instruction with_kernel(Instruction instruction) const {
-    instruction.kernel = make_kernel(request_, &instruction.implementation);
+    instruction.kernel = kernels::make_kernel(request_, &instruction.implementation);
     instruction.workspace_bytes = static_cast<int64_t>(instruction.kernel->workspace_bytes());
     return instruction;
   }
@@ -62,8 +63,8 @@ class ExchangeMaker {
     const int64_t elements =
         std::accumulate(exchange.counts.begin(), exchange.counts.end(), int64_t{0});
     made.exchanged_bytes = elements * exchange.element_bytes;
-    if (exchange.wire != DataType::f32) {
-      made.exchanged_bytes = elements * size_of(exchange.wire);
+    if (exchange.wire != graph::DataType::f32) {
+      made.exchanged_bytes = elements * graph::size_of(exchange.wire);
     }
     made.exchange = std::move(exchange);
     return made;
@@ -76,13 +77,13 @@ class ExchangeMaker {
   // A tensor cut along an axis is rows, each the parts of all members one behind the other, while
   // collectives want all rows of the first member, then all of the second. The two orders are the
   // same where there is one row; a kernel turns one into the other elsewhere.
-  std::vector<Instruction> divide(InstructionKind kind, const TensorSpec& whole) const {
+  std::vector<Instruction> divide(InstructionKind kind, const kernels::TensorSpec& whole) const {
     const auto axis = static_cast<size_t>(op_.attributes.integer("axis"));
     int64_t rows = 1;
     for (size_t i = 0; i < axis; ++i) rows *= whole.type.shape[i];
     Instruction moved =
         collective(kind, {.counts = {whole.elements()},
-                          .element_bytes = size_of(whole.type.dtype),
+                          .element_bytes = graph::size_of(whole.type.dtype),
                           .block = whole.elements() / op_.attributes.integer("whole"),
                           .in_workspace = rows > 1});
     if (rows == 1) return {moved};
@@ -124,7 +125,7 @@ class ExchangeMaker {
     Instruction made =
         collective(scatters ? InstructionKind::reduce_scatter : InstructionKind::all_reduce,
                    {.counts = counts,
-                    .wire = data_type_of(op_.attributes.text("wire")),
+                    .wire = graph::data_type_of(op_.attributes.text("wire")),
                     .in_place = scatters});
     made.ticket = op_.attributes.integer("ticket");
     return made;
@@ -147,16 +148,18 @@ class ExchangeMaker {
     return made;
   }
 
-  const Operator& op_;
-  const KernelRequest& request_;
+  const graph::Operator& op_;
+  const kernels::KernelRequest& request_;
   const Instruction compute_;
 };
 
 }  // namespace
 
-std::vector<Instruction> instructions_of(const Operator& op, const OperatorDefinition& definition,
-                                         const KernelRequest& request, Instruction compute) {
+std::vector<Instruction> instructions_of(const graph::Operator& op,
+                                         const graph::OperatorDefinition& definition,
+                                         const kernels::KernelRequest& request,
+                                         Instruction compute) {
   return ExchangeMaker(op, request, std::move(compute)).make(definition.exchange);
 }
 
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::compile {
 
 // Bytes by purpose at the moment of the peak; they add up to the arena. Gaps between buffers
 // and alignment count as workspace.
@@ -19,4 +19,4 @@ struct MemoryBreakdown {
   }
 };
 
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-namespace millrace {
+namespace millrace::compile {
 
 // state: what lives across steps, once. weights: the parameters, once per version. saved: what a
 // micro-batch keeps between its phases, once per micro-batch in flight. scratch: what lives within
-// one phase.
-enum class ArenaRegion : uint8_t { state, weights, saved, scratch };
+// one phase. channels: what is on its way to and from other stages.
+enum class ArenaRegion : uint8_t { state, weights, saved, scratch, channels };
 
 struct Address {
   ArenaRegion region = ArenaRegion::scratch;
@@ -23,7 +23,7 @@ struct MemoryMap {
   int64_t weights = 0;
   int64_t saved = 0;
   int64_t scratch = 0;
-  int64_t channels = 0;  // for what is on its way from and to other stages
+  int64_t channels = 0;
   int versions = 1;
   int slots = 1;
 
@@ -42,9 +42,11 @@ struct MemoryMap {
         return persistent() + saved * index;
       case ArenaRegion::scratch:
         return persistent() + saved * slots;
+      case ArenaRegion::channels:
+        return channels_begin();
     }
     return 0;
   }
 };
 
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-namespace millrace {
+namespace millrace::compile {
 namespace {
 
 using Order = std::function<bool(const BufferRequest&, const BufferRequest&)>;
@@ -85,4 +85,4 @@ MemoryPlan plan_memory(const std::vector<BufferRequest>& requests) {
   return best;
 }
 
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::compile {
 
 inline constexpr int64_t kBufferAlignment = 64;
 
@@ -29,4 +29,4 @@ struct MemoryPlan {
 
 MemoryPlan plan_memory(const std::vector<BufferRequest>& requests);
 
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -1,11 +1,12 @@
 #include "compile/program.h"
 
+#include <algorithm>
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::compile {
 namespace {
 
-const Slot& find(const std::vector<Slot>& slots, std::string_view name) {
+const Slot& slot_named(const std::vector<Slot>& slots, std::string_view name) {
   for (const Slot& slot : slots) {
     if (slot.name == name) return slot;
   }
@@ -15,36 +16,30 @@ const Slot& find(const std::vector<Slot>& slots, std::string_view name) {
 }  // namespace
 
 std::string_view name_of(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::compute:
-      return "compute";
-    case InstructionKind::all_reduce:
-      return "all_reduce";
-    case InstructionKind::reduce_scatter:
-      return "reduce_scatter";
-    case InstructionKind::all_gather:
-      return "all_gather";
-    case InstructionKind::wait:
-      return "wait";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"compute",    "copy",           "send",       "receive",
+                                         "all_reduce", "reduce_scatter", "all_gather", "wait"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
-const Slot& Program::input(std::string_view name) const { return find(inputs, name); }
-const Slot& Program::result(std::string_view name) const { return find(results, name); }
+const Slot& Program::input(std::string_view name) const { return slot_named(inputs, name); }
+const Slot& Program::result(std::string_view name) const { return slot_named(results, name); }
 
-bool Program::has_phase(Phase wanted) const {
-  for (const PhaseRange& range : phases) {
-    if (range.phase == wanted) return true;
+const TaskRange* Program::find(parallel::Work work) const {
+  for (const TaskRange& range : tasks) {
+    if (range.work == work) return &range;
   }
-  return false;
+  return nullptr;
 }
 
-const PhaseRange& Program::phase(Phase wanted) const {
-  for (const PhaseRange& range : phases) {
-    if (range.phase == wanted) return range;
-  }
-  throw std::logic_error("the program has no phase '" + std::string(name_of(wanted)) + "'");
+const TaskRange& Program::task(parallel::Work work) const {
+  if (const TaskRange* found = find(work)) return *found;
+  throw std::logic_error("the program has no task '" + std::string(parallel::name_of(work)) + "'");
 }
 
-}  // namespace millrace
+bool Program::receives(std::string_view input) const {
+  return std::any_of(channels.begin(), channels.end(), [&](const parallel::RouteEnd& end) {
+    return !end.sends && end.tensor() == input;
+  });
+}
+
+}  // namespace millrace::compile

@@ -5,9 +5,10 @@
 // from run to run, others only within a run. Immutable once compiled; its kernels are run by one
 // thread at a time.
 //
-// A program is run whole or phase by phase. Run by phases, several micro-batches may be under way,
-// each in a slot of its own, and the parameters may have several versions: forward and backward
-// read the one they are told to, updates write another.
+// A program is run whole or task by task, as a schedule's row says. Then several micro-batches may
+// be under way, each in a slot of its own, and the parameters may have several versions: forward
+// and backward read the one they are told to, updates write another. What a stage has from others
+// it receives at the beginning of a task, and what they want it sends at the end.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +20,35 @@
 #include "compile/instruction.h"
 #include "compile/memory_breakdown.h"
 
-namespace millrace {
+namespace millrace::compile {
 
 // A tensor of the program that the outside may name.
 struct Slot {
   std::string name;
-  TensorType type;
-  Layout layout;
-  Role role = Role::activation;
-  Initializer initializer;
+  graph::TensorType type;
+  graph::Layout layout;
+  graph::Role role = graph::Role::activation;
+  graph::Initializer initializer;
   Address address = {};
   int64_t bytes = 0;
-  Slice slice = {};
-  Part part = {};
+  graph::Slice slice = {};
+  graph::Part part = {};
 };
 
-// The instructions of one phase: [begin, end).
-struct PhaseRange {
-  Phase phase = Phase::forward;
+// The instructions of a schedule's tasks of one kind: [begin, end).
+struct TaskRange {
+  parallel::Work work = parallel::Work::forward;
   size_t begin = 0;
   size_t end = 0;
 };
 
 struct Program {
   std::vector<Instruction> instructions;
-  std::vector<PhaseRange> phases;  // one for a program that is only run whole
-  // What leads to gradients of weights alone, where it runs apart from the rest of backward.
-  PhaseRange backward_weights = {Phase::backward, 0, 0};
+  // All instructions, range after range; a program that is only run whole has them in `forward`.
+  // An update that runs behind its gradients belongs to backward.
+  std::vector<TaskRange> tasks;
+  std::vector<parallel::RouteEnd>
+      channels;               // to other stages; their rings lie in ArenaRegion::channels
   std::vector<Slot> state;    // persistent slots, in the order of the graph
   std::vector<Slot> inputs;   // to be written before a run; keep their contents across runs
   std::vector<Slot> results;  // readable after a run
@@ -67,9 +70,13 @@ struct Program {
   const Slot& input(std::string_view name) const;
   const Slot& result(std::string_view name) const;
 
-  // The range of a phase; an update that runs behind its gradients belongs to the backward phase.
-  const PhaseRange& phase(Phase phase) const;
-  bool has_phase(Phase phase) const;
+  // The instructions of such a task; null if all its work is done by another.
+  const TaskRange* find(parallel::Work work) const;
+  // Throws std::logic_error if there are none.
+  const TaskRange& task(parallel::Work work) const;
+  bool runs_whole() const { return tasks.size() == 1; }
+  // Whether an input comes from another stage.
+  bool receives(std::string_view input) const;
 };
 
-}  // namespace millrace
+}  // namespace millrace::compile

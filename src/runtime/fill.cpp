@@ -5,7 +5,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 constexpr int64_t kFillGrain = 65536;
@@ -16,8 +16,9 @@ struct Rows {
   int64_t stride;
   int64_t first;
 
-  Rows(const Shape& shape, const Slice& slice) : row(elements_of(shape)), stride(row), first(0) {
-    if (slice.axis == kNone) return;
+  Rows(const graph::Shape& shape, const graph::Slice& slice)
+      : row(graph::elements_of(shape)), stride(row), first(0) {
+    if (slice.axis == graph::kNone) return;
     int64_t inner = 1;
     for (auto i = static_cast<size_t>(slice.axis) + 1; i < shape.size(); ++i) inner *= shape[i];
     row = inner * shape.at(static_cast<size_t>(slice.axis));
@@ -35,12 +36,13 @@ struct Rows {
 
 }  // namespace
 
-void fill_slice(const Initializer& initializer, std::string_view name, uint64_t seed,
-                const Shape& shape, const Slice& slice, std::span<float> values, int64_t first) {
+void fill_slice(const graph::Initializer& initializer, std::string_view name, uint64_t seed,
+                const graph::Shape& shape, const graph::Slice& slice, std::span<float> values,
+                int64_t first) {
   const Random random(seed, hash_bytes(name.data(), name.size()));
   const Rows rows(shape, slice);
-  const bool normal = initializer.kind == Initializer::Kind::normal;
-  const bool uniform = initializer.kind == Initializer::Kind::uniform;
+  const bool normal = initializer.kind == graph::Initializer::Kind::normal;
+  const bool uniform = initializer.kind == graph::Initializer::Kind::uniform;
   const float scale = normal ? initializer.second : initializer.second - initializer.first;
   parallel_ranges(
       static_cast<int64_t>(values.size()), kFillGrain, [&](int, int64_t begin, int64_t end) {
@@ -58,4 +60,4 @@ void fill_slice(const Initializer& initializer, std::string_view name, uint64_t 
       });
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -11,7 +11,7 @@
 #include "kernels/watch.h"
 #include "runtime/session.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 enum class Watch : uint8_t {
   loss,     // the result "loss" alone: costs nothing, and no update has happened yet
@@ -21,11 +21,12 @@ enum class Watch : uint8_t {
 };
 
 // Replaces earlier checks. The program must not be running.
-void watch(Program& program, Watch what);
+void watch(compile::Program& program, Watch what);
 
 // A clause that says what is at fault with a step whose loss was caught by Watch::loss, or looks
 // collapsed: checks parameters and inputs, then runs the step once more with `what` watched. The
 // program's updates may happen; meant for a job that ends. Empty if nothing is found.
-std::string explain_step(Session& session, Program& program, const StepState& step, Watch what);
+std::string explain_step(Session& session, compile::Program& program,
+                         const kernels::StepState& step, Watch what);
 
-}  // namespace millrace
+}  // namespace millrace::runtime

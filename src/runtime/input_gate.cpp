@@ -1,6 +1,6 @@
 #include "runtime/input_gate.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 void InputGate::open(int slots) {
   const std::lock_guard lock(mutex_);
@@ -25,7 +25,7 @@ void InputGate::throw_if_closed() const {
   if (closed_) throw StageClosed("A stage of the pipeline has stopped.");
 }
 
-Event InputGate::wait_for_slot(int64_t number) {
+backend::Event InputGate::wait_for_slot(int64_t number) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return closed_ || number < released_ + slots_; });
   throw_if_closed();
@@ -67,7 +67,7 @@ void InputGate::wait_for_input(int64_t number) {
   throw_if_closed();
 }
 
-void InputGate::release(int64_t number, const Event& read) {
+void InputGate::release(int64_t number, const backend::Event& read) {
   {
     const std::lock_guard lock(mutex_);
     read_[static_cast<size_t>(number % slots_)] = read;
@@ -76,4 +76,4 @@ void InputGate::release(int64_t number, const Event& read) {
   changed_.notify_all();
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -10,7 +10,7 @@
 #include "base/bell.h"
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 // Thrown by those that wait for a stage that has failed; the stage itself tells why.
 class StageClosed : public JobError {
@@ -31,7 +31,7 @@ class InputGate {
   void close();
 
   // The event behind which the slot may be written.
-  Event wait_for_slot(int64_t number);
+  backend::Event wait_for_slot(int64_t number);
   void written(int64_t number);
   // Where the device copies what was written: waits until it has.
   void wait_until_taken(int64_t number);
@@ -39,7 +39,7 @@ class InputGate {
   bool is_written(int64_t number) const;
   void wait_for_input(int64_t number);
   void taken(int64_t number);
-  void release(int64_t number, const Event& read);
+  void release(int64_t number, const backend::Event& read);
 
  private:
   void throw_if_closed() const;
@@ -48,11 +48,11 @@ class InputGate {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int slots_ = 1;
-  std::vector<Event> read_;  // by slot
+  std::vector<backend::Event> read_;  // by slot
   int64_t written_ = 0;
   int64_t taken_ = 0;
   int64_t released_ = 0;
   bool closed_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -5,60 +5,64 @@
 
 #include "comm/local_group.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
-Lane::Lane(Device& device, LaneOptions options, bool sends)
+Lane::Lane(backend::Device& device, LaneOptions options, bool sends)
     : options_(std::move(options)),
-      label_{options_.name, sends ? "send" : "receive", options_.name, options_.bytes, 0, true},
-      messages_(join(options_.group)),
+      label_{options_.name, sends ? "send" : "receive", options_.layer, options_.bytes, 0, true},
+      messages_(backend::join(options_.group)),
       sends_(sends),
       done_(options_.buffers.size()),
-      stream_(device.make_stream(StreamKind::background)) {
+      stream_(device.make_stream(backend::StreamKind::background)) {
   if (options_.trace != nullptr) stream_->set_observer(this);
 }
 
 Lane::~Lane() {
   try {
-    const bool over =
-        std::all_of(done_.begin(), done_.end(), [](const Event& event) { return event.is_done(); });
+    const bool over = std::all_of(done_.begin(), done_.end(),
+                                  [](const backend::Event& event) { return event.is_done(); });
     if (!over) options_.group.fail("it stopped while '" + options_.name + "' was on its way");
   } catch (const std::exception&) {
     // The group has failed already.
   }
 }
 
-void Lane::transfer(int64_t number, const Event& ready) {
-  const DeviceAddress data = buffer(number);
+void Lane::transfer(int64_t number, const backend::Event& ready) {
+  const backend::DeviceAddress data = buffer(number);
   stream_->await(ready);
-  const CommandNote note = {this, number};
+  const backend::CommandNote note = {this, number};
   if (sends_) {
-    stream_->give(command::Send{messages_.get(), options_.peer, data, options_.bytes, options_.tag},
-                  note);
-  } else {
     stream_->give(
-        command::Receive{messages_.get(), options_.peer, data, options_.bytes, options_.tag}, note);
+        backend::command::Send{messages_.get(), options_.peer, data, options_.bytes, options_.tag},
+        note);
+  } else {
+    stream_->give(backend::command::Receive{messages_.get(), options_.peer, data, options_.bytes,
+                                            options_.tag},
+                  note);
   }
   done_[place(number)] = stream_->record();
-  if (options_.bell != nullptr) stream_->give(command::Ring{options_.bell});
+  if (options_.bell != nullptr) stream_->give(backend::command::Ring{options_.bell});
 }
 
-Event Lane::done(int64_t number) const { return number < 0 ? Event() : done_[place(number)]; }
+backend::Event Lane::done(int64_t number) const {
+  return number < 0 ? backend::Event() : done_[place(number)];
+}
 
-void Lane::ran(const CommandNote& note, int64_t begin, int64_t end) {
+void Lane::ran(const backend::CommandNote& note, int64_t begin, int64_t end) {
   options_.trace->add(options_.trace_device, label_, note.micro_batch, begin, end);
   if (!sends_) return;
   options_.trace->add(options_.trace_device, TraceCategory::communication, options_.name, -1, begin,
                       end);
 }
 
-DeviceAddress SendLane::reserve(Stream& stream) {
+backend::DeviceAddress SendLane::reserve(backend::Stream& stream) {
   stream.await(done(committed_ - ring_size()));
-  return buffer(committed_);
+  return next();
 }
 
-void SendLane::commit(Stream& stream) { transfer(committed_++, stream.record()); }
+void SendLane::commit(backend::Stream& stream) { transfer(committed_++, stream.record()); }
 
-ReceiveLane::ReceiveLane(Device& device, LaneOptions options)
+ReceiveLane::ReceiveLane(backend::Device& device, LaneOptions options)
     : Lane(device, std::move(options), false), read_(static_cast<size_t>(ring_size())) {}
 
 void ReceiveLane::expect(int64_t count) {
@@ -66,13 +70,13 @@ void ReceiveLane::expect(int64_t count) {
   allow_next();
 }
 
-DeviceAddress ReceiveLane::front(Stream& stream) {
+backend::DeviceAddress ReceiveLane::front(backend::Stream& stream) {
   if (popped_ == allowed_) throw std::logic_error("'" + name() + "' expects no more messages");
   stream.await(done(popped_));
-  return buffer(popped_);
+  return next();
 }
 
-void ReceiveLane::pop(Stream& stream) {
+void ReceiveLane::pop(backend::Stream& stream) {
   read_[place(popped_++)] = stream.record();
   allow_next();
 }
@@ -83,10 +87,10 @@ void ReceiveLane::allow_next() {
   }
 }
 
-Group Loopbacks::end(int device, int tag, bool sends) {
-  std::vector<Group>& groups = groups_[{device, tag}];
-  if (groups.empty()) groups = make_local_groups(2, {});
+comm::Group Loopbacks::end(int device, int tag, bool sends) {
+  std::vector<comm::Group>& groups = groups_[{device, tag}];
+  if (groups.empty()) groups = comm::make_local_groups(2, {});
   return groups[sends ? 0 : 1];
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -13,17 +13,18 @@
 #include "comm/group.h"
 #include "runtime/trace.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 struct LaneOptions {
-  std::string name;  // of what travels, for the trace
-  Group group;       // this device's handle for messages
-  int peer = 0;      // in the group
+  std::string name;   // of what travels, for the trace
+  std::string layer;  // that it comes from
+  comm::Group group;  // this device's handle for messages
+  int peer = 0;       // in the group
   int tag = 0;
-  std::vector<DeviceAddress> buffers;  // the ring, borrowed
-  int64_t bytes = 0;                   // of a message
-  Bell* bell = nullptr;                // rung after each transfer; may be null
-  TraceRecorder* trace = nullptr;      // may be null
+  std::vector<backend::DeviceAddress> buffers;  // the ring, borrowed
+  int64_t bytes = 0;                            // of a message
+  Bell* bell = nullptr;                         // rung after each transfer; may be null
+  TraceRecorder* trace = nullptr;               // may be null
   int trace_device = 0;
 };
 
@@ -32,7 +33,7 @@ struct LaneOptions {
 //
 // A lane that ends while a transfer is under way fails its group, as the other end could wait for
 // ever otherwise.
-class Lane : private StreamObserver {
+class Lane : private backend::StreamObserver {
  public:
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -40,39 +41,41 @@ class Lane : private StreamObserver {
   const std::string& name() const { return options_.name; }
 
  protected:
-  Lane(Device& device, LaneOptions options, bool sends);
+  Lane(backend::Device& device, LaneOptions options, bool sends);
   ~Lane();
 
   // Enqueues a transfer of its own buffer once `ready` has come.
-  void transfer(int64_t number, const Event& ready);
+  void transfer(int64_t number, const backend::Event& ready);
   // When the transfer is over; those before the first are.
-  Event done(int64_t number) const;
+  backend::Event done(int64_t number) const;
 
-  DeviceAddress buffer(int64_t number) const { return options_.buffers[place(number)]; }
+  backend::DeviceAddress buffer(int64_t number) const { return options_.buffers[place(number)]; }
   int64_t ring_size() const { return static_cast<int64_t>(options_.buffers.size()); }
   size_t place(int64_t number) const {
     return static_cast<size_t>(number) % options_.buffers.size();
   }
 
  private:
-  void ran(const CommandNote& note, int64_t begin, int64_t end) override;
+  void ran(const backend::CommandNote& note, int64_t begin, int64_t end) override;
 
   LaneOptions options_;
   TraceLabel label_;
-  std::unique_ptr<Communicator> messages_;
+  std::unique_ptr<backend::Communicator> messages_;
   const bool sends_;
-  std::vector<Event> done_;         // by place in the ring
-  std::unique_ptr<Stream> stream_;  // last: it uses everything above
+  std::vector<backend::Event> done_;         // by place in the ring
+  std::unique_ptr<backend::Stream> stream_;  // last: it uses everything above
 };
 
 class SendLane : public Lane {
  public:
-  SendLane(Device& device, LaneOptions options) : Lane(device, std::move(options), true) {}
+  SendLane(backend::Device& device, LaneOptions options) : Lane(device, std::move(options), true) {}
 
-  // A buffer that `stream` may write from now on. Nothing is sent before `commit`.
-  DeviceAddress reserve(Stream& stream);
+  // The buffer of the next message.
+  backend::DeviceAddress next() const { return buffer(committed_); }
+  // Lets `stream` write it from now on. Nothing is sent before `commit`.
+  backend::DeviceAddress reserve(backend::Stream& stream);
   // Sends what `stream` has written so far.
-  void commit(Stream& stream);
+  void commit(backend::Stream& stream);
   bool has_room() const { return done(committed_ - ring_size()).is_done(); }
   // Waits until everything committed has been taken.
   void drain() { done(committed_ - 1).wait(); }
@@ -83,14 +86,16 @@ class SendLane : public Lane {
 
 class ReceiveLane : public Lane {
  public:
-  ReceiveLane(Device& device, LaneOptions options);
+  ReceiveLane(backend::Device& device, LaneOptions options);
 
   // Allows so many more messages.
   void expect(int64_t count);
-  // The oldest message, which `stream` may read from now on; it stays until `pop`.
-  DeviceAddress front(Stream& stream);
+  // The buffer of the oldest message.
+  backend::DeviceAddress next() const { return buffer(popped_); }
+  // Lets `stream` read it from now on; it stays until `pop`.
+  backend::DeviceAddress front(backend::Stream& stream);
   // `stream` has read it.
-  void pop(Stream& stream);
+  void pop(backend::Stream& stream);
   bool is_ready() const { return popped_ < allowed_ && done(popped_).is_done(); }
 
  private:
@@ -99,7 +104,7 @@ class ReceiveLane : public Lane {
   int64_t expected_ = 0;
   int64_t allowed_ = 0;
   int64_t popped_ = 0;
-  std::vector<Event> read_;  // by place in the ring
+  std::vector<backend::Event> read_;  // by place in the ring
 };
 
 // Groups between stages that share a device. Owned by whoever makes the lanes; single-threaded.
@@ -107,10 +112,10 @@ class Loopbacks {
  public:
   // The handle for one end of the route with this tag; the other end is member 1 of a sender's
   // group and member 0 of a receiver's.
-  Group end(int device, int tag, bool sends);
+  comm::Group end(int device, int tag, bool sends);
 
  private:
-  std::map<std::pair<int, int>, std::vector<Group>> groups_;
+  std::map<std::pair<int, int>, std::vector<comm::Group>> groups_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -3,67 +3,71 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <stdexcept>
 
 #include "base/parts.h"
 #include "kernels/head/storage.h"
 #include "runtime/fill.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 constexpr int64_t kFillChunk = int64_t{1} << 22;  // elements
 
-TensorSpec spec_of(const Slot& slot) { return {slot.type, slot.layout}; }
+kernels::TensorSpec spec_of(const compile::Slot& slot) { return {slot.type, slot.layout}; }
 
-void require_size(const Slot& slot, size_t count) {
+void require_size(const compile::Slot& slot, size_t count) {
   if (static_cast<int64_t>(count) != slot.type.elements()) {
     throw std::logic_error("wrong number of values for '" + slot.name + "'");
   }
 }
 
-int64_t largest_arena(const std::vector<const Program*>& programs) {
+int64_t largest_arena(const std::vector<const compile::Program*>& programs) {
   int64_t bytes = 0;
-  for (const Program* program : programs) bytes = std::max(bytes, program->arena_bytes);
+  for (const compile::Program* program : programs) bytes = std::max(bytes, program->arena_bytes);
   return bytes;
 }
 
-bool has_sixteen_bits(const Slot& slot) {
-  return slot.type.dtype == DataType::f16 || slot.type.dtype == DataType::bf16;
+bool has_sixteen_bits(const compile::Slot& slot) {
+  return slot.type.dtype == graph::DataType::f16 || slot.type.dtype == graph::DataType::bf16;
+}
+
+int64_t row_elements(const compile::Slot& slot) {
+  return slot.type.shape.empty() ? 1 : slot.type.elements() / slot.type.shape[0];
 }
 
 }  // namespace
 
-Session::Session(Device& device, std::vector<const Program*> programs)
+Session::Session(backend::Device& device, std::vector<const compile::Program*> programs)
     : device_(device),
       programs_(std::move(programs)),
       arena_(device.allocate(largest_arena(programs_))),
-      stream_(device.make_stream(StreamKind::direct)) {
+      stream_(device.make_stream(backend::StreamKind::direct)) {
   size_t most = 0;
-  for (const Program* program : programs_) {
-    for (const Instruction& instruction : program->instructions) {
+  for (const compile::Program* program : programs_) {
+    for (const compile::Instruction& instruction : program->instructions) {
       most = std::max({most, instruction.inputs.size(), instruction.outputs.size()});
     }
   }
   inputs_.resize(most);
   outputs_.resize(most);
-  find_carried();
 }
 
 Session::~Session() = default;
 
-void Session::require(const Program& program) const {
+void Session::require(const compile::Program& program) const {
   if (std::find(programs_.begin(), programs_.end(), &program) == programs_.end()) {
     throw std::logic_error("the program does not belong to this session");
   }
 }
 
-DeviceAddress Session::address(const Program& program, const Slot& slot, int copy) const {
-  return arena_->begin() + (program.memory.begin(slot.address.region, copy) + slot.address.offset);
+backend::DeviceAddress Session::address(const compile::Program& program,
+                                        const compile::Address& address, int copy) const {
+  if (address.region == compile::ArenaRegion::channels) return channels() + address.offset;
+  return arena_->begin() + (program.memory.begin(address.region, copy) + address.offset);
 }
 
-DeviceAddress Session::channels() const {
+backend::DeviceAddress Session::channels() const {
   return arena_->begin() + (arena_->bytes() - programs_.front()->memory.channels);
 }
 
@@ -72,11 +76,11 @@ void Session::set_trace(TraceRecorder* trace, int device) {
   trace_device_ = device;
   labels_.clear();
   if (trace == nullptr) return;
-  for (const Program* program : programs_) {
+  for (const compile::Program* program : programs_) {
     std::vector<TraceLabel>& labels = labels_.emplace_back();
-    for (const Instruction& one : program->instructions) {
-      const bool beside = one.ticket >= 0 && one.kind != InstructionKind::wait;
-      labels.push_back({one.name, std::string(name_of(one.kind)), one.layer,
+    for (const compile::Instruction& one : program->instructions) {
+      const bool beside = one.ticket >= 0 && one.kind != compile::InstructionKind::wait;
+      labels.push_back({one.name, std::string(compile::name_of(one.kind)), one.layer,
                         one.exchanges() ? one.exchanged_bytes : one.bytes_touched, one.arithmetic,
                         beside});
     }
@@ -84,41 +88,46 @@ void Session::set_trace(TraceRecorder* trace, int device) {
   stream_->set_observer(this);
 }
 
-void Session::ran(const CommandNote& note, int64_t begin, int64_t end) {
+void Session::ran(const backend::CommandNote& note, int64_t begin, int64_t end) {
   trace_->add(trace_device_, *static_cast<const TraceLabel*>(note.subject), note.micro_batch, begin,
               end);
 }
 
-CommandNote Session::note_of(const Program& program, const Instruction& instruction,
-                             const Frame& frame) const {
+backend::CommandNote Session::note_of(const compile::Program& program,
+                                      const compile::Instruction& instruction,
+                                      const Frame& frame) const {
   if (trace_ == nullptr) return {};
   const auto place = std::find(programs_.begin(), programs_.end(), &program) - programs_.begin();
   const auto number = &instruction - program.instructions.data();
   return {&labels_[static_cast<size_t>(place)][static_cast<size_t>(number)], frame.micro_batch};
 }
 
-BoundOperands Session::bind(const Program& program, const Instruction& instruction,
-                            const Frame& frame) {
-  const bool update = instruction.phase == Phase::update;
-  const auto place = [&](const Address& address) {
+BoundOperands Session::bind(const compile::Program& program,
+                            const compile::Instruction& instruction, const Frame& frame) {
+  const bool update = instruction.phase == graph::Phase::update;
+  const auto place = [&](const compile::Address& operand, int version) {
     int copy = 0;
-    if (address.region == ArenaRegion::saved) copy = frame.slot;
-    if (address.region == ArenaRegion::weights) copy = update ? frame.new_version : frame.version;
-    return arena_->begin() + (program.memory.begin(address.region, copy) + address.offset);
+    if (operand.region == compile::ArenaRegion::saved) copy = frame.slot;
+    if (operand.region == compile::ArenaRegion::weights) copy = version;
+    return address(program, operand, copy);
   };
-  std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(), place);
-  std::transform(instruction.outputs.begin(), instruction.outputs.end(), outputs_.begin(), place);
+  const int written = update ? frame.new_version : frame.version;
+  const int read = instruction.copies_version() ? frame.newest_version : written;
+  std::transform(instruction.inputs.begin(), instruction.inputs.end(), inputs_.begin(),
+                 [&](const compile::Address& operand) { return place(operand, read); });
+  std::transform(instruction.outputs.begin(), instruction.outputs.end(), outputs_.begin(),
+                 [&](const compile::Address& operand) { return place(operand, written); });
   return {{inputs_.data(), instruction.inputs.size()},
           {outputs_.data(), instruction.outputs.size()},
-          place(instruction.workspace)};
+          place(instruction.workspace, written)};
 }
 
-void Session::run_one(const Program& program, const Instruction& instruction, const Frame& frame,
-                      const StepState& step) {
+void Session::launch(const compile::Program& program, const compile::Instruction& instruction,
+                     const Frame& frame, const kernels::StepState& step) {
   const BoundOperands operands = bind(program, instruction, frame);
-  if (instruction.kind == InstructionKind::compute) {
-    stream_->give(command::Launch{instruction.kernel.get(), operands.inputs, operands.outputs,
-                                  operands.workspace, &step},
+  if (instruction.kind == compile::InstructionKind::compute) {
+    stream_->give(backend::command::Launch{instruction.kernel.get(), operands.inputs,
+                                           operands.outputs, operands.workspace, &step},
                   note_of(program, instruction, frame));
   } else if (collectives_ == nullptr) {
     throw std::logic_error("a program for several devices runs without their collectives");
@@ -126,68 +135,76 @@ void Session::run_one(const Program& program, const Instruction& instruction, co
     collectives_->run(instruction, operands, *stream_, note_of(program, instruction, frame));
   }
   if (instruction.watch == nullptr) return;
-  stream_->give(command::Launch{instruction.watch.get(), operands.inputs, operands.outputs,
-                                operands.workspace, &step});
+  stream_->give(backend::command::Launch{instruction.watch.get(), operands.inputs, operands.outputs,
+                                         operands.workspace, &step});
+}
+
+void Session::copy(const compile::Program& program, const compile::Instruction& instruction,
+                   const Frame& frame) {
+  const backend::CommandNote note = note_of(program, instruction, frame);
+  const BoundOperands operands = bind(program, instruction, frame);
+  if (instruction.copies_version()) {
+    if (frame.newest_version < 0 || frame.newest_version == frame.new_version) return;
+    stream_->give(backend::command::Copy{operands.inputs[0], operands.outputs[0],
+                                         instruction.exchanged_bytes},
+                  note);
+    return;
+  }
+  const bool arrives = instruction.inputs[0].region == compile::ArenaRegion::channels;
+  if (!arrives) channels_->reserve(instruction.channel, *stream_, frame.micro_batch);
+  (arrives ? inputs_ : outputs_)[0] = channels_->buffer(instruction.channel);
+  stream_->give(backend::command::Launch{instruction.kernel.get(), operands.inputs,
+                                         operands.outputs, operands.workspace},
+                note);
+  if (arrives) channels_->release(instruction.channel, *stream_);
+}
+
+void Session::run_one(const compile::Program& program, const compile::Instruction& instruction,
+                      const Frame& frame, const kernels::StepState& step) {
+  if (instruction.is_of_message()) {
+    if (frame.micro_batch < 0 || !instruction.turn.has(frame.micro_batch)) return;
+    if (channels_ == nullptr) throw std::logic_error("a stage runs without the others");
+  }
+  switch (instruction.kind) {
+    case compile::InstructionKind::copy:
+      return copy(program, instruction, frame);
+    case compile::InstructionKind::send:
+      return channels_->send(instruction.channel, *stream_);
+    case compile::InstructionKind::receive:
+      return channels_->receive(instruction.channel, *stream_, frame.micro_batch);
+    default:
+      return launch(program, instruction, frame, step);
+  }
 }
 
 void Session::settle() {
-  const Program& program = *programs_.front();
+  const compile::Program& program = *programs_.front();
   const Frame frame = {0, version_, version_};
-  const StepState step;
+  const kernels::StepState step;
   finish([&] {
-    for (const Instruction& instruction : program.instructions) {
-      if (!instruction.kernel) continue;
+    for (const compile::Instruction& instruction : program.instructions) {
+      if (instruction.kind != compile::InstructionKind::compute) continue;
       const BoundOperands operands = bind(program, instruction, frame);
-      stream_->give(command::Launch{instruction.kernel.get(), operands.inputs, operands.outputs,
-                                    operands.workspace, &step, /*settles=*/true});
+      stream_->give(backend::command::Launch{instruction.kernel.get(), operands.inputs,
+                                             operands.outputs, operands.workspace, &step,
+                                             /*settles=*/true});
     }
   });
 }
 
-void Session::run_phase(const Program& program, const PhaseRange& range, const Frame& frame,
-                        const StepState& step) {
-  const bool carries = &program == programs_.front() && frame.newest_version >= 0 &&
-                       frame.newest_version != frame.new_version;
+void Session::run_task(const compile::Program& program, const compile::TaskRange& range,
+                       const Frame& frame, const kernels::StepState& step) {
   for (size_t i = range.begin; i < range.end; ++i) {
-    if (carries) carry(i, frame);
     run_one(program, program.instructions[i], frame, step);
-  }
-}
-
-void Session::find_carried() {
-  const Program& program = *programs_.front();
-  std::map<int64_t, const Slot*> waiting;
-  for (const Slot& slot : program.state) {
-    if (slot.role == Role::parameter) waiting[slot.address.offset] = &slot;
-  }
-  carried_.resize(program.instructions.size());
-  for (size_t i = 0; i < carried_.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    if (instruction.phase != Phase::update) continue;
-    for (const Address& address : instruction.inputs) {
-      if (address.region != ArenaRegion::weights) continue;
-      const auto found = waiting.find(address.offset);
-      if (found == waiting.end()) continue;
-      carried_[i].push_back(found->second);
-      waiting.erase(found);
-    }
-  }
-}
-
-void Session::carry(size_t instruction, const Frame& frame) {
-  const Program& program = *programs_.front();
-  for (const Slot* slot : carried_[instruction]) {
-    stream_->give(command::Copy{address(program, *slot, frame.newest_version),
-                                address(program, *slot, frame.new_version), slot->bytes});
   }
 }
 
 void Session::copy_version(int from, int to) {
   if (from == to) return;
-  const MemoryMap& memory = programs_.front()->memory;
-  stream_->give(command::Copy{arena_->begin() + memory.begin(ArenaRegion::weights, from),
-                              arena_->begin() + memory.begin(ArenaRegion::weights, to),
-                              memory.weights});
+  const compile::MemoryMap& memory = programs_.front()->memory;
+  stream_->give(backend::command::Copy{
+      arena_->begin() + memory.begin(compile::ArenaRegion::weights, from),
+      arena_->begin() + memory.begin(compile::ArenaRegion::weights, to), memory.weights});
 }
 
 template <typename Enqueue>
@@ -202,56 +219,69 @@ void Session::finish(Enqueue&& enqueue) const {
 // Piece by piece where storage is plain, so that a large tensor needs no copy beside it.
 void Session::initialize(uint64_t seed) {
   std::vector<float> values;
-  for (const Slot& slot : state()) {
-    if (slot.type.dtype == DataType::s32) {  // counts of updates
-      finish([&] { stream_->give(command::Scale{state_address(slot), slot.bytes / 4, 0}); });
+  for (const compile::Slot& slot : state()) {
+    if (slot.type.dtype == graph::DataType::s32) {  // counts of updates
+      finish([&] {
+        stream_->give(backend::command::Scale{state_address(slot), slot.bytes / 4, 0});
+      });
       continue;
     }
     const int64_t elements = slot.type.elements();
     const bool in_pieces = slot.layout.is_plain() && slot.part.count == 1;
-    const int64_t chunk = in_pieces ? std::min(kFillChunk, elements) : elements;
+    const int64_t columns = row_elements(slot);
+    const int64_t whole_rows = std::max(columns, kFillChunk / columns * columns);
+    const int64_t chunk = in_pieces ? std::min(whole_rows, elements) : elements;
     for (int64_t first = 0; first < elements; first += chunk) {
       values.resize(static_cast<size_t>(std::min(chunk, elements - first)));
       device_.run([&] {
         fill_slice(slot.initializer, slot.name, seed, slot.type.shape, slot.slice, values, first);
       });
-      if (chunk < elements) store(slot, seed, first, values);
+      if (chunk < elements) store(slot, first, values);
     }
     if (chunk == elements) write_state(slot, values);
   }
 }
 
-// Values to a plain tensor, from element `first` on; what does not fit into 16 bits is rounded
-// as the head rounds (kernels/head/storage.h).
-void Session::store(const Slot& slot, uint64_t seed, int64_t first, std::span<const float> values) {
-  const DeviceAddress to = state_address(slot) + first * size_of(slot.type.dtype);
+// Whole rows to a plain tensor, from element `first` on; what does not fit into 16 bits is rounded
+// as the head rounds (kernels/head/storage.h), a row of a part as in the whole tensor.
+void Session::store(const compile::Slot& slot, int64_t first, std::span<const float> values) {
+  const backend::DeviceAddress to = state_address(slot) + first * graph::size_of(slot.type.dtype);
   if (!has_sixteen_bits(slot)) {
     finish([&] {
-      stream_->give(command::Write{values.data(), to, static_cast<int64_t>(values.size_bytes())});
+      stream_->give(
+          backend::command::Write{values.data(), to, static_cast<int64_t>(values.size_bytes())});
     });
     return;
   }
-  std::vector<std::byte> stored(values.size() * static_cast<size_t>(size_of(slot.type.dtype)));
+  std::vector<std::byte> stored(values.size() *
+                                static_cast<size_t>(graph::size_of(slot.type.dtype)));
+  const int64_t columns = row_elements(slot);
+  const int64_t rows = static_cast<int64_t>(values.size()) / columns;
+  const int64_t number = (slot.slice.axis == 0 ? slot.slice.begin : 0) + first / columns;
   finish([&] {
-    store_row(slot.type.dtype, values.data(), static_cast<int64_t>(values.size()),
-              rounding_key(seed, -1, first, 0), stored.data());
-    stream_->give(command::Write{stored.data(), to, static_cast<int64_t>(stored.size())});
+    for (int64_t row = 0; row < rows; ++row) {
+      kernels::store_row(slot.type.dtype, values.data() + row * columns, columns,
+                         kernels::rounding_key(0, -1, number + row, 0),
+                         stored.data() + row * columns * graph::size_of(slot.type.dtype));
+    }
+    stream_->give(backend::command::Write{stored.data(), to, static_cast<int64_t>(stored.size())});
   });
 }
 
-DeviceAddress Session::state_address(const Slot& slot) const {
-  return address(*programs_.front(), slot, slot.role == Role::parameter ? version_ : 0);
+backend::DeviceAddress Session::state_address(const compile::Slot& slot) const {
+  return address(*programs_.front(), slot, slot.role == graph::Role::parameter ? version_ : 0);
 }
 
-void Session::run(const Program& program, const StepState& step) {
+void Session::run(const compile::Program& program, const kernels::StepState& step) {
   require(program);
   const Frame frame = {0, version_, version_};
   finish([&] {
-    run_phase(program, {Phase::forward, 0, program.instructions.size()}, frame, step);
+    run_task(program, {parallel::Work::forward, 0, program.instructions.size()}, frame, step);
   });
 }
 
-std::vector<InstructionTime> Session::run_timed(const Program& program, const StepState& step) {
+std::vector<InstructionTime> Session::run_timed(const compile::Program& program,
+                                                const kernels::StepState& step) {
   require(program);
   const Frame frame = {0, version_, version_};
   std::vector<InstructionTime> times(program.instructions.size());
@@ -267,78 +297,85 @@ std::vector<InstructionTime> Session::run_timed(const Program& program, const St
   return times;
 }
 
-void Session::copy_in(const Program& program, const Slot& slot, int copy, const void* values,
-                      Stream& stream) {
-  const TensorSpec tensor = spec_of(slot);
-  stream.give(command::Write{values, address(program, slot, copy), 0, &tensor});
+void Session::copy_in(const compile::Program& program, const compile::Slot& slot, int copy,
+                      const void* values, backend::Stream& stream) {
+  const kernels::TensorSpec tensor = spec_of(slot);
+  stream.give(backend::command::Write{values, address(program, slot, copy), 0, &tensor});
 }
 
-void Session::copy_out(const Program& program, const Slot& slot, int copy, void* values,
-                       Stream& stream) const {
-  const TensorSpec tensor = spec_of(slot);
-  stream.give(command::Read{address(program, slot, copy), values, 0, &tensor});
+void Session::copy_out(const compile::Program& program, const compile::Slot& slot, int copy,
+                       void* values, backend::Stream& stream) const {
+  const kernels::TensorSpec tensor = spec_of(slot);
+  stream.give(backend::command::Read{address(program, slot, copy), values, 0, &tensor});
 }
 
-void Session::write_slot(const Program& program, const Slot& slot, const void* values) {
-  const int copy = slot.role == Role::parameter ? version_ : 0;
+void Session::write_slot(const compile::Program& program, const compile::Slot& slot,
+                         const void* values) {
+  const int copy = slot.role == graph::Role::parameter ? version_ : 0;
   finish([&] { copy_in(program, slot, copy, values, *stream_); });
 }
 
-void Session::read_slot(const Program& program, const Slot& slot, void* values) const {
-  const int copy = slot.role == Role::parameter ? version_ : 0;
+void Session::read_slot(const compile::Program& program, const compile::Slot& slot,
+                        void* values) const {
+  const int copy = slot.role == graph::Role::parameter ? version_ : 0;
   finish([&] { copy_out(program, slot, copy, values, *stream_); });
 }
 
-void Session::write_input(const Program& program, std::string_view name,
+void Session::write_input(const compile::Program& program, std::string_view name,
                           std::span<const float> values) {
-  const Slot& slot = program.input(name);
+  const compile::Slot& slot = program.input(name);
   require_size(slot, values.size());
   write_slot(program, slot, values.data());
 }
 
-void Session::write_input(const Program& program, std::string_view name,
+void Session::write_input(const compile::Program& program, std::string_view name,
                           std::span<const int32_t> values) {
-  const Slot& slot = program.input(name);
+  const compile::Slot& slot = program.input(name);
   require_size(slot, values.size());
   write_slot(program, slot, values.data());
 }
 
-std::vector<float> Session::result(const Program& program, std::string_view name) const {
-  const Slot& slot = program.result(name);
+std::vector<float> Session::result(const compile::Program& program, std::string_view name) const {
+  const compile::Slot& slot = program.result(name);
   std::vector<float> values(static_cast<size_t>(slot.type.elements()));
   read_slot(program, slot, values.data());
   return values;
 }
 
-float Session::scalar(const Program& program, std::string_view name) const {
+float Session::scalar(const compile::Program& program, std::string_view name) const {
   float value = 0;
-  stream_->give(command::Read{address(program, program.result(name)), &value, sizeof(value)});
+  stream_->give(
+      backend::command::Read{address(program, program.result(name)), &value, sizeof(value)});
   stream_->finish();
   return value;
 }
 
-const std::vector<Slot>& Session::state() const { return programs_.front()->state; }
+const std::vector<compile::Slot>& Session::state() const { return programs_.front()->state; }
 
-void Session::read_state(const Slot& slot, std::span<float> values) const {
+void Session::read_state(const compile::Slot& slot, std::span<float> values) const {
   require_size(slot, values.size());
   if (!has_sixteen_bits(slot)) return read_slot(*programs_.front(), slot, values.data());
-  std::vector<std::byte> stored(values.size() * static_cast<size_t>(size_of(slot.type.dtype)));
+  std::vector<std::byte> stored(values.size() *
+                                static_cast<size_t>(graph::size_of(slot.type.dtype)));
   read_bytes(slot, 0, stored);
-  device_.run(
-      [&] { load_row(slot.type.dtype, stored.data(), slot.type.elements(), values.data()); });
+  device_.run([&] {
+    kernels::load_row(slot.type.dtype, stored.data(), slot.type.elements(), values.data());
+  });
 }
 
-void Session::read_part(const Slot& slot, std::span<float> values) const {
+void Session::read_part(const compile::Slot& slot, std::span<float> values) const {
   if (static_cast<int64_t>(values.size_bytes()) != slot.bytes) {
     throw std::logic_error("wrong number of values for the part of '" + slot.name + "'");
   }
   finish([&] {
-    stream_->give(command::Read{address(*programs_.front(), slot), values.data(), slot.bytes});
+    stream_->give(
+        backend::command::Read{address(*programs_.front(), slot), values.data(), slot.bytes});
   });
 }
 
-DeviceAddress Session::plain_address(const Slot& slot, int64_t first, size_t bytes) const {
-  const int64_t all = slot.type.elements() * size_of(slot.type.dtype);
+backend::DeviceAddress Session::plain_address(const compile::Slot& slot, int64_t first,
+                                              size_t bytes) const {
+  const int64_t all = slot.type.elements() * graph::size_of(slot.type.dtype);
   if (!slot.layout.is_plain() || slot.part.count != 1 || first < 0 ||
       first + static_cast<int64_t>(bytes) > all) {
     throw std::logic_error("'" + slot.name + "' does not lie there whole and in plain order");
@@ -346,33 +383,36 @@ DeviceAddress Session::plain_address(const Slot& slot, int64_t first, size_t byt
   return state_address(slot) + first;
 }
 
-void Session::read_bytes(const Slot& slot, int64_t first, std::span<std::byte> bytes) const {
-  const DeviceAddress from = plain_address(slot, first, bytes.size());
+void Session::read_bytes(const compile::Slot& slot, int64_t first,
+                         std::span<std::byte> bytes) const {
+  const backend::DeviceAddress from = plain_address(slot, first, bytes.size());
   finish([&] {
-    stream_->give(command::Read{from, bytes.data(), static_cast<int64_t>(bytes.size())});
+    stream_->give(backend::command::Read{from, bytes.data(), static_cast<int64_t>(bytes.size())});
   });
 }
 
-void Session::write_bytes(const Slot& slot, int64_t first, std::span<const std::byte> bytes) {
-  const DeviceAddress to = plain_address(slot, first, bytes.size());
+void Session::write_bytes(const compile::Slot& slot, int64_t first,
+                          std::span<const std::byte> bytes) {
+  const backend::DeviceAddress to = plain_address(slot, first, bytes.size());
   finish([&] {
-    stream_->give(command::Write{bytes.data(), to, static_cast<int64_t>(bytes.size())});
+    stream_->give(backend::command::Write{bytes.data(), to, static_cast<int64_t>(bytes.size())});
   });
 }
 
-void Session::write_state(const Slot& slot, std::span<const float> values) {
+void Session::write_state(const compile::Slot& slot, std::span<const float> values) {
   require_size(slot, values.size());
-  if (has_sixteen_bits(slot)) return store(slot, 0, 0, values);
+  if (has_sixteen_bits(slot)) return store(slot, 0, values);
   if (slot.part.count == 1) return write_slot(*programs_.front(), slot, values.data());
   const int64_t count = slot.layout.physical_elements(slot.type.shape);
   std::vector<float> whole(static_cast<size_t>(count));
-  copy_between_layouts({slot.type, Layout()}, reinterpret_cast<const std::byte*>(values.data()),
-                       spec_of(slot), reinterpret_cast<std::byte*>(whole.data()));
+  kernels::copy_between_layouts({slot.type, graph::Layout()},
+                                reinterpret_cast<const std::byte*>(values.data()), spec_of(slot),
+                                reinterpret_cast<std::byte*>(whole.data()));
   const int64_t begin = part_begin(count, slot.part.index, slot.part.count);
   finish([&] {
-    stream_->give(
-        command::Write{whole.data() + begin, address(*programs_.front(), slot), slot.bytes});
+    stream_->give(backend::command::Write{whole.data() + begin, address(*programs_.front(), slot),
+                                          slot.bytes});
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

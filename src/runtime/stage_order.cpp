@@ -6,43 +6,59 @@
 
 #include "runtime/stage_runner.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
-std::optional<Task> StageRunner::due_update() const {
-  const Schedule& schedule = *segment_.schedule;
+std::optional<parallel::Task> StageRunner::due_update() const {
+  const parallel::Schedule& schedule = *segment_.schedule;
   const int64_t all = schedule.updates_of(stage());
   const bool drained = backwards_ == micro_batches();
   const int64_t due =
       drained ? all : schedule.update_of(stage(), own_[static_cast<size_t>(backwards_)]);
   if (updates_ >= due) return std::nullopt;
   const int64_t last = (updates_ + 1) * schedule.micro_batches * schedule.replicas_of(stage());
-  return Task{Work::update, std::min(last, schedule.total_micro_batches()) - 1, updates_};
+  return parallel::Task{parallel::Work::update, std::min(last, schedule.total_micro_batches()) - 1,
+                        updates_};
+}
+
+bool StageRunner::can_move(parallel::Work work, int64_t micro_batch) const {
+  const compile::TaskRange& range = training_.task(work);
+  for (size_t i = range.begin; i < range.end; ++i) {
+    const compile::Instruction& instruction = training_.instructions[i];
+    if (!instruction.is_of_message() || !instruction.turn.has(micro_batch)) continue;
+    const bool stuck = (instruction.kind == compile::InstructionKind::receive &&
+                        !channels_.has_message(instruction.channel)) ||
+                       (instruction.kind == compile::InstructionKind::send &&
+                        !channels_.has_room(instruction.channel));
+    if (stuck) return false;
+  }
+  return true;
 }
 
 // Backward comes first: it frees a slot and brings newer weights.
-std::optional<Task> StageRunner::ready_task() const {
+std::optional<parallel::Task> StageRunner::ready_task() const {
   const auto forwards = std::ssize(versions_);
   if (backwards_ < forwards) {
     const int64_t m = own_[static_cast<size_t>(backwards_)];
-    if (lanes_.can_receive(true, m) && lanes_.can_send(true, m)) {
-      return Task{Work::backward, m, versions_[static_cast<size_t>(backwards_)]};
+    if (can_move(parallel::Work::backward, m)) {
+      return parallel::Task{parallel::Work::backward, m,
+                            versions_[static_cast<size_t>(backwards_)]};
     }
   }
   if (forwards < micro_batches() && forwards - backwards_ < table().in_flight) {
     const int64_t m = own_[static_cast<size_t>(forwards)];
     const bool fed = fed_.empty() || gate_.is_written(forwards);
-    if (fed && lanes_.can_receive(false, m) && lanes_.can_send(false, m)) {
-      return Task{Work::forward, m, updates_};
+    if (fed && can_move(parallel::Work::forward, m)) {
+      return parallel::Task{parallel::Work::forward, m, updates_};
     }
   }
   return std::nullopt;
 }
 
 // One replica decides for all, because their collectives have to meet.
-Task StageRunner::choose() {
-  std::optional<Group> agreement = options_.agreement;
+parallel::Task StageRunner::choose() {
+  std::optional<comm::Group> agreement = options_.agreement;
   const bool decides = !agreement || agreement->rank() == 0;
-  std::optional<Task> task;
+  std::optional<parallel::Task> task;
   if (decides) {
     waits_.measure(WaitCause::choice, -1, [&] {
       while (true) {
@@ -58,12 +74,12 @@ Task StageRunner::choose() {
   if (task) words = {static_cast<int64_t>(task->work), task->micro_batch, task->version};
   waits_.measure(WaitCause::choice, -1,
                  [&] { agreement->broadcast(std::span<int64_t>(words), 0); });
-  return {static_cast<Work>(words[0]), words[1], words[2]};
+  return {static_cast<parallel::Work>(words[0]), words[1], words[2]};
 }
 
 void StageRunner::run_free() {
   while (true) {
-    if (const std::optional<Task> task = due_update()) {
+    if (const std::optional<parallel::Task> task = due_update()) {
       execute(*task);
       continue;
     }
@@ -72,20 +88,9 @@ void StageRunner::run_free() {
   }
 }
 
-std::vector<RowTask> tasks_of(const Schedule& schedule, const std::vector<int>& rows,
-                              const std::vector<Channel>& channels) {
-  if (rows.size() > 1) return interleave(schedule, rows, channels);
-  std::vector<RowTask> tasks;
-  const int row = rows.at(0);
-  for (const Task& task : schedule.rows.at(static_cast<size_t>(row)).tasks) {
-    tasks.push_back({row, task});
-  }
-  return tasks;
-}
-
 namespace {
 
-void finish_updates(const std::vector<StageRunner*>& stages, std::optional<Group>& everyone) {
+void finish_updates(const std::vector<StageRunner*>& stages, std::optional<comm::Group>& everyone) {
   Findings sum = {};
   for (StageRunner* stage : stages) {
     const Findings found = stage->findings();
@@ -97,14 +102,14 @@ void finish_updates(const std::vector<StageRunner*>& stages, std::optional<Group
 
 }  // namespace
 
-void run_stages(const std::vector<StageRunner*>& stages, const Schedule& schedule,
-                const std::vector<RowTask>& tasks, std::optional<Group> everyone) {
+void run_stages(const std::vector<StageRunner*>& stages, const parallel::Schedule& schedule,
+                const std::vector<parallel::RowTask>& tasks, std::optional<comm::Group> everyone) {
   try {
     for (StageRunner* stage : stages) stage->start();
     if (stages.size() == 1 && !schedule.fixed_order) {
       stages[0]->run_free();
     } else {
-      for (const RowTask& next : tasks) {
+      for (const parallel::RowTask& next : tasks) {
         const auto runner = std::find_if(stages.begin(), stages.end(), [&](StageRunner* stage) {
           return stage->row(schedule) == next.row;
         });
@@ -143,4 +148,4 @@ void evaluate_stages(const std::vector<StageRunner*>& stages,
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

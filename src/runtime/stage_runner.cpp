@@ -8,12 +8,12 @@
 
 #include "runtime/finite_check.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
-const Slot* find_result(const Program& program, const std::string& name) {
+const compile::Slot* find_result(const compile::Program& program, const std::string& name) {
   for (const std::string& wanted : {name + ".total", name}) {
-    for (const Slot& slot : program.results) {
+    for (const compile::Slot& slot : program.results) {
       if (slot.name == wanted && slot.type.elements() == 1) return &slot;
     }
   }
@@ -21,78 +21,93 @@ const Slot* find_result(const Program& program, const std::string& name) {
 }
 
 // Empty if the program has none of them.
-std::vector<const Slot*> results_of(const Program& program, const std::vector<std::string>& names) {
-  std::vector<const Slot*> results;
+std::vector<const compile::Slot*> results_of(const compile::Program& program,
+                                             const std::vector<std::string>& names) {
+  std::vector<const compile::Slot*> results;
   for (const std::string& name : names) results.push_back(find_result(program, name));
-  const bool has_any =
-      std::any_of(results.begin(), results.end(), [](const Slot* slot) { return slot != nullptr; });
-  return has_any ? results : std::vector<const Slot*>{};
+  const bool has_any = std::any_of(results.begin(), results.end(),
+                                   [](const compile::Slot* slot) { return slot != nullptr; });
+  return has_any ? results : std::vector<const compile::Slot*>{};
 }
 
-std::vector<int64_t> turns_of(int64_t micro_batches, int replicas, int replica) {
-  std::vector<int64_t> own;
-  for (int64_t m = replica; m < micro_batches; m += replicas) own.push_back(m);
-  return own;
+std::string_view trace_name(parallel::Work work) {
+  return work == parallel::Work::backward_input     ? "backward to inputs"
+         : work == parallel::Work::backward_weights ? "backward to weights"
+                                                    : parallel::name_of(work);
 }
 
-std::string_view trace_name(Work work, Phase phase) {
-  return work == Work::backward_input     ? "backward to inputs"
-         : work == Work::backward_weights ? "backward to weights"
-                                          : name_of(phase);
+TraceCategory category_of(parallel::Work work) {
+  if (work == parallel::Work::forward) return TraceCategory::forward;
+  return work == parallel::Work::update ? TraceCategory::update : TraceCategory::backward;
 }
 
-TraceCategory category_of(const PhaseRange& range) {
-  constexpr TraceCategory kCategories[] = {TraceCategory::forward, TraceCategory::backward,
-                                           TraceCategory::update};
-  return kCategories[static_cast<size_t>(range.phase)];
+parallel::Work work_of(graph::Phase phase) {
+  constexpr parallel::Work kWorks[] = {parallel::Work::forward, parallel::Work::backward,
+                                       parallel::Work::update};
+  return kWorks[static_cast<size_t>(phase)];
 }
 
 }  // namespace
 
 StageRunner::StageRunner(const StageRunnerOptions& options, Session& session,
-                         const Program& training, const Program* evaluation)
+                         const compile::Program& training, const compile::Program* evaluation)
     : options_(options),
       session_(session),
       training_(training),
       evaluation_(evaluation),
       gate_(bell_),
-      lanes_(options.lanes, session, training, evaluation, bell_),
-      waits_(options.lanes.trace, options.lanes.trace_device),
+      waits_(options.trace, options.trace_device),
+      channels_(session.device(),
+                {.ends = training.channels,
+                 .memory = session.channels(),
+                 .messages = options.messages,
+                 .loopbacks = options.loopbacks,
+                 .bell = &bell_,
+                 .trace = options.trace,
+                 .trace_device = options.trace_device},
+                waits_),
       results_(results_of(training, options.results)),
-      feed_(session.device().make_stream(StreamKind::direct)) {}
-
-int StageRunner::row(const Schedule& schedule) const {
-  return schedule.row_of(stage(), schedule.round_robin ? options_.lanes.member : 0);
+      feed_(session.device().make_stream(backend::StreamKind::direct)) {
+  session.set_channels(&channels_);
 }
 
-const Row& StageRunner::table() const {
+int StageRunner::row(const parallel::Schedule& schedule) const {
+  return schedule.row_of(stage(), options_.turn.index);
+}
+
+const parallel::Row& StageRunner::table() const {
   return segment_.schedule->rows[static_cast<size_t>(row(*segment_.schedule))];
 }
 
-void StageRunner::begin_pass(const Program& program, std::vector<int64_t> own, int slots) {
+void StageRunner::begin_pass(const compile::Program& program, int64_t micro_batches, int slots) {
   active_ = &program;
-  own_ = std::move(own);
+  own_.clear();
+  for (int64_t m = options_.turn.index; m < micro_batches; m += options_.turn.every) {
+    own_.push_back(m);
+  }
   fed_.clear();
-  for (const Slot& slot : program.inputs) {
-    if (!lanes_.receives(slot.name)) fed_.push_back(&slot);
+  for (const compile::Slot& slot : program.inputs) {
+    if (!program.receives(slot.name)) fed_.push_back(&slot);
+  }
+  for (const compile::Instruction& instruction : program.instructions) {
+    if (instruction.kind != compile::InstructionKind::receive) continue;
+    const auto count =
+        std::count_if(own_.begin(), own_.end(), [&](int64_t m) { return instruction.turn.has(m); });
+    channels_.expect(instruction.channel, count);
   }
   gate_.open(slots);
 }
 
 void StageRunner::prepare(const Segment& segment) {
   segment_ = segment;
-  const Schedule& schedule = *segment.schedule;
-  const MemoryMap& memory = training_.memory;
+  const parallel::Schedule& schedule = *segment.schedule;
+  const compile::MemoryMap& memory = training_.memory;
   if (table().in_flight > memory.slots || table().versions > memory.versions) {
     throw std::logic_error(fmt::format(
         "stage {} was compiled with {} slots and {} versions, but its row needs {} and {}", stage(),
         memory.slots, memory.versions, table().in_flight, table().versions));
   }
-  begin_pass(
-      training_,
-      turns_of(schedule.total_micro_batches(), schedule.replicas_of(stage()), table().replica),
-      memory.slots);
-  lanes_.expect(schedule.total_micro_batches(), true);
+  begin_pass(training_, schedule.total_micro_batches(), memory.slots);
   updates_before_ += updates_;
   updates_ = 0;
   last_included_ = -1;
@@ -107,18 +122,12 @@ void StageRunner::prepare(const Segment& segment) {
 
 void StageRunner::prepare_evaluation(int64_t micro_batches) {
   if (evaluation_ == nullptr) throw std::logic_error("a stage has no program for evaluation");
-  const RouteRequest& request = options_.lanes.request;
-  const bool in_turn = request.round_robin;
-  const auto replicas =
-      static_cast<int>(in_turn ? request.devices.at(static_cast<size_t>(stage())).size() : 1);
-  begin_pass(*evaluation_, turns_of(micro_batches, replicas, in_turn ? options_.lanes.member : 0),
-             1);
-  lanes_.expect(micro_batches, false);
+  begin_pass(*evaluation_, micro_batches, 1);
 }
 
 void StageRunner::feed(int64_t number, const std::vector<FedInput>& inputs) {
   const int slots = active_ == &training_ ? training_.memory.slots : 1;
-  const Event free = gate_.wait_for_slot(number);
+  const backend::Event free = gate_.wait_for_slot(number);
   if (slots == 1) {
     offered_ = &inputs;
     gate_.written(number);
@@ -137,17 +146,13 @@ void StageRunner::take_inputs(int64_t number, int64_t micro_batch) {
   if (fed_.empty()) return;
   waits_.measure(WaitCause::input, micro_batch, [&] { gate_.wait_for_input(number); });
   if (offered_ == nullptr) return;
-  Stream& stream = session_.stream();
+  backend::Stream& stream = session_.stream();
   for (const FedInput& input : *offered_) {
     session_.copy_in(*active_, *input.slot, 0, input.values, stream);
   }
   stream.finish();
   offered_ = nullptr;
   gate_.taken(number);
-}
-
-int64_t StageRunner::number_of(int64_t micro_batch) const {
-  return micro_batch / segment_.schedule->replicas_of(stage());
 }
 
 int StageRunner::slot_of(int64_t micro_batch) const {
@@ -158,9 +163,9 @@ int StageRunner::version(int64_t of_segment) const {
   return static_cast<int>((first_version_ + of_segment) % training_.memory.versions);
 }
 
-StepState StageRunner::step_state(int64_t micro_batch) const {
+kernels::StepState StageRunner::step_state(int64_t micro_batch) const {
   const int64_t step = segment_.first_step + micro_batch / segment_.schedule->micro_batches;
-  StepState state;
+  kernels::StepState state;
   state.seed = segment_.seed;
   state.step = step;
   state.learning_rate = segment_.learning_rate ? segment_.learning_rate(step) : 0;
@@ -177,50 +182,60 @@ void StageRunner::start() {
   }
 }
 
-void StageRunner::execute(const Task& task) {
+void StageRunner::execute(const parallel::Task& task) {
   switch (task.work) {
-    case Work::forward:
+    case parallel::Work::forward:
       return forward(task);
-    case Work::update:
+    case parallel::Work::update:
       return update(task);
     default:
       return backward(task);
   }
 }
 
-void StageRunner::run_phase(const Task& task, const PhaseRange& range, const Frame& frame) {
-  StepState state = step_state(task.micro_batch);
+void StageRunner::run_task(const parallel::Task& task, const compile::TaskRange& range,
+                           const Frame& frame) {
+  kernels::StepState state = step_state(task.micro_batch);
   const int64_t step = state.step;
-  if (range.phase == Phase::update) state.step = updates();
-  Frame traced = frame;
-  traced.micro_batch = task.micro_batch;
+  if (task.work == parallel::Work::update) state.step = updates();
+  Frame numbered = frame;
+  numbered.micro_batch = task.micro_batch;
   try {
-    for (size_t begin = range.begin; begin < range.end;) {
-      const PhaseRange part = part_from(begin, range);
-      const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device, category_of(part),
-                             trace_name(task.work, part.phase), task.micro_batch);
-      session_.run_phase(training_, part, traced, state);
-      begin = part.end;
-    }
-  } catch (const Suspicious& found) {
+    compile::TaskRange left = range;
+    while (left.begin < left.end) left.begin = run_part(training_, left, numbered, state);
+  } catch (const kernels::Suspicious& found) {
     const bool alone = segment_.schedule->stages == 1;
-    throw Suspicious(alone ? found.what() : fmt::format("{} in stage {}", found.what(), stage()),
-                     step);
+    throw kernels::Suspicious(
+        alone ? found.what() : fmt::format("{} in stage {}", found.what(), stage()), step);
   }
 }
 
-// Instructions of one phase that follow each other are one event of the trace; a program that runs
-// whole has several such in its range.
-PhaseRange StageRunner::part_from(size_t begin, const PhaseRange& range) const {
-  const bool whole = training_.phases.size() == 1;
-  if (options_.lanes.trace == nullptr || !whole) return {range.phase, begin, range.end};
-  const Phase phase = training_.instructions[begin].phase;
-  size_t end = begin;
-  while (end < range.end && training_.instructions[end].phase == phase) ++end;
-  return {phase, begin, end};
+// What computes is one event of the trace; a training program that runs whole has one for each
+// phase's instructions that follow each other. Messages are waited for, which are other events.
+size_t StageRunner::run_part(const compile::Program& program, const compile::TaskRange& range,
+                             const Frame& frame, const kernels::StepState& state) {
+  if (options_.trace == nullptr) {
+    session_.run_task(program, range, frame, state);
+    return range.end;
+  }
+  const compile::Instruction& first = program.instructions[range.begin];
+  const bool by_phase = program.runs_whole() && &program == &training_;
+  compile::TaskRange part = {by_phase ? work_of(first.phase) : range.work, range.begin,
+                             range.begin};
+  for (; part.end < range.end; ++part.end) {
+    const compile::Instruction& next = program.instructions[part.end];
+    if (next.is_of_message() != first.is_of_message()) break;
+    if (by_phase && next.phase != first.phase) break;
+  }
+  const bool evaluates = &program == evaluation_;
+  const TraceScope scope(first.is_of_message() ? nullptr : options_.trace, options_.trace_device,
+                         category_of(part.work), evaluates ? "evaluation" : trace_name(part.work),
+                         frame.micro_batch);
+  session_.run_task(program, part, frame, state);
+  return part.end;
 }
 
-void StageRunner::forward(const Task& task) {
+void StageRunner::forward(const parallel::Task& task) {
   const int64_t m = task.micro_batch;
   const int slot = slot_of(m);
   const int64_t staleness = segment_.schedule->update_of(stage(), m) - task.version;
@@ -232,33 +247,25 @@ void StageRunner::forward(const Task& task) {
   largest_staleness_ = std::max(largest_staleness_, staleness);
   versions_.push_back(task.version);
   take_inputs(number_of(m), m);
-  lanes_.receive(training_, false, m, slot, waits_);
-  run_phase(task, training_.phase(Phase::forward), {slot, version(task.version), 0});
-  lanes_.send(training_, false, m, slot, waits_);
+  run_task(task, training_.task(parallel::Work::forward), {slot, version(task.version), 0});
   read_results(task, slot);
 }
 
-void StageRunner::backward(const Task& task) {
+void StageRunner::backward(const parallel::Task& task) {
   const int64_t m = task.micro_batch;
   const int slot = slot_of(m);
   if (updates_ - task.version >= training_.memory.versions) {
     throw std::logic_error(
         fmt::format("micro-batch {} of stage {} has lost its weights", m, stage()));
   }
-  const bool weights = task.work == Work::backward_weights;
-  const bool ends = task.work != Work::backward_input;
-  if (!weights) lanes_.receive(training_, true, m, slot, waits_);
   Frame frame = {slot, version(task.version), 0};
   if (updates_in_backward()) {
     frame.newest_version = version(updates_);
     frame.new_version = version(updates_ + 1);
   }
-  // A program that runs whole has done everything in its forward phase.
-  if (training_.has_phase(Phase::backward)) {
-    run_phase(task, weights ? training_.backward_weights : training_.phase(Phase::backward), frame);
-  }
-  if (!weights) lanes_.send(training_, true, m, slot, waits_);
-  if (!ends) return;
+  // A program that runs whole has done everything already.
+  if (!training_.runs_whole()) run_task(task, training_.task(task.work), frame);
+  if (task.work == parallel::Work::backward_input) return;
   ++accumulated_;
   ++backwards_;
   if (updates_in_backward()) {
@@ -272,7 +279,7 @@ void StageRunner::backward(const Task& task) {
   gate_.release(number_of(m), session_.stream().record());
 }
 
-void StageRunner::update(const Task& task) {
+void StageRunner::update(const parallel::Task& task) {
   if (updates_in_backward()) {
     if (updates_ != task.version + 1) {
       throw std::logic_error("a stage that updates within backward has another update to make");
@@ -281,7 +288,7 @@ void StageRunner::update(const Task& task) {
   }
   prepare_accumulators(task);
   pending_ = task;
-  const PhaseRange range = training_.phase(Phase::update);
+  const compile::TaskRange& range = training_.task(parallel::Work::update);
   if (updates_with_others()) {
     run_update(range.begin, training_.agreement + 1);
     return;
@@ -291,25 +298,28 @@ void StageRunner::update(const Task& task) {
 }
 
 bool StageRunner::updates_with_others() const {
-  return training_.agreement > 0 && is_synchronous(segment_.schedule->kind);
+  return training_.agreement > 0 && parallel::is_synchronous(segment_.schedule->kind);
 }
 
 void StageRunner::run_update(size_t begin, size_t end) {
-  run_phase(*pending_, {Phase::update, begin, end},
-            {0, version(updates_), version(updates_ + 1), version(updates_)});
+  run_task(*pending_, {parallel::Work::update, begin, end},
+           {0, version(updates_), version(updates_ + 1), version(updates_)});
 }
 
-// All devices of a stage have found the same.
+// All devices of a stage have found the same. Each waits for it and for what it has sent, even if
+// it trains nothing: what others need of its streams has run before it waits for the others.
 Findings StageRunner::findings() {
-  if (!pending_ || !updates_with_others() || options_.lanes.member > 0) return {};
-  return find(session_, training_);
+  channels_.drain();
+  if (!pending_ || !updates_with_others()) return {};
+  const Findings own = find(session_, training_);
+  return options_.member > 0 ? Findings{} : own;
 }
 
 void StageRunner::finish_update(const Findings& all) {
   if (!pending_) return;
   if (updates_with_others()) {
     replace(session_, training_, all);
-    run_update(training_.agreement + 1, training_.phase(Phase::update).end);
+    run_update(training_.agreement + 1, training_.task(parallel::Work::update).end);
   }
   note_skip(last_included_ + 1, pending_->micro_batch);
   ++updates_;
@@ -328,22 +338,22 @@ void StageRunner::note_skip(int64_t first, int64_t last) {
 
 // Gradients are those of a mean over a step's samples; an update of more or fewer micro-batches
 // than a step has takes the mean over what there is.
-void StageRunner::prepare_accumulators(const Task& task) {
+void StageRunner::prepare_accumulators(const parallel::Task& task) {
   const int64_t included = task.micro_batch - last_included_;
   const bool exact = included == segment_.schedule->micro_batches;
   if (exact && accumulated_ > 0) return;
   const float factor = accumulated_ == 0 ? 0.0f
                                          : static_cast<float>(segment_.schedule->micro_batches) /
                                                static_cast<float>(included);
-  for (const Slot& slot : training_.state) {
-    if (slot.role != Role::accumulator) continue;
-    session_.stream().give(command::Scale{session_.address(training_, slot),
-                                          slot.bytes / static_cast<int64_t>(sizeof(float)),
-                                          factor});
+  for (const compile::Slot& slot : training_.state) {
+    if (slot.role != graph::Role::accumulator) continue;
+    session_.stream().give(backend::command::Scale{session_.address(training_, slot),
+                                                   slot.bytes / static_cast<int64_t>(sizeof(float)),
+                                                   factor});
   }
 }
 
-void StageRunner::read_results(const Task& task, int slot) {
+void StageRunner::read_results(const parallel::Task& task, int slot) {
   if (segment_.steps == nullptr || results_.empty()) return;
   const int64_t per_step = segment_.schedule->micro_batches;
   const int64_t m = task.micro_batch;
@@ -353,12 +363,12 @@ void StageRunner::read_results(const Task& task, int slot) {
   }
   reads_->step = segment_.first_step + m / per_step;
   ++reads_->micro_batches;
-  Stream& stream = session_.stream();
-  for (const Slot* slot_of_result : results_) {
+  backend::Stream& stream = session_.stream();
+  for (const compile::Slot* slot_of_result : results_) {
     float& value = reads_->results.emplace_back(std::numeric_limits<float>::quiet_NaN());
     if (slot_of_result == nullptr) continue;
-    stream.give(
-        command::Read{session_.address(training_, *slot_of_result, slot), &value, sizeof(float)});
+    stream.give(backend::command::Read{session_.address(training_, *slot_of_result, slot), &value,
+                                       sizeof(float)});
   }
   const int64_t next = m + segment_.schedule->replicas_of(stage());
   if (next / per_step == m / per_step) return;
@@ -367,31 +377,24 @@ void StageRunner::read_results(const Task& task, int slot) {
 }
 
 void StageRunner::finish() {
-  lanes_.drain(waits_);
+  channels_.drain();
   session_.stream().finish();
   session_.set_current_version(version(updates_));
 }
 
 void StageRunner::finish_evaluation() {
-  lanes_.drain(waits_);
+  channels_.drain();
   session_.stream().finish();
 }
 
 void StageRunner::evaluate(int64_t micro_batch) {
-  const RouteRequest& request = options_.lanes.request;
-  const int64_t replicas =
-      request.round_robin ? std::ssize(request.devices.at(static_cast<size_t>(stage()))) : 1;
-  const int64_t number = micro_batch / replicas;
+  const int64_t number = number_of(micro_batch);
   take_inputs(number, micro_batch);
-  lanes_.receive(*evaluation_, false, micro_batch, 0, waits_);
-  {
-    const TraceScope scope(options_.lanes.trace, options_.lanes.trace_device,
-                           TraceCategory::forward, "evaluation", micro_batch);
-    const int current = session_.current_version();
-    session_.run_phase(*evaluation_, evaluation_->phase(Phase::forward), {0, current, current}, {});
-  }
-  lanes_.send(*evaluation_, false, micro_batch, 0, waits_);
+  const int current = session_.current_version();
+  const Frame frame = {.version = current, .new_version = current, .micro_batch = micro_batch};
+  compile::TaskRange range = evaluation_->task(parallel::Work::forward);
+  while (range.begin < range.end) range.begin = run_part(*evaluation_, range, frame, {});
   gate_.release(number, session_.stream().record());
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -1,5 +1,5 @@
-// Runs one stage's row of a schedule on one device: enqueues what the tasks say and waits only
-// where a decision needs a value.
+// Runs one stage's row of a schedule on one device: enqueues the instructions of its tasks and
+// waits only where a decision needs a value.
 #pragma once
 
 #include <array>
@@ -10,17 +10,16 @@
 #include <vector>
 
 #include "parallel/schedule.h"
-#include "parallel/simulation.h"
+#include "runtime/device_channels.h"
 #include "runtime/input_gate.h"
 #include "runtime/overflow.h"
-#include "runtime/stage_lanes.h"
 #include "runtime/step_queue.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 // What a device runs between two points at which the pipeline is empty.
 struct Segment {
-  const Schedule* schedule = nullptr;  // borrowed until the segment has ended
+  const parallel::Schedule* schedule = nullptr;  // borrowed until the segment has ended
   uint64_t seed = 0;
   int64_t first_step = 0;  // of the job
   std::function<float(int64_t step)> learning_rate = {};
@@ -29,18 +28,24 @@ struct Segment {
 };
 
 struct StageRunnerOptions {
-  StageLaneOptions lanes;
+  int stage = 0;
+  int member = 0;
+  parallel::Turn turn = {};        // the member's; every one where replicas share micro-batches
+  comm::Group messages;            // this device's handle in the job's group for messages
+  Loopbacks* loopbacks = nullptr;  // only for stages that share a device
+  TraceRecorder* trace = nullptr;
+  int trace_device = 0;
   int64_t micro_batch_rows = 0;  // of the job's micro-batch
   // Where replicas that share each micro-batch agree on an order that is left to run time: a group
   // of them, or nothing for a stage on one device or with whole micro-batches in turn.
-  std::optional<Group> agreement = {};
+  std::optional<comm::Group> agreement = {};
   // Results of one number that each step tells of, by name, where the stage has them.
   std::vector<std::string> results = {};
 };
 
 // Values of an input: plain and row-major, this device's rows.
 struct FedInput {
-  const Slot* slot = nullptr;
+  const compile::Slot* slot = nullptr;
   const void* values = nullptr;
 };
 
@@ -58,12 +63,12 @@ struct FedInput {
 // one, which at its end is the newest.
 class StageRunner {
  public:
-  StageRunner(const StageRunnerOptions& options, Session& session, const Program& training,
-              const Program* evaluation = nullptr);
+  StageRunner(const StageRunnerOptions& options, Session& session, const compile::Program& training,
+              const compile::Program* evaluation = nullptr);
 
-  int stage() const { return options_.lanes.stage; }
+  int stage() const { return options_.stage; }
   // The schedule's row that this device follows.
-  int row(const Schedule& schedule) const;
+  int row(const parallel::Schedule& schedule) const;
 
   // Updates so far, for the optimizer; 0 unless set.
   void set_updates(int64_t count) {
@@ -81,7 +86,7 @@ class StageRunner {
   void prepare_evaluation(int64_t micro_batches);
 
   // Whether the feeding thread has something to write, and which inputs.
-  const std::vector<const Slot*>& fed_inputs() const { return fed_; }
+  const std::vector<const compile::Slot*>& fed_inputs() const { return fed_; }
   // Micro-batches of this device, by number, in what was prepared.
   int64_t micro_batches() const { return static_cast<int64_t>(own_.size()); }
   // Which micro-batch of the segment that is.
@@ -94,7 +99,7 @@ class StageRunner {
 
   // The rest on the device's thread.
   void start();
-  void execute(const Task& task);
+  void execute(const parallel::Task& task);
   // Runs everything in an order found on the way, for schedules without a fixed one.
   void run_free();
   void finish();
@@ -116,40 +121,46 @@ class StageRunner {
  private:
   // Waits for the feeding thread.
   void take_inputs(int64_t number, int64_t micro_batch);
-  void forward(const Task& task);
-  void backward(const Task& task);
-  void run_phase(const Task& task, const PhaseRange& range, const Frame& frame);
-  PhaseRange part_from(size_t begin, const PhaseRange& range) const;
-  void update(const Task& task);
+  void forward(const parallel::Task& task);
+  void backward(const parallel::Task& task);
+  void run_task(const parallel::Task& task, const compile::TaskRange& range, const Frame& frame);
+  // Runs the first instructions of the range that are one event of the trace; where they end.
+  size_t run_part(const compile::Program& program, const compile::TaskRange& range,
+                  const Frame& frame, const kernels::StepState& state);
+  void update(const parallel::Task& task);
   void run_update(size_t begin, size_t end);
   void note_skip(int64_t first, int64_t last);
   bool updates_with_others() const;
-  void read_results(const Task& task, int slot);
-  void prepare_accumulators(const Task& task);
-  void begin_pass(const Program& program, std::vector<int64_t> own, int slots);
-  Task choose();
-  std::optional<Task> ready_task() const;
-  std::optional<Task> due_update() const;
+  void read_results(const parallel::Task& task, int slot);
+  void prepare_accumulators(const parallel::Task& task);
+  void begin_pass(const compile::Program& program, int64_t micro_batches, int slots);
+  parallel::Task choose();
+  std::optional<parallel::Task> ready_task() const;
+  std::optional<parallel::Task> due_update() const;
+  // Whether everything that its task receives is there, and there is room for what it sends.
+  bool can_move(parallel::Work work, int64_t micro_batch) const;
 
-  int64_t number_of(int64_t micro_batch) const;
+  // Of a micro-batch among this device's.
+  int64_t number_of(int64_t micro_batch) const { return micro_batch / options_.turn.every; }
   int slot_of(int64_t micro_batch) const;
   int version(int64_t of_segment) const;
-  const Row& table() const;
-  bool updates_in_backward() const { return !training_.has_phase(Phase::update); }
-  StepState step_state(int64_t micro_batch) const;
+  const parallel::Row& table() const;
+  bool updates_in_backward() const { return training_.find(parallel::Work::update) == nullptr; }
+  kernels::StepState step_state(int64_t micro_batch) const;
 
   const StageRunnerOptions options_;
   Session& session_;
-  const Program& training_;
-  const Program* const evaluation_;
+  const compile::Program& training_;
+  const compile::Program* const evaluation_;
   Bell bell_;
   InputGate gate_;
-  StageLanes lanes_;
   WaitMeter waits_;
-  const std::vector<const Slot*> results_;  // those asked for; null where the stage has none
+  DeviceChannels channels_;
+  const std::vector<const compile::Slot*>
+      results_;  // those asked for; null where the stage has none
 
-  const Program* active_ = nullptr;
-  std::vector<const Slot*> fed_;
+  const compile::Program* active_ = nullptr;
+  std::vector<const compile::Slot*> fed_;
   std::vector<int64_t> own_;  // this device's micro-batches
   Segment segment_;
   int first_version_ = 0;
@@ -162,25 +173,23 @@ class StageRunner {
   int64_t largest_staleness_ = 0;
   int64_t skipped_ = 0;
   std::vector<SkippedUpdate> skips_;
-  std::optional<Task> pending_;                     // update that waits for the other stages
+  std::optional<parallel::Task> pending_;           // update that waits for the other stages
   std::unique_ptr<StepReads> reads_;                // of the step that is under way
-  std::unique_ptr<Stream> feed_;                    // of the feeding thread
+  std::unique_ptr<backend::Stream> feed_;           // of the feeding thread
   const std::vector<FedInput>* offered_ = nullptr;  // to a device that takes inputs itself
 };
 
-// The order in which a device runs its rows: the row's own, or a merge of several that share it.
-std::vector<RowTask> tasks_of(const Schedule& schedule, const std::vector<int>& rows,
-                              const std::vector<Channel>& channels);
-
-// Runs a prepared segment for all the stages of a device, on its thread. `tasks` is what tasks_of
-// says; a single stage whose schedule has no fixed order finds its own. `everyone`, if given, is
-// this device's handle of a group of all devices, which add up at the end what they found.
-void run_stages(const std::vector<StageRunner*>& stages, const Schedule& schedule,
-                const std::vector<RowTask>& tasks, std::optional<Group> everyone = {});
+// Runs a prepared segment for all the stages of a device, on its thread. `tasks` is the order that
+// was decided for it (interleave); a single stage whose schedule has no fixed order finds its own.
+// `everyone`, if given, is this device's handle of a group of all devices, which add up at the end
+// what they found.
+void run_stages(const std::vector<StageRunner*>& stages, const parallel::Schedule& schedule,
+                const std::vector<parallel::RowTask>& tasks,
+                std::optional<comm::Group> everyone = {});
 
 // Runs a prepared evaluation, on the device's thread. `finished` is called with each stage and
 // micro-batch while the results are there.
 void evaluate_stages(const std::vector<StageRunner*>& stages,
                      const std::function<void(StageRunner&, int64_t)>& finished);
 
-}  // namespace millrace
+}  // namespace millrace::runtime

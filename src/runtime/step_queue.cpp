@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace millrace {
+namespace millrace::runtime {
 
 void StepQueue::push(std::unique_ptr<StepReads> reads) {
   {
@@ -36,4 +36,4 @@ std::optional<StepSums> StepQueue::pop() {
   return sums;
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -11,7 +11,7 @@
 
 #include "backend/event.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 // Sums over the micro-batches of a step that one device ran; a step is complete when all of its
 // micro-batches are counted.
@@ -26,7 +26,7 @@ struct StepReads {
   int64_t step = 0;
   int64_t micro_batches = 0;
   std::vector<float> results;  // of one micro-batch behind the other; never moved
-  Event read;                  // behind which they are there
+  backend::Event read;         // behind which they are there
 };
 
 // From devices to whoever follows the training. Any thread may call it.
@@ -45,4 +45,4 @@ class StepQueue {
   bool closed_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::runtime

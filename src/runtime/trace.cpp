@@ -5,7 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::runtime {
 
 std::string_view name_of(TraceCategory category) {
   switch (category) {
@@ -124,4 +124,4 @@ TraceLog merge(const std::vector<TraceLog>& logs, const std::vector<int64_t>& of
   return merged;
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

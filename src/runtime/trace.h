@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::runtime {
 
 enum class TraceCategory : uint8_t { forward, backward, update, communication, wait, data };
 
@@ -147,4 +147,4 @@ int64_t earliest(const TraceLog& log);
 // rank's clock shows minus what that rank's shows. A device that is in several logs is one.
 TraceLog merge(const std::vector<TraceLog>& logs, const std::vector<int64_t>& offsets = {});
 
-}  // namespace millrace
+}  // namespace millrace::runtime

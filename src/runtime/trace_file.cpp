@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 int track_of(const TraceDevice& device, bool communication) {
@@ -92,4 +92,4 @@ void write_trace(const std::filesystem::path& path, const TraceLog& log, bool si
   write_text(path, trace_to_json(log, simulated));
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -10,7 +10,7 @@
 
 #include "runtime/trace.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 // The category of instructions, which lie within the events of their device.
 inline constexpr std::string_view kInstructionCategory = "instruction";
@@ -35,4 +35,4 @@ void write_trace(const std::filesystem::path& path, const TraceLog& log, bool si
 TraceFile parse_trace_file(std::string_view text, const std::string& source);
 TraceLog parse_trace(std::string_view text, const std::string& source);
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "runtime/trace_file.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 constexpr double kMostMicroseconds = 9e12;
@@ -284,4 +284,4 @@ TraceLog parse_trace(std::string_view text, const std::string& source) {
   return parse_trace_file(text, source).log;
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -1,6 +1,6 @@
 #include "runtime/wait_meter.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 constexpr int64_t kShortest = 5000;  // nanoseconds, for the trace
@@ -29,4 +29,4 @@ void WaitMeter::add(WaitCause cause, int64_t micro_batch, int64_t begin, int64_t
   trace_->add(trace_device_, TraceCategory::wait, name_of(cause), micro_batch, begin, end);
 }
 
-}  // namespace millrace
+}  // namespace millrace::runtime

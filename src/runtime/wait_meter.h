@@ -7,7 +7,7 @@
 
 #include "runtime/trace.h"
 
-namespace millrace {
+namespace millrace::runtime {
 
 // input: the feeding thread; activations and gradients: other stages; room: a receiver that is
 // behind; choice: anything that could run, where the order is left to run time.
@@ -50,4 +50,4 @@ class WaitMeter {
   std::array<int64_t, kWaitCauses> nanoseconds_ = {};
 };
 
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -1,0 +1,245 @@
+#include "comm/rank_ends.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+
+namespace millrace::comm {
+
+struct RankEnds::Other {
+  struct Part {
+    Other* owner = nullptr;
+    int descriptor = -1;
+    bool is_witness = false;
+  };
+
+  pid_t rank = 0;
+  std::array<Part, 3> parts = {};  // its signs, and its witness
+  bool ended_in_order = false;
+};
+
+namespace {
+
+constexpr int kMostRanks =
+    256;  // of one host; of more, ends are told in the order they are noticed
+constexpr int kHighNumber = 1023;
+
+struct Introduction {
+  pid_t rank = 0;
+  pid_t witness = 0;
+  int32_t local_rank = 0;
+  int32_t wants_answer = 0;
+};
+
+struct Address {
+  sockaddr_un place = {};
+  socklen_t size = 0;
+};
+
+Address address_of(const std::string& job, int local_rank) {
+  Address address;
+  address.place.sun_family = AF_UNIX;
+  const std::string name = "millrace-" + job + "-rank-" + std::to_string(local_rank);
+  const size_t length = std::min(name.size(), sizeof(address.place.sun_path) - 1);
+  ::memcpy(address.place.sun_path + 1, name.data(), length);
+  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return address;
+}
+
+// A datagram with its sender and two descriptors.
+class Letter {
+ public:
+  explicit Letter(Introduction& introduction) : piece_{&introduction, sizeof(introduction)} {
+    message_.msg_iov = &piece_;
+    message_.msg_iovlen = 1;
+    message_.msg_control = control_.data();
+    message_.msg_controllen = control_.size();
+  }
+
+  void send(int socket, const std::array<int, 2>& descriptors, Address address) {
+    message_.msg_name = &address.place;
+    message_.msg_namelen = address.size;
+    message_.msg_controllen = CMSG_SPACE(sizeof(descriptors));
+    cmsghdr* header = CMSG_FIRSTHDR(&message_);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(descriptors));
+    ::memcpy(CMSG_DATA(header), descriptors.data(), sizeof(descriptors));
+    ::sendmsg(socket, &message_, MSG_DONTWAIT);
+  }
+
+  // False if there is none.
+  bool receive(int socket) {
+    length_ = ::recvmsg(socket, &message_, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (length_ < 0) return false;
+    for (cmsghdr* header = CMSG_FIRSTHDR(&message_); header != nullptr;
+         header = CMSG_NXTHDR(&message_, header)) {
+      if (header->cmsg_level != SOL_SOCKET) continue;
+      if (header->cmsg_type == SCM_CREDENTIALS && header->cmsg_len == CMSG_LEN(sizeof(ucred))) {
+        ::memcpy(&sender_, CMSG_DATA(header), sizeof(sender_));
+        is_signed_ = true;
+      }
+      if (header->cmsg_type == SCM_RIGHTS) {
+        const size_t bytes = std::min(header->cmsg_len - CMSG_LEN(0), sizeof(descriptors_));
+        ::memcpy(descriptors_.data(), CMSG_DATA(header), bytes);
+      }
+    }
+    return true;
+  }
+
+  bool is_trusted() const {
+    return length_ == sizeof(Introduction) && is_signed_ && sender_.uid == ::getuid() &&
+           descriptors_[0] >= 0 && descriptors_[1] >= 0;
+  }
+  const std::array<int, 2>& descriptors() const { return descriptors_; }
+
+ private:
+  iovec piece_;
+  alignas(cmsghdr)
+      std::array<char, CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(2 * sizeof(int))> control_ = {};
+  msghdr message_ = {};
+  ssize_t length_ = 0;
+  ucred sender_ = {};
+  bool is_signed_ = false;
+  std::array<int, 2> descriptors_ = {-1, -1};
+};
+
+void close_all(const std::array<int, 2>& descriptors) {
+  for (const int descriptor : descriptors) {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+}
+
+// Moves a descriptor to the lowest free number that is at least `number`; leaves it if there is
+// none.
+void move_up_to(int& descriptor, int number) {
+  const int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, number);
+  if (moved < 0) return;
+  ::close(descriptor);
+  descriptor = moved;
+}
+
+}  // namespace
+
+RankSigns make_rank_signs() {
+  RankSigns signs;
+  for (size_t i = 0; i < 2; ++i) {
+    std::array<int, 2> pipe = {-1, -1};
+    if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return signs;
+    signs.read[i] = pipe[0];
+    signs.write[i] = pipe[1];
+  }
+  rlimit most = {};
+  ::getrlimit(RLIMIT_NOFILE, &most);
+  const int high = static_cast<int>(std::min<rlim_t>(most.rlim_cur - 1, kHighNumber));
+  move_up_to(signs.read[0], high / 2);
+  move_up_to(signs.write[0], STDERR_FILENO + 1);
+  move_up_to(signs.write[1], high);
+  return signs;
+}
+
+RankEnds::RankEnds(const LaunchPlace& place, const std::string& job, pid_t rank,
+                   const std::array<int, 2>& signs)
+    : place_(place),
+      job_(job),
+      rank_(rank),
+      signs_(signs),
+      events_(::epoll_create1(EPOLL_CLOEXEC)) {
+  for (const int sign : signs) watch(sign, nullptr);
+  if (place.local_ranks < 2 || place.local_ranks > kMostRanks) return;
+  socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int yes = 1;
+  const Address own = address_of(job, place.local_rank);
+  if (socket_ < 0 || ::setsockopt(socket_, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) != 0 ||
+      ::bind(socket_, reinterpret_cast<const sockaddr*>(&own.place), own.size) != 0) {
+    return;
+  }
+  watch(socket_, this);
+  for (int other = 0; other < place.local_ranks; ++other) {
+    if (other != place.local_rank) tell(other, true);
+  }
+}
+
+RankEnds::~RankEnds() {
+  for (const auto& other : others_) {
+    for (const Other::Part& part : other->parts) {
+      if (part.descriptor >= 0) ::close(part.descriptor);
+    }
+  }
+  if (socket_ >= 0) ::close(socket_);
+  if (events_ >= 0) ::close(events_);
+}
+
+void RankEnds::watch(int descriptor, void* what) const {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.ptr = what;
+  ::epoll_ctl(events_, EPOLL_CTL_ADD, descriptor, &event);
+}
+
+// Nobody is there yet to be told, or not any more: that is no failure.
+void RankEnds::tell(int local_rank, bool wants_answer) const {
+  Introduction introduction = {rank_, ::getpid(), place_.local_rank, wants_answer ? 1 : 0};
+  Letter(introduction).send(socket_, signs_, address_of(job_, local_rank));
+}
+
+void RankEnds::hear() {
+  while (true) {
+    Introduction introduction;
+    Letter letter(introduction);
+    if (!letter.receive(socket_)) return;
+    const bool known = std::any_of(others_.begin(), others_.end(), [&](const auto& other) {
+      return other->rank == introduction.rank;
+    });
+    if (!letter.is_trusted() || known) {
+      close_all(letter.descriptors());
+      continue;
+    }
+    others_.push_back(std::make_unique<Other>());
+    Other& other = *others_.back();
+    other.rank = introduction.rank;
+    const auto witness = static_cast<int>(::syscall(SYS_pidfd_open, introduction.witness, 0));
+    other.parts = {Other::Part{&other, witness, true},
+                   Other::Part{&other, letter.descriptors()[0], false},
+                   Other::Part{&other, letter.descriptors()[1], false}};
+    for (Other::Part& part : other.parts) {
+      if (part.descriptor >= 0) watch(part.descriptor, &part);
+    }
+    other.ended_in_order = witness < 0;
+    if (introduction.wants_answer != 0) tell(introduction.local_rank, false);
+  }
+}
+
+bool RankEnds::wait_and_see_if_first() {
+  while (true) {
+    epoll_event event = {};
+    const int count = ::epoll_wait(events_, &event, 1, -1);
+    if (count < 0 && errno != EINTR) return true;
+    if (count != 1) continue;
+    if (event.data.ptr == nullptr) return !others_failed_;
+    if (event.data.ptr == this) {
+      hear();
+      continue;
+    }
+    auto* part = static_cast<Other::Part*>(event.data.ptr);
+    if (part->is_witness) {
+      part->owner->ended_in_order = true;
+    } else {
+      others_failed_ = others_failed_ || !part->owner->ended_in_order;
+    }
+    ::close(part->descriptor);  // which also takes it off the list
+    part->descriptor = -1;
+  }
+}
+
+}  // namespace millrace::comm

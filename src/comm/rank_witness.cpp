@@ -1,0 +1,211 @@
+#include "comm/rank_witness.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <fstream>
+#include <mutex>
+#include <vector>
+
+#include "base/text.h"
+#include "comm/launchers.h"
+#include "comm/rank_ends.h"
+
+namespace millrace::comm {
+
+// Written by the rank, read by the witness when the rank has ended.
+struct RankWitness::Page {
+  std::mutex mutex;  // of the rank's threads
+  std::atomic<bool> silent;
+  std::array<char, 256> activity;
+};
+
+namespace {
+
+constexpr int kToldSeconds = 4;            // in which a launcher ends the other ranks
+constexpr int kLooksAtEnd = 300;           // threads of a busy machine take long to end
+constexpr useconds_t kLookAtEnd = 10'000;  // microseconds
+constexpr int kInterrupted = 130;
+
+// How Linux 6.15 and newer tell the status of a process that has ended, whoever its parent is.
+struct ProcessInfo {
+  uint64_t mask = 0;
+  uint64_t other_numbers = 0;
+  std::array<uint32_t, 11> ids = {};
+  int32_t status = 0;
+};
+constexpr uint64_t kInfoHasStatus = 1 << 3;
+constexpr unsigned long kGetProcessInfo = _IOWR(0xFF, 11, ProcessInfo);
+
+std::vector<std::string> stat_words(pid_t process) {
+  const std::string line = read_process_file(process, "stat");
+  const size_t close = line.rfind(')');
+  if (close == std::string::npos || close + 2 > line.size()) return {};
+  return split(std::string_view(line).substr(close + 2), ' ');
+}
+
+// While its parent has not asked for it, and later where the system tells.
+std::optional<int> status_of_ended(pid_t process, int handle) {
+  constexpr size_t kStatus = 49;  // of the words behind the name
+  for (int i = 0; i < kLooksAtEnd; ++i) {
+    const std::vector<std::string> words = stat_words(process);
+    if (words.size() > kStatus && words[0] == "Z") return std::atoi(words[kStatus].c_str());
+    ProcessInfo info;
+    info.mask = kInfoHasStatus;
+    const bool told = ::ioctl(handle, kGetProcessInfo, &info) == 0;
+    if (told && (info.mask & kInfoHasStatus) != 0) return info.status;
+    if (!told && words.empty()) return {};
+    ::usleep(kLookAtEnd);
+  }
+  return {};
+}
+
+// Of the whole system; 0 where it is not told.
+long ended_for_memory() {
+  std::ifstream file("/proc/vmstat");
+  std::string name;
+  long count = 0;
+  while (file >> name >> count) {
+    if (name == "oom_kill") return count;
+  }
+  return 0;
+}
+
+// /proc shows the memory where the arguments and the variables of a process began.
+void hide_words() {
+  constexpr size_t kFirst = 45;  // begin and end of both, of the words behind the name
+  const std::vector<std::string> words = stat_words(::getpid());
+  if (words.size() < kFirst + 4) return;
+  for (const size_t at : {kFirst, kFirst + 2}) {
+    const auto begin = std::stoull(words[at]);
+    const auto end = std::stoull(words[at + 1]);
+    if (begin != 0 && begin < end) {
+      ::memset(reinterpret_cast<void*>(begin), 0, end - begin);  // NOLINT: addresses as told
+    }
+  }
+}
+
+// Whether this is the first witness of the job's ranks on this host to ask. The name is given up
+// when the process ends.
+bool takes_the_word(const std::string& job) {
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string name = "millrace-" + job;
+  const size_t length = std::min(name.size(), sizeof(address.sun_path) - 1);
+  ::memcpy(address.sun_path + 1, name.data(), length);
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return socket >= 0 && ::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0;
+}
+
+// Leaves standard error, and what is kept, which gets the numbers behind it.
+std::array<int, 3> close_others(std::array<int, 3> kept) {
+  for (int& descriptor : kept) descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 64);
+  std::array<int, 3> numbers = {3, 4, 5};
+  for (size_t i = 0; i < kept.size(); ++i) ::dup2(kept[i], numbers[i]);
+  ::close_range(6, ~0U, 0);
+  ::close(0);
+  ::close(1);
+  return numbers;
+}
+
+}  // namespace
+
+std::string describe_rank_end(std::optional<int> status) {
+  if (!status) return "is gone";
+  if (WIFSIGNALED(*status)) {
+    return fmt::format("was ended by signal {} ({})", WTERMSIG(*status),
+                       ::strsignal(WTERMSIG(*status)));
+  }
+  const int code = WEXITSTATUS(*status);
+  return code == 0 || code == kInterrupted ? "" : fmt::format("ended with status {}", code);
+}
+
+RankWitness::RankWitness(const LaunchPlace& place, const std::string& job) {
+  const pid_t rank = ::getpid();
+  const RankSigns signs = make_rank_signs();
+  const int handle = static_cast<int>(::syscall(SYS_pidfd_open, rank, 0));
+  void* memory =
+      ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    if (handle >= 0) ::close(handle);
+    return;
+  }
+  page_ = new (memory) Page{};
+  const pid_t child = handle < 0 ? -1 : ::fork();
+  if (child != 0) {
+    for (const int descriptor : {handle, signs.read[0], signs.read[1]}) {
+      if (descriptor >= 0) ::close(descriptor);
+    }
+    signs_ = signs.write;
+    process_ = std::max(child, 0);
+    return;
+  }
+
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_BLOCK, &all, nullptr);
+  ::setsid();
+  ::prctl(PR_SET_NAME, "rank-witness");
+  hide_words();
+  const auto [own, low, high] = close_others({handle, signs.read[0], signs.read[1]});
+  const long memory_ends = ended_for_memory();
+  const bool was_first = RankEnds(place, job, rank, {low, high}).wait_and_see_if_first();
+  const std::optional<int> status = status_of_ended(rank, own);
+  const std::string what = describe_rank_end(status);
+  if (what.empty() || !was_first || !takes_the_word(job)) ::_exit(0);
+  if (!page_->silent) {
+    page_->activity.back() = '\0';
+    const std::string activity = page_->activity.data();
+    std::array<char, 256> host = {};
+    ::gethostname(host.data(), host.size() - 1);
+    const bool short_of_memory = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL &&
+                                 ended_for_memory() > memory_ends;
+    const std::string sentence = fmt::format(
+        "millrace: rank {} on host {} (process {}) {} {}{}.\n", place.rank, host.data(), rank, what,
+        activity.empty() ? "while the job began" : "in " + activity,
+        short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
+    if (::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) ::_exit(1);
+  }
+  ::close(STDERR_FILENO);
+  ::sleep(kToldSeconds);
+  ::_exit(0);
+}
+
+RankWitness::~RankWitness() {
+  if (process_ > 0 && !page_->silent) {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  if (page_ != nullptr) ::munmap(page_, sizeof(Page));
+  for (const int sign : signs_) {
+    if (sign >= 0) ::close(sign);
+  }
+}
+
+void RankWitness::set_activity(const std::string& what) {
+  if (page_ == nullptr) return;
+  const std::lock_guard lock(page_->mutex);
+  const size_t length = std::min(what.size(), page_->activity.size() - 1);
+  ::memcpy(page_->activity.data(), what.data(), length);
+  page_->activity[length] = '\0';
+}
+
+void RankWitness::be_silent() {
+  if (page_ != nullptr) page_->silent = true;
+}
+
+}  // namespace millrace::comm
