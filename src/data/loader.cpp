@@ -2,20 +2,48 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <map>
 #include <new>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/order.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint64_t kAugmentStream = 0x6175676D656E74;
+constexpr uint64_t kMixStream = 0x6D6978;
 constexpr uint64_t kReplacementTries = 1000;
 constexpr size_t kDescribedRecords = 20;
 constexpr int64_t kValuesPerTask = 1 << 16;
+
+std::vector<std::vector<uint64_t>> records_by_class(const RecordSource& source) {
+  std::map<int64_t, std::vector<uint64_t>> classes;
+  for (uint64_t i = 0; i < source.count(); ++i) {
+    const std::optional<int64_t> label = source.label(i);
+    if (!label) {
+      fail_input(
+          "‹sampler› balanced needs data that tells its labels at once: folder, idx or raw.");
+    }
+    classes[*label].push_back(i);
+  }
+  std::vector<std::vector<uint64_t>> records;
+  for (auto& [label, own] : classes) records.push_back(std::move(own));
+  return records;
+}
+
+int64_t partner_of(int64_t row, int64_t batch) { return (row + batch - 1) % batch; }
+
+// Rows that others are mixed with are prepared too.
+void add_partners(std::vector<int64_t>& rows, int64_t batch) {
+  const std::set<int64_t> asked(rows.begin(), rows.end());
+  for (const int64_t row : asked) {
+    if (!asked.contains(partner_of(row, batch))) rows.push_back(partner_of(row, batch));
+  }
+}
 
 }  // namespace
 
@@ -43,13 +71,16 @@ Loader::Loader(std::shared_ptr<const RecordSource> source, const LoaderOptions& 
   }
   const uint64_t count = source_->count();
   if (batches_per_epoch(0) == 0) {
-    fail_input("The data set has {} samples, fewer than one batch of {}; use a smaller --batch.",
+    fail_input("The data set has {} samples, fewer than one batch of {}; use a smaller ‹batch›.",
                count, options.batch);
   }
   if (options.start_position > count) {
     fail_input("The run cannot start at position {} of a data set with {} samples.",
                options.start_position, count);
   }
+  asked_ = rows_.size();
+  if (options.mix.enabled()) add_partners(rows_, options.batch);
+  if (options.balanced) balanced_.emplace(records_by_class(*source_));
   const int64_t values = options.transform.values();
   rows_per_task_ = std::clamp<int64_t>(kValuesPerTask / values, 1, options.batch);
   for (int i = 0; i < options.prefetch; ++i) slots_.push_back(std::make_unique<Slot>());
@@ -165,7 +196,7 @@ std::exception_ptr Loader::out_of_memory() const {
   return std::make_exception_ptr(
       JobError(fmt::format("There is not enough memory for the loader: a batch takes {}, of which "
                            "{} are prepared ahead; "
-                           "use a smaller --batch.",
+                           "use a smaller ‹batch›.",
                            format_bytes(batch * sizeof(float)), options_.prefetch)));
 }
 
@@ -179,7 +210,9 @@ void Loader::fill_row(Slot& slot, int64_t row, Transformer& transformer) {
     const uint64_t tries = replace ? std::min(count, kReplacementTries) : 1;
     for (uint64_t step = 0; step < tries; ++step) {
       const uint64_t place = (position + step) % count;
-      const uint64_t index = options_.shuffle ? order.at(place) : place;
+      uint64_t index = options_.shuffle ? order.at(place) : place;
+      if (balanced_)
+        index = balanced_->at(position + step * count, options_.seed, slot.batch.epoch);
       if (try_record(slot, index, position, row, transformer)) return;
     }
     if (replace) fail_input("{} records in a row are bad; check the data set.", tries);
@@ -208,7 +241,7 @@ bool Loader::try_record(Slot& slot, uint64_t index, uint64_t position, int64_t r
   } catch (const BadData& error) {
     std::string description = describe_bad_record(source_->place(index), error.what());
     if (options_.bad_records == BadRecords::fail) {
-      fail_input("{} Use --on-bad-record skip to go on without such records.", description);
+      fail_input("{} Use ‹on_bad_record› skip to go on without such records.", description);
     }
     const std::lock_guard lock(mutex_);
     slot.skipped.emplace_back(row, std::move(description));
@@ -243,7 +276,35 @@ bool Loader::next(Batch& batch) {
   advance();
   lock.unlock();
   work_ready_.notify_all();
+  if (options_.mix.enabled()) mix(batch);
   return true;
 }
 
-}  // namespace millrace
+// From the last row to the first, so that each one's partner is still as it was; the first row's,
+// which is the last, is kept.
+void Loader::mix(Batch& batch) {
+  const uint64_t stream = hash_combine(hash_combine(kMixStream, batch.epoch), batch.position);
+  const TransformOptions& shape = options_.transform;
+  const Mix mix = draw_mix(options_.mix, Random(options_.seed, stream), shape.height, shape.width);
+  const auto values = static_cast<size_t>(shape.values());
+  std::map<int64_t, size_t> places;
+  for (size_t i = 0; i < rows_.size(); ++i) places[rows_[i]] = i;
+  const size_t last = places.rbegin()->second;
+  const std::vector<float> kept(batch.images.begin() + static_cast<int64_t>(last * values),
+                                batch.images.begin() + static_cast<int64_t>((last + 1) * values));
+  batch.mixing.resize(2 * asked_);
+  for (auto row = places.rbegin(); row != places.rend(); ++row) {
+    if (row->second >= asked_) continue;
+    const size_t other = places.at(partner_of(row->first, options_.batch));
+    const float* from = other == last ? kept.data() : batch.images.data() + other * values;
+    mix_images(mix, shape.channels, shape.height, shape.width,
+               batch.images.data() + row->second * values, from);
+    batch.mixing[2 * row->second] = batch.labels[other];
+    batch.mixing[2 * row->second + 1] = static_cast<int32_t>(std::lround(mix.share * kWholeShare));
+  }
+  batch.images.resize(asked_ * values);
+  batch.labels.resize(asked_);
+  batch.valid = static_cast<int64_t>(asked_);
+}
+
+}  // namespace millrace::data

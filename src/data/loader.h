@@ -6,15 +6,18 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/rows.h"
 #include "data/image/transform.h"
+#include "data/mixing.h"
+#include "data/order.h"
 #include "data/record_source.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // What becomes of the last samples of an epoch that do not fill a batch.
 enum class LastBatch {
@@ -36,6 +39,8 @@ struct LoaderOptions {
   std::vector<RowRange> rows = {};
   uint64_t seed = 0;
   bool shuffle = true;
+  bool balanced = false;  // instead: draw classes alike (BalancedOrder)
+  MixSettings mix = {};   // images in nchw
   LastBatch last_batch = LastBatch::drop;
   BadRecords bad_records = BadRecords::fail;
   uint64_t epochs = 0;  // 0: endless
@@ -58,6 +63,8 @@ struct Batch {
   int64_t skipped = 0;         // bad records met
   std::vector<float> images;
   std::vector<int32_t> labels;
+  // Where rows are mixed, for each: the label of the other, and the own share of kWholeShare.
+  std::vector<int32_t> mixing;
 };
 
 struct LoaderStatistics {
@@ -97,6 +104,7 @@ class Loader {
   std::exception_ptr make_room(Slot& slot) const;
   std::exception_ptr out_of_memory() const;
   void stop();
+  void mix(Batch& batch);
   int64_t row_count() const { return static_cast<int64_t>(rows_.size()); }
   void fill_row(Slot& slot, int64_t row, Transformer& transformer);
   bool try_record(Slot& slot, uint64_t index, uint64_t position, int64_t row,
@@ -104,7 +112,9 @@ class Loader {
 
   std::shared_ptr<const RecordSource> source_;
   LoaderOptions options_;
-  std::vector<int64_t> rows_;  // of the whole batch, prepared here
+  std::vector<int64_t> rows_;  // of the whole batch, prepared here: those asked for, then partners
+  size_t asked_ = 0;           // of them are handed out
+  std::optional<BalancedOrder> balanced_;
   int64_t rows_per_task_ = 1;
   LoaderStatistics statistics_;
 
@@ -121,4 +131,4 @@ class Loader {
   std::vector<std::thread> workers_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/output_file.h"
 
-namespace millrace {
+namespace millrace::data {
 
 void write_npy(const std::filesystem::path& path, std::span<const float> values, int64_t columns) {
   constexpr size_t kAlignment = 64;
@@ -26,4 +26,4 @@ void write_npy(const std::filesystem::path& path, std::span<const float> values,
   file.commit();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

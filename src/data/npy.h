@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <span>
 
-namespace millrace {
+namespace millrace::data {
 
 // Writes float32 rows of `columns` numbers each; `path` appears whole or not at all.
 void write_npy(const std::filesystem::path& path, std::span<const float> values, int64_t columns);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/permutation.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // A permutation of [0, count) that is a function of (seed, epoch) alone and needs no memory:
 // any thread can ask for any position, and a run can start anywhere.
@@ -20,4 +21,17 @@ class ShuffledOrder {
   Permutation permutation_;
 };
 
-}  // namespace millrace
+// Draws with replacement, each class that has records as often as the others and each record of a
+// class as often as the others of it; also a function of (seed, epoch, position) alone. Immutable.
+class BalancedOrder {
+ public:
+  // `classes`: the records of each class. At least one is not empty.
+  explicit BalancedOrder(std::vector<std::vector<uint64_t>> classes);
+
+  uint64_t at(uint64_t position, uint64_t seed, uint64_t epoch) const;
+
+ private:
+  std::vector<std::vector<uint64_t>> classes_;
+};
+
+}  // namespace millrace::data

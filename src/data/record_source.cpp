@@ -10,7 +10,7 @@
 #include "data/formats/recordio.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 const std::vector<std::string>& formats() {
@@ -49,6 +49,9 @@ std::pair<std::string, std::string> parse_data_specification(std::string_view sp
 std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split,
                                           const std::vector<std::string>& names) {
   const auto [format, path] = parse_data_specification(specification);
+  if (format == "recordio" && recordio_files(path).size() > 1) {
+    return open_recordio_files(recordio_files(path));
+  }
   if (!std::filesystem::exists(path)) fail_input("Data set '{}' does not exist.", path);
   if (format == "ofrecord") return open_ofrecord(choose_split(path, split));
   if (format == "recordio") return open_recordio(path);
@@ -82,4 +85,4 @@ std::string describe_bad_record(const RecordPlace& place, std::string_view reaso
                      place.file, reason);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -10,7 +10,7 @@
 
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Where a record lies, for messages: the record's number and byte offset within its file.
 struct RecordPlace {
@@ -42,7 +42,8 @@ class RecordSource {
 
 enum class Split { train, test };
 
-// Opens "ofrecord:DIR", "recordio:FILE.rec", "folder:DIR", "idx:DIR" or "raw:FILE". `split`
+// Opens "ofrecord:DIR", "recordio:FILE.rec" (or several, "recordio:A.rec,B.rec", whose identities
+// are different people), "folder:DIR", "idx:DIR" or "raw:FILE". `split`
 // chooses train-* or t10k-* files of idx, and the directory train or test (validation, val) of
 // ofrecord and folder where both exist; elsewhere it has no meaning. The classes of a folder get
 // the places of their names among `names`, if there are any, and must be among them. Throws
@@ -65,4 +66,4 @@ std::pair<std::string, std::string> parse_data_specification(std::string_view sp
 // "Record 12 at byte 3456 of 'part-00000' is bad: REASON".
 std::string describe_bad_record(const RecordPlace& place, std::string_view reason);
 
-}  // namespace millrace
+}  // namespace millrace::data

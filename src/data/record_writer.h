@@ -7,7 +7,7 @@
 
 #include "data/record_source.h"
 
-namespace millrace {
+namespace millrace::data {
 
 struct WriterOptions {
   Split split = Split::train;                 // which files of an idx directory
@@ -29,4 +29,4 @@ class RecordWriter {
 std::unique_ptr<RecordWriter> create_writer(std::string_view specification,
                                             const WriterOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::data

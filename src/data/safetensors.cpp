@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint64_t kHeaderLengthBytes = 8;
@@ -295,4 +295,4 @@ SafetensorsWriter::Written write_safetensors(const std::filesystem::path& path,
   return writer.commit();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/output_file.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Bytes of one element of a safetensors type ("F32", "BF16", "I64", ...), 0 if unknown.
 uint64_t safetensors_element_size(std::string_view dtype);
@@ -97,4 +97,4 @@ SafetensorsWriter::Written write_safetensors(const std::filesystem::path& path,
                                              std::span<const SafetensorsTensor> tensors,
                                              const std::map<std::string, std::string>& metadata);
 
-}  // namespace millrace
+}  // namespace millrace::data

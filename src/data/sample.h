@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Something is wrong with one record or image: the message is a clause without file or
 // position ("its JPEG data ends early"); whoever knows the place adds it.
@@ -45,4 +45,4 @@ struct Sample {
   bool is_pixels() const { return height > 0; }
 };
 
-}  // namespace millrace
+}  // namespace millrace::data

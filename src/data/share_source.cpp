@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint64_t kShareStream = 0x7368617265;  // apart from all other draws of the seed
@@ -54,11 +54,11 @@ std::unique_ptr<RecordSource> take_share(std::unique_ptr<RecordSource> whole, do
     }
   }
   if (places.empty()) {
-    fail_input("--valid-share {} leaves nothing of {} images to {}.", share, whole->count(),
+    fail_input("‹valid_share› {} leaves nothing of {} images to {}.", share, whole->count(),
                part == Split::test ? "validate on" : "train on");
   }
   std::sort(places.begin(), places.end());
   return std::make_unique<PartSource>(std::move(whole), std::move(places));
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

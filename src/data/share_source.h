@@ -5,7 +5,7 @@
 
 #include "data/record_source.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Divides the records by the seed alone: `share` of them, and of each class where the format tells
 // classes without reading, are Split::test, the others Split::train, each in the order of the
@@ -14,4 +14,4 @@ namespace millrace {
 std::unique_ptr<RecordSource> take_share(std::unique_ptr<RecordSource> whole, double share,
                                          uint64_t seed, Split part);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "data/image/jpeg.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint64_t kClassStream = 0x636C617373;
@@ -167,4 +167,4 @@ void synthesise(const SynthOptions& options, RecordWriter& writer, bool as_pixel
   writer.finish();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

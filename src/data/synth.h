@@ -7,7 +7,7 @@
 #include "data/image/image.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 
 struct SynthOptions {
   uint64_t count = 1000;
@@ -27,4 +27,4 @@ Image synthesise_image(const SynthOptions& options, uint64_t index);
 // if an option is out of range.
 void synthesise(const SynthOptions& options, RecordWriter& writer, bool as_pixels);
 
-}  // namespace millrace
+}  // namespace millrace::data

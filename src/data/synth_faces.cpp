@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "data/image/jpeg.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint64_t kIdentityStream = 0x66616365;
@@ -160,16 +160,16 @@ Image Face::view(int64_t image, int size) const {
 void check(const FaceSynthOptions& options) {
   const auto require = [](const char* flag, int64_t value, int64_t least, int64_t most) {
     if (value < least || value > most) {
-      fail_input("{} is {}; with --faces it must lie between {} and {}.", flag, value, least, most);
+      fail_input("{} is {}; with ‹faces› it must lie between {} and {}.", flag, value, least, most);
     }
   };
-  require("--identities", options.identities, 1, int64_t{1} << 24);
-  require("--images", options.images, 1, int64_t{1} << 24);
-  require("--size", options.size, 16, 4096);
-  require("--quality", options.quality, 1, 100);
-  require("--pairs", options.pairs, 0, int64_t{1} << 24);
+  require("‹identities›", options.identities, 1, int64_t{1} << 24);
+  require("‹images›", options.images, 1, int64_t{1} << 24);
+  require("‹size›", options.size, 16, 4096);
+  require("‹quality›", options.quality, 1, 100);
+  require("‹pairs›", options.pairs, 0, int64_t{1} << 24);
   if (options.pairs > 0 && options.identities < 2) {
-    fail_input("--identities is 1; pairs of different people need 2, or give --pairs 0.");
+    fail_input("‹identities› is 1; pairs of different people need 2, or give ‹pairs› 0.");
   }
 }
 
@@ -222,4 +222,4 @@ void write_face_pairs(const FaceSynthOptions& options, const std::filesystem::pa
   file.commit();
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

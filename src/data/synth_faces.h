@@ -13,7 +13,7 @@
 #include "data/image/image.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 
 struct FaceSynthOptions {
   int64_t identities = 100;
@@ -52,4 +52,4 @@ void synthesise_faces(const FaceSynthOptions& options, RecordWriter& writer, boo
 // Writes pairs of images that are not among the samples, of one person and of two in turn.
 void write_face_pairs(const FaceSynthOptions& options, const std::filesystem::path& path);
 
-}  // namespace millrace
+}  // namespace millrace::data

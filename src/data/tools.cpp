@@ -9,7 +9,7 @@
 #include "data/formats/recordio.h"
 #include "data/image/codec.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr size_t kListedRecords = 1000;
@@ -71,7 +71,7 @@ Json synth_faces(std::string_view to, const FaceSynthOptions& options, const Wri
   const std::filesystem::path pairs_path =
       pairs.empty() ? std::filesystem::path(path).parent_path() / "pairs.bin" : pairs;
   if (options.pairs > 0 && std::filesystem::exists(pairs_path)) {
-    fail_input("'{}' already exists; name another file by --verification, or give --pairs 0.",
+    fail_input("'{}' already exists; name another file by ‹verification›, or give ‹pairs› 0.",
                pairs_path.string());
   }
   const auto identities = static_cast<uint64_t>(options.identities);
@@ -104,7 +104,7 @@ Json convert_data(std::string_view from, Split split, std::string_view to,
     } catch (const BadData& error) {
       const RecordPlace place = source->place(index);
       if (policy == BadRecords::fail) {
-        fail_input("{} Use --on-bad-record skip to leave such records out.",
+        fail_input("{} Use ‹on_bad_record› skip to leave such records out.",
                    describe_bad_record(place, error.what()));
       }
       ++skipped;
@@ -228,4 +228,4 @@ std::string describe_verification(const Json& facts) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

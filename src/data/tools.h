@@ -12,7 +12,7 @@
 #include "data/synth.h"
 #include "data/synth_faces.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // {"data", "records", "classes", "height", "width"}
 Json synth_data(std::string_view to, const SynthOptions& options, const WriterOptions& writer);
@@ -41,4 +41,4 @@ Json verify_data(std::string_view data, Split split, int64_t classes);
 std::string describe_inspection(const Json& facts);
 std::string describe_verification(const Json& facts);
 
-}  // namespace millrace
+}  // namespace millrace::data

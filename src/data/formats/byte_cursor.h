@@ -8,7 +8,7 @@
 
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Walks over bytes that it does not own; every read is checked and throws BadData when the
 // bytes run out.
@@ -56,4 +56,4 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -1,40 +1,118 @@
 #include "data/formats/face_pairs.h"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include "data/formats/byte_cursor.h"
 #include "data/pickle/opcodes.h"
 #include "data/pickle/pickle.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
-FacePairs pairs_of(const Pickle& pickle) {
+bool is_of_numpy(const PickleValue& function, std::string_view name) {
+  return function.kind == PickleValue::Kind::global && function.module.starts_with("numpy") &&
+         function.text == name;
+}
+
+// What numpy saved as a call of `callable` with a type of one byte, in its three ways: an array
+// that is made empty and then set, one made of a buffer, and a single value. Nothing for anything
+// else.
+std::optional<std::string_view> numpy_bytes(const Pickle& pickle, PickleId id) {
   using Kind = PickleValue::Kind;
+  const PickleValue& object = pickle[id];
+  if (object.kind != Kind::object || pickle[object.arguments].kind != Kind::sequence) return {};
+  const PickleValue& function = pickle[object.callable];
+  const std::vector<PickleId>* fields = &pickle[object.arguments].items;
+  size_t type = 0, data = 0;
+  if (is_of_numpy(function, "_reconstruct")) {
+    if (object.state == kNoPickleValue || pickle[object.state].kind != Kind::sequence) return {};
+    fields = &pickle[object.state].items;
+    type = 2;
+    data = 4;
+  } else if (is_of_numpy(function, "_frombuffer")) {
+    type = 1;
+    data = 0;
+  } else if (is_of_numpy(function, "scalar")) {
+    type = 0;
+    data = 1;
+  } else {
+    return {};
+  }
+  if (fields->size() <= std::max(type, data)) return {};
+  const PickleValue& described = pickle[(*fields)[type]];
+  if (described.kind != Kind::object || !is_of_numpy(pickle[described.callable], "dtype"))
+    return {};
+  const PickleValue& arguments = pickle[described.arguments];
+  if (arguments.kind != Kind::sequence || arguments.items.empty()) return {};
+  const std::string_view name = pickle[arguments.items[0]].text;
+  const PickleValue& bytes = pickle[(*fields)[data]];
+  const bool is_byte = name == "u1" || name == "i1" || name == "b1" || name == "|b1";
+  if (!is_byte || bytes.kind != Kind::bytes) return {};
+  return bytes.text;
+}
+
+bool answer_of(const Pickle& pickle, PickleId id) {
+  using Kind = PickleValue::Kind;
+  const PickleValue& answer = pickle[id];
+  int64_t number = answer.integer;
+  bool is_answer = answer.kind == Kind::boolean || answer.kind == Kind::integer;
+  if (const auto byte = numpy_bytes(pickle, id); byte && byte->size() == 1) {
+    is_answer = true;
+    number = (*byte)[0];
+  }
+  if (!is_answer || number < 0 || number > 1) fail_data("it has an answer that is not a boolean");
+  return number == 1;
+}
+
+FacePairs pairs_of(const Pickle& pickle) {
   const std::vector<PickleId>& lists = pickle.elements(pickle.root());
   if (lists.size() != 2) fail_data("it holds {} objects where two lists belong", lists.size());
   const std::vector<PickleId>& images = pickle.elements(lists[0]);
-  const std::vector<PickleId>& same = pickle.elements(lists[1]);
-  if (images.size() != 2 * same.size() || same.empty()) {
+  const auto answers = numpy_bytes(pickle, lists[1]);
+  const size_t count = answers ? answers->size() : pickle.elements(lists[1]).size();
+  if (images.size() != 2 * count || count == 0) {
     fail_data("it has {} images and {} answers where two images belong to each", images.size(),
-              same.size());
+              count);
   }
   FacePairs pairs;
   for (const PickleId id : images) {
     const PickleValue& image = pickle[id];
-    if (image.kind != Kind::bytes) fail_data("it has an image that is not bytes");
-    pairs.images.push_back(std::as_bytes(std::span(image.text)));
-  }
-  for (const PickleId id : same) {
-    const PickleValue& answer = pickle[id];
-    const bool is_answer = answer.kind == Kind::boolean || answer.kind == Kind::integer;
-    if (!is_answer || answer.integer < 0 || answer.integer > 1) {
-      fail_data("it has an answer that is not a boolean");
+    const auto array = numpy_bytes(pickle, id);
+    if (image.kind != PickleValue::Kind::bytes && !array) {
+      fail_data("it has an image that is not bytes");
     }
-    pairs.same.push_back(answer.integer == 1);
+    pairs.images.push_back(std::as_bytes(std::span(array.value_or(image.text))));
   }
+  if (answers) {
+    for (const char byte : *answers) pairs.same.push_back(byte != 0);
+    return pairs;
+  }
+  for (const PickleId id : pickle.elements(lists[1])) pairs.same.push_back(answer_of(pickle, id));
   return pairs;
 }
+
+class FacePairsSource : public RecordSource {
+ public:
+  explicit FacePairsSource(std::shared_ptr<const FacePairsFile> file) : file_(std::move(file)) {}
+
+  uint64_t count() const override { return file_->pairs().images.size(); }
+  Sample read(uint64_t index) const override {
+    Sample sample;
+    sample.bytes = file_->pairs().images[index];
+    return sample;
+  }
+  RecordPlace place(uint64_t index) const override {
+    const std::span<const std::byte> image = file_->pairs().images[index];
+    return {file_->path().string(), index,
+            static_cast<uint64_t>(image.data() - file_->bytes().data())};
+  }
+
+ private:
+  std::shared_ptr<const FacePairsFile> file_;
+};
 
 void put_length(std::string& text, uint32_t length) {
   text.append(reinterpret_cast<const char*>(&length), sizeof(length));
@@ -51,6 +129,10 @@ FacePairs parse_face_pairs(std::span<const std::byte> bytes, std::string_view fi
   } catch (const BadData& error) {
     fail_input("'{}' is not a verification set: {}.", file, error.what());
   }
+}
+
+std::unique_ptr<RecordSource> open_face_pairs(std::shared_ptr<const FacePairsFile> file) {
+  return std::make_unique<FacePairsSource>(std::move(file));
 }
 
 std::string encode_face_pairs(const FacePairs& pairs) {
@@ -70,4 +152,4 @@ std::string encode_face_pairs(const FacePairs& pairs) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

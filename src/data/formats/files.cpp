@@ -9,7 +9,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr std::streamoff kMaxFileBytes = 1 << 30;
@@ -71,4 +71,4 @@ std::unique_ptr<RecordSource> open_files(std::vector<std::filesystem::path> file
   return std::make_unique<FilesSource>(std::move(files));
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

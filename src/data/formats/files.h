@@ -7,7 +7,7 @@
 
 #include "data/record_source.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Whether the name ends as those of images do: .jpg, .jpeg, .png, .webp.
 bool is_image_name(const std::filesystem::path& path);
@@ -21,4 +21,4 @@ Sample read_image_file(const std::filesystem::path& path);
 // The files in the order given, each with label 0.
 std::unique_ptr<RecordSource> open_files(std::vector<std::filesystem::path> files);
 
-}  // namespace millrace
+}  // namespace millrace::data

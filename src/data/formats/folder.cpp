@@ -9,7 +9,7 @@
 #include "data/formats/files.h"
 #include "data/image/codec.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr int64_t kMaxClasses = 1'000'000;
@@ -151,4 +151,4 @@ std::unique_ptr<RecordWriter> create_folder(const std::filesystem::path& directo
   return std::make_unique<FolderWriter>(directory);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -10,7 +10,7 @@
 #include "data/record_source.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Sorted. Throws InputError if the directory cannot be read.
 std::vector<std::string> folder_classes(const std::filesystem::path& directory);
@@ -23,4 +23,4 @@ std::unique_ptr<RecordSource> open_folder(const std::filesystem::path& directory
 // labels come back the same.
 std::unique_ptr<RecordWriter> create_folder(const std::filesystem::path& directory);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -11,7 +11,7 @@
 #include "data/formats/pixel_spool.h"
 #include "data/image/image.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;
@@ -97,6 +97,12 @@ class IdxSource : public RecordSource {
   int64_t classes() const override {
     const auto largest = std::max_element(classes_.data.begin(), classes_.data.end());
     return largest == classes_.data.end() ? 0 : static_cast<int64_t>(*largest) + 1;
+  }
+
+  // The damaged record at the end of a cut-off file has perhaps none.
+  std::optional<int64_t> label(uint64_t index) const override {
+    if (index >= classes_.data.size()) return {};
+    return static_cast<int64_t>(classes_.data[index]);
   }
 
   RecordPlace place(uint64_t index) const override {
@@ -235,4 +241,4 @@ std::unique_ptr<RecordWriter> create_idx(const std::filesystem::path& directory,
   return std::make_unique<IdxWriter>(directory, split);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -10,7 +10,7 @@
 #include "data/record_source.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // A uint8 array; `data` may be shorter than the shape asks for if the file is cut off.
 struct IdxArray {
@@ -33,4 +33,4 @@ std::unique_ptr<RecordSource> open_idx_bytes(std::span<const std::byte> images,
                                              std::string_view name);
 std::unique_ptr<RecordWriter> create_idx(const std::filesystem::path& directory, Split split);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -8,7 +8,7 @@
 #include "data/formats/byte_cursor.h"
 #include "data/image/codec.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint64_t kRecordLengthBytes = 8;
@@ -286,4 +286,4 @@ std::unique_ptr<RecordWriter> create_ofrecord(const std::filesystem::path& direc
   return std::make_unique<OfrecordWriter>(directory, options.part_bytes);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

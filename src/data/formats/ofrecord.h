@@ -11,7 +11,7 @@
 #include "data/record_source.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // One record found in a file; `damage` says why its message cannot be reached, if so.
 struct OfrecordEntry {
@@ -34,4 +34,4 @@ std::unique_ptr<RecordSource> open_ofrecord(const std::filesystem::path& directo
 std::unique_ptr<RecordWriter> create_ofrecord(const std::filesystem::path& directory,
                                               const WriterOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::data

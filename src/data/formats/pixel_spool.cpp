@@ -2,7 +2,7 @@
 
 #include "data/image/codec.h"
 
-namespace millrace {
+namespace millrace::data {
 
 void PixelSpool::add(const Sample& sample) {
   const Image image = decode_image(sample);
@@ -19,4 +19,4 @@ void PixelSpool::add(const Sample& sample) {
   labels_.push_back(sample.label);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

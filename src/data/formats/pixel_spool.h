@@ -9,7 +9,7 @@
 #include "base/scratch_file.h"
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Decodes samples to pixels and keeps them in a nameless file in `directory`, so that formats
 // whose header holds the count need not keep a data set in memory. One thread at a time.
@@ -35,4 +35,4 @@ class PixelSpool {
   std::vector<int64_t> labels_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::data

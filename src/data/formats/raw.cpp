@@ -7,7 +7,7 @@
 #include "data/image/image.h"
 #include "data/safetensors.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 class RawSource : public RecordSource {
@@ -48,6 +48,8 @@ class RawSource : public RecordSource {
     for (uint64_t i = 0; i < count(); ++i) largest = std::max(largest, label_at(i));
     return largest + 1;
   }
+
+  std::optional<int64_t> label(uint64_t index) const override { return label_at(index); }
 
   RecordPlace place(uint64_t index) const override { return {path_, index, image_size_ * index}; }
 
@@ -103,4 +105,4 @@ std::unique_ptr<RecordWriter> create_raw(const std::filesystem::path& file) {
   return std::make_unique<RawWriter>(file);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

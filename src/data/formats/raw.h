@@ -7,9 +7,9 @@
 #include "data/record_source.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 
 std::unique_ptr<RecordSource> open_raw(const std::filesystem::path& file);
 std::unique_ptr<RecordWriter> create_raw(const std::filesystem::path& file);
 
-}  // namespace millrace
+}  // namespace millrace::data

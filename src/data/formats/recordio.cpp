@@ -9,7 +9,7 @@
 #include "data/formats/byte_cursor.h"
 #include "data/image/codec.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint32_t kMagic = 0xced7230a;
@@ -110,6 +110,62 @@ class RecordioSource : public RecordSource {
   MappedFile file_;
   std::vector<RecordioEntry> entries_;
   int64_t identities_ = 0;  // that a header announces
+};
+
+class JoinedRecordio : public RecordSource {
+ public:
+  explicit JoinedRecordio(const std::vector<std::filesystem::path>& files) {
+    for (const std::filesystem::path& path : files) {
+      if (!std::filesystem::exists(path)) {
+        fail_input("Data set '{}' does not exist.", path.string());
+      }
+      parts_.push_back({std::make_unique<RecordioSource>(path), count_, classes_});
+      const RecordSource& file = *parts_.back().file;
+      if (file.classes() < 1) {
+        fail_input(
+            "'{}' does not tell how many identities it has, which takes a header record; it cannot "
+            "be joined with others.",
+            path.string());
+      }
+      count_ += file.count();
+      classes_ += file.classes();
+    }
+  }
+
+  uint64_t count() const override { return count_; }
+  int64_t classes() const override { return classes_; }
+
+  Sample read(uint64_t index) const override {
+    const Part& part = part_of(index);
+    Sample sample = part.file->read(index - part.first_record);
+    if (sample.label < 0 || sample.label >= part.file->classes()) {
+      fail_data("its label {} is not among the {} identities that its file announces", sample.label,
+                part.file->classes());
+    }
+    sample.label += part.first_class;
+    return sample;
+  }
+
+  RecordPlace place(uint64_t index) const override {
+    const Part& part = part_of(index);
+    return part.file->place(index - part.first_record);
+  }
+
+ private:
+  struct Part {
+    std::unique_ptr<RecordSource> file;
+    uint64_t first_record;
+    int64_t first_class;
+  };
+
+  const Part& part_of(uint64_t index) const {
+    return *std::find_if(parts_.rbegin(), parts_.rend(),
+                         [&](const Part& part) { return part.first_record <= index; });
+  }
+
+  std::vector<Part> parts_;
+  uint64_t count_ = 0;
+  int64_t classes_ = 0;
 };
 
 class RecordioWriter : public RecordWriter {
@@ -311,6 +367,21 @@ std::unique_ptr<RecordSource> open_recordio(const std::filesystem::path& file) {
   return std::make_unique<RecordioSource>(file);
 }
 
+std::vector<std::filesystem::path> recordio_files(std::string_view text) {
+  constexpr std::string_view kNext = ".rec,";
+  std::vector<std::filesystem::path> files;
+  for (size_t end = text.find(kNext); end != text.npos; end = text.find(kNext)) {
+    files.emplace_back(text.substr(0, end + kNext.size() - 1));
+    text.remove_prefix(end + kNext.size());
+  }
+  files.emplace_back(text);
+  return files;
+}
+
+std::unique_ptr<RecordSource> open_recordio_files(const std::vector<std::filesystem::path>& files) {
+  return std::make_unique<JoinedRecordio>(files);
+}
+
 std::unique_ptr<RecordWriter> create_recordio(const std::filesystem::path& file) {
   return std::make_unique<RecordioWriter>(file);
 }
@@ -320,4 +391,4 @@ std::unique_ptr<RecordWriter> create_face_recordio(const std::filesystem::path& 
   return std::make_unique<FaceRecordioWriter>(file, samples, identities);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -10,7 +10,7 @@
 #include "data/record_source.h"
 #include "data/record_writer.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // One record: its key in the index (its number if there is no index) and byte offset.
 struct RecordioEntry {
@@ -45,6 +45,12 @@ std::string encode_recordio(std::span<const std::byte> payload);
 // `file` is the .rec; its .idx is used if it is there. A header record as InsightFace data sets
 // have it (first key, labels but no image) limits the samples to the keys before its first label.
 std::unique_ptr<RecordSource> open_recordio(const std::filesystem::path& file);
+// "a.rec,b.rec" → the two files: a comma behind ".rec" ends a name. One file stays one.
+std::vector<std::filesystem::path> recordio_files(std::string_view text);
+
+// Several, one behind the other; labels of each file follow those of the files before it. Throws
+// InputError for a file that does not tell in its header how many identities it has.
+std::unique_ptr<RecordSource> open_recordio_files(const std::vector<std::filesystem::path>& files);
 std::unique_ptr<RecordWriter> create_recordio(const std::filesystem::path& file);
 
 // As InsightFace lays its sets out: record 0 is a header, samples have the keys from 1 on, and a
@@ -54,4 +60,4 @@ std::unique_ptr<RecordWriter> create_recordio(const std::filesystem::path& file)
 std::unique_ptr<RecordWriter> create_face_recordio(const std::filesystem::path& file,
                                                    uint64_t samples, uint64_t identities);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -6,7 +6,7 @@
 #include "data/image/png.h"
 #include "data/image/webp.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 ImageView pixels_of(const Sample& sample) {
@@ -117,4 +117,4 @@ EncodedImage::EncodedImage(const Sample& sample) : bytes_(sample.bytes) {
   bytes_ = storage_;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -12,7 +12,7 @@
 #include "data/image/orientation.h"
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Opens the image of a sample (pixels, JPEG, PNG or WebP) the right way up, to learn its size and
 // then decode a part of it. The sample must outlive the reader; `decode` may be called once. Throws
@@ -58,4 +58,4 @@ class EncodedImage {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::data

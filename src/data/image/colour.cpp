@@ -6,7 +6,7 @@
 
 #include "data/image/vectorise.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr float kRed = 0.299f;
@@ -67,4 +67,4 @@ void apply_jitter(const ColourJitter& jitter, const Random& random, uint64_t fir
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Brightness by the weights of ITU-R 601, rounded as PIL rounds it.
 inline uint8_t grey_of(int red, int green, int blue) {
@@ -27,4 +27,4 @@ struct ColourJitter {
 void apply_jitter(const ColourJitter& jitter, const Random& random, uint64_t first_draw,
                   std::span<float> pixels, int lanes);
 
-}  // namespace millrace
+}  // namespace millrace::data

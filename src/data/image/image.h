@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::data {
 
 // Pixels owned by someone else; `stride` is the bytes from one row to the next.
 struct ImageView {
@@ -48,4 +48,4 @@ struct DecodedPart {
 // No image may have more pixels than this.
 inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -14,7 +14,7 @@
 #include "data/image/colour.h"
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr int kMaxScans = 100;
@@ -246,4 +246,4 @@ std::vector<std::byte> encode_jpeg(const ImageView& image, int quality) {
   return {bytes, bytes + size};
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

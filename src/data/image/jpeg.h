@@ -8,7 +8,7 @@
 
 #include "data/image/image.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Decodes one JPEG. The bytes must outlive the reader; `decode` may be called once. Takes any
 // bytes and throws BadData for what is no intact JPEG. One thread at a time.
@@ -38,4 +38,4 @@ bool is_jpeg(std::span<const std::byte> bytes);
 // 1 or 3 channels; quality 1 to 100.
 std::vector<std::byte> encode_jpeg(const ImageView& image, int quality);
 
-}  // namespace millrace
+}  // namespace millrace::data

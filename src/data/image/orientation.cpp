@@ -11,7 +11,7 @@
 #include "data/image/png.h"
 #include "data/image/webp.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using namespace std::string_view_literals;
@@ -157,4 +157,4 @@ DecodedPart Orientation::seen_part(const DecodedPart& stored, int width, int hei
   return seen;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -8,7 +8,7 @@
 
 #include "data/image/image.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // How the stored pixels become the picture that is seen: EXIF's values 1 to 8.
 class Orientation {
@@ -38,4 +38,4 @@ class Orientation {
   int value_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -9,7 +9,7 @@
 #include "data/image/colour.h"
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 // One bit per pixel at the highest compression that deflate can reach.
@@ -100,4 +100,4 @@ std::vector<std::byte> encode_png(const ImageView& image) {
   return bytes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

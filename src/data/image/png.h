@@ -7,7 +7,7 @@
 
 #include "data/image/image.h"
 
-namespace millrace {
+namespace millrace::data {
 
 struct PngInfo {
   int height = 0;
@@ -26,4 +26,4 @@ ImageView decode_png(std::span<const std::byte> bytes, int channels, std::vector
 
 std::vector<std::byte> encode_png(const ImageView& image);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -6,7 +6,7 @@
 
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr std::string_view kBilinear = "bilinear";
@@ -80,4 +80,4 @@ ImageRecipe parse_recipe(const Json& json) {
   return recipe;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Which part of the image becomes the input.
 enum class CropKind : uint8_t {
@@ -39,4 +39,4 @@ Json to_json(const ImageRecipe& recipe);
 // The reverse; takes any JSON and throws BadData.
 ImageRecipe parse_recipe(const Json& json);
 
-}  // namespace millrace
+}  // namespace millrace::data

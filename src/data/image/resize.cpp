@@ -5,7 +5,7 @@
 
 #include "data/image/vectorise.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 typedef float Lanes __attribute__((vector_size(16), aligned(4), may_alias));
@@ -148,4 +148,4 @@ void resize(const ImageView& view, const PixelRegion& region, int height, int wi
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

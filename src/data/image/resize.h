@@ -7,7 +7,7 @@
 
 #include "data/image/image.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Scratch memory of `resize`, reused from call to call. One per thread.
 struct ResizeWorkspace {
@@ -36,4 +36,4 @@ void resize(const ImageView& view, const PixelRegion& region, int height, int wi
             Surroundings surroundings, ResizeWorkspace& workspace,
             const std::function<void(int, float*)>& row);
 
-}  // namespace millrace
+}  // namespace millrace::data

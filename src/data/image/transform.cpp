@@ -6,13 +6,16 @@
 #include "data/image/codec.h"
 #include "data/image/vectorise.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint64_t kTries = 10;
 constexpr uint64_t kFlipDraw = 44;
 constexpr uint64_t kShiftDraw = 45;
 constexpr uint64_t kJitterDraw = 48;
+constexpr uint64_t kErasesDraw = 55;
+constexpr uint64_t kErasedDraw = 60;
+constexpr uint64_t kAugmentDraw = 100;
 
 double between(double low, double high, float part) { return low + (high - low) * part; }
 
@@ -195,9 +198,11 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
     if (shifted < 0 || shifted >= options_.height) return;
     store_row(pixels, shifted, shift_x, target);
   };
-  if (!options_.jitter.enabled()) {
+  const bool erases = options_.erasing > 0 && random.uniform(kErasesDraw) < options_.erasing;
+  if (!options_.jitter.enabled() && !options_.rand_augment.enabled()) {
     resize(part.view, inside, options_.height, options_.width, mirrored, surroundings, workspace_,
            store);
+    if (erases) erase(choose_erased(options_, random), target);
     return;
   }
   const size_t row_values = static_cast<size_t>(options_.width) * lanes;
@@ -206,9 +211,45 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
          [&](int y, const float* pixels) {
            std::copy(pixels, pixels + row_values, &whole_[static_cast<size_t>(y) * row_values]);
          });
-  apply_jitter(options_.jitter, random, kJitterDraw, whole_, lanes);
+  if (options_.rand_augment.enabled()) {
+    apply_rand_augment(options_.rand_augment, random, kAugmentDraw,
+                       {whole_, options_.height, options_.width, lanes}, scratch_);
+  }
+  if (options_.jitter.enabled()) apply_jitter(options_.jitter, random, kJitterDraw, whole_, lanes);
   for (int y = 0; y < options_.height; ++y) {
     store(y, &whole_[static_cast<size_t>(y) * row_values]);
+  }
+  if (erases) erase(choose_erased(options_, random), target);
+}
+
+ErasedPart choose_erased(const TransformOptions& options, const Random& random) {
+  const double area = static_cast<double>(options.height) * options.width;
+  for (uint64_t attempt = 0; attempt < kTries; ++attempt) {
+    const uint64_t draw = kErasedDraw + attempt * 4;
+    const double wanted = area * between(0.02, 0.33, random.uniform(draw));
+    const double ratio = std::exp(between(std::log(0.3), std::log(3.3), random.uniform(draw + 1)));
+    const auto height = static_cast<int>(std::nearbyint(std::sqrt(wanted * ratio)));
+    const auto width = static_cast<int>(std::nearbyint(std::sqrt(wanted / ratio)));
+    if (height >= options.height || width >= options.width) continue;
+    const auto place = [&](int room, uint64_t which) {
+      return std::min(room, static_cast<int>(random.uniform(which) * static_cast<float>(room + 1)));
+    };
+    return {place(options.width - width, draw + 3), place(options.height - height, draw + 2), width,
+            height};
+  }
+  return {};
+}
+
+void Transformer::erase(const ErasedPart& part, float* target) const {
+  const bool planar = options_.layout == PixelLayout::nchw;
+  const int64_t plane = int64_t{options_.height} * options_.width;
+  for (int c = 0; c < options_.channels; ++c) {
+    for (int y = part.top; y < part.top + part.height; ++y) {
+      for (int x = part.left; x < part.left + part.width; ++x) {
+        const int64_t pixel = int64_t{y} * options_.width + x;
+        target[planar ? c * plane + pixel : pixel * options_.channels + c] = 0;
+      }
+    }
   }
 }
 
@@ -244,4 +285,4 @@ void Transformer::fill_black(float* target) const {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

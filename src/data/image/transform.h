@@ -8,11 +8,12 @@
 #include "base/random.h"
 #include "data/image/colour.h"
 #include "data/image/image.h"
+#include "data/image/rand_augment.h"
 #include "data/image/recipe.h"
 #include "data/image/resize.h"
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 
 enum class PixelLayout { nchw, nhwc };
 
@@ -31,6 +32,8 @@ struct TransformOptions {
   int padding = 0;
   bool flip = false;
   ColourJitter jitter;
+  RandAugment rand_augment;
+  double erasing = 0;  // the chance that a rectangle becomes 0 behind the normalisation
   std::array<float, 3> mean = {0.485f, 0.456f, 0.406f};
   std::array<float, 3> deviation = {0.229f, 0.224f, 0.225f};
 
@@ -54,6 +57,18 @@ TransformOptions transform_of(const ImageRecipe& recipe);
 PixelRegion choose_region(const TransformOptions& options, int height, int width,
                           const Random& random);
 
+// A part of the image in whole pixels.
+struct ErasedPart {
+  int left = 0;
+  int top = 0;
+  int width = 0;
+  int height = 0;
+};
+
+// What random erasing takes, as torchvision chooses it: 2 to 33 % of the area, ratio 0.3 to 3.3;
+// nothing where ten tries do not fit. Uses draws 60 … 99.
+ErasedPart choose_erased(const TransformOptions& options, const Random& random);
+
 // Applies a recipe. Holds scratch memory: one per thread. The result depends on the sample, the
 // options and `random` alone.
 class Transformer {
@@ -66,6 +81,7 @@ class Transformer {
  private:
   void store_row(const float* pixels, int y, int shift_x, float* target) const;
   void fill_black(float* target) const;
+  void erase(const ErasedPart& part, float* target) const;
 
   TransformOptions options_;
   std::array<float, 4> scale_ = {};
@@ -73,6 +89,7 @@ class Transformer {
   ResizeWorkspace workspace_;
   std::vector<uint8_t> decoded_;
   std::vector<float> whole_;
+  std::vector<float> scratch_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::data

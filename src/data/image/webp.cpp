@@ -5,7 +5,7 @@
 #include "data/formats/byte_cursor.h"
 #include "data/image/colour.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 const uint8_t* webp_bytes(std::span<const std::byte> bytes) {
@@ -49,4 +49,4 @@ ImageView decode_webp(std::span<const std::byte> bytes, int channels,
   return {storage.data(), info.height, info.width, channels, int64_t{info.width} * channels};
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

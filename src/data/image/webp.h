@@ -8,7 +8,7 @@
 
 #include "data/image/image.h"
 
-namespace millrace {
+namespace millrace::data {
 
 struct WebpInfo {
   int height = 0;
@@ -25,4 +25,4 @@ WebpInfo probe_webp(std::span<const std::byte> bytes);
 ImageView decode_webp(std::span<const std::byte> bytes, int channels,
                       std::vector<uint8_t>& storage);
 
-}  // namespace millrace
+}  // namespace millrace::data

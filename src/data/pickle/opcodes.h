@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace millrace::pickle_opcode {
+namespace millrace::data::pickle_opcode {
 
 enum : uint8_t {
   kMark = '(',
@@ -70,4 +70,4 @@ enum : uint8_t {
   kByteArray8 = 0x96,
 };
 
-}  // namespace millrace::pickle_opcode
+}  // namespace millrace::data::pickle_opcode

@@ -8,7 +8,7 @@
 #include "data/formats/byte_cursor.h"
 #include "data/pickle/opcodes.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using namespace pickle_opcode;
@@ -432,4 +432,4 @@ Pickle read_pickle(std::span<const std::byte> bytes) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -12,7 +12,7 @@
 
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // A value of a pickle, by its number; see Pickle.
 using PickleId = uint32_t;
@@ -89,4 +89,4 @@ class PickleFault : public BadData {
 // PickleFault. Memory and time are bounded by the number of bytes.
 Pickle read_pickle(std::span<const std::byte> bytes);
 
-}  // namespace millrace
+}  // namespace millrace::data

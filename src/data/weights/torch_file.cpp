@@ -5,7 +5,7 @@
 #include "data/weights/torch_objects.h"
 #include "data/weights/zip_archive.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using Kind = PickleValue::Kind;
@@ -116,4 +116,4 @@ std::vector<WeightTensor> parse_torch_file(std::span<const std::byte> bytes, std
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -9,7 +9,7 @@
 
 #include "data/weights/weight_tensor.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // Whether the bytes begin as such a file does, a zip archive or PyTorch's older format.
 bool is_torch_file(std::span<const std::byte> bytes);
@@ -23,4 +23,4 @@ bool is_torch_file(std::span<const std::byte> bytes);
 std::vector<WeightTensor> parse_torch_file(std::span<const std::byte> bytes, std::string_view file,
                                            bool checked);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using Kind = PickleValue::Kind;
@@ -249,6 +249,19 @@ void strip_wrappers(std::vector<WeightTensor>& tensors) {
   }
 }
 
+// torchvision's published DenseNets say "denselayer1.norm.1.weight" where its modules have
+// "denselayer1.norm1.weight".
+void join_numbers(std::vector<WeightTensor>& tensors) {
+  for (WeightTensor& tensor : tensors) {
+    const size_t layer = tensor.name.find(".denselayer");
+    if (layer == std::string::npos) continue;
+    for (const std::string_view part : {".norm.1.", ".norm.2.", ".conv.1.", ".conv.2."}) {
+      const size_t at = tensor.name.find(part, layer);
+      if (at != std::string::npos) tensor.name.erase(at + part.rfind('.') - 2, 1);
+    }
+  }
+}
+
 }  // namespace
 
 TorchStorage storage_of(const Pickle& pickle, PickleId persistent) {
@@ -286,6 +299,7 @@ std::vector<WeightTensor> state_of(const Pickle& pickle, const TorchMemory& memo
   std::vector<WeightTensor> tensors = StateFinder(pickle, memory).search(pickle.root(), 0);
   if (tensors.empty()) fail_data("it holds no state dictionary and no module");
   strip_wrappers(tensors);
+  join_numbers(tensors);
   std::set<std::string_view> names;
   for (const WeightTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) fail_data("it has two tensors '{}'", tensor.name);
@@ -293,4 +307,4 @@ std::vector<WeightTensor> state_of(const Pickle& pickle, const TorchMemory& memo
   return tensors;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -12,7 +12,7 @@
 #include "data/pickle/pickle.h"
 #include "data/weights/weight_tensor.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // A piece of memory that tensors are views of, as a pickle refers to it.
 struct TorchStorage {
@@ -33,4 +33,4 @@ using TorchMemory = std::map<std::string, std::span<const std::byte>, std::less<
 // names in it. Throws BadData if there is none, or more than one that could be meant.
 std::vector<WeightTensor> state_of(const Pickle& pickle, const TorchMemory& memory);
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -10,7 +10,7 @@
 
 #include "base/half.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 struct WeightTypeFacts {
@@ -201,4 +201,4 @@ void read_values(const WeightTensor& tensor, std::span<float> values) {
   read_rows(tensor, 0, tensor.shape[0], values);
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

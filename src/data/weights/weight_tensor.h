@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::data {
 
 // How an element is stored; `other` cannot be read as a number.
 enum class WeightType : uint8_t {
@@ -58,4 +58,4 @@ bool lies_inside(const WeightTensor& tensor);
 void read_rows(const WeightTensor& tensor, int64_t first, int64_t count, std::span<float> values);
 void read_values(const WeightTensor& tensor, std::span<float> values);
 
-}  // namespace millrace
+}  // namespace millrace::data

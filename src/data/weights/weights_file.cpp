@@ -4,11 +4,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "data/formats/byte_cursor.h"
 #include "data/safetensors.h"
 #include "data/weights/torch_file.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr std::string_view kIndexEnding = ".index.json";
@@ -43,7 +44,7 @@ void refuse_others(std::string_view text, const std::filesystem::path& path) {
 std::map<std::string, std::set<std::string>> parse_index(const std::filesystem::path& path,
                                                          std::string_view text) {
   std::map<std::string, std::set<std::string>> files;
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   const Json names = json.is_object() ? json.value("weight_map", Json()) : Json();
   if (!names.is_object() || names.empty()) {
     fail_input("'{}' is no index of weights: it has no weight_map.", path.string());
@@ -56,6 +57,19 @@ std::map<std::string, std::set<std::string>> parse_index(const std::filesystem::
     files[name].insert(tensor);
   }
   return files;
+}
+
+WeightType weight_type_of(models::onnx::ElementType type) {
+  switch (type) {
+    case models::onnx::ElementType::f64:
+      return WeightType::f64;
+    case models::onnx::ElementType::f16:
+      return WeightType::f16;
+    case models::onnx::ElementType::bf16:
+      return WeightType::bf16;
+    default:
+      return WeightType::f32;
+  }
 }
 
 }  // namespace
@@ -81,6 +95,7 @@ void WeightsFile::open(const std::filesystem::path& path) {
     }
     return;
   }
+  if (models::onnx::is_onnx(bytes)) return open_onnx(path);
   SafetensorsContents contents = parse_safetensors(bytes, path.string());
   for (SafetensorsEntry& entry : contents.entries) {
     tensors_.push_back({.name = std::move(entry.name),
@@ -90,6 +105,26 @@ void WeightsFile::open(const std::filesystem::path& path) {
                         .data = entry.data});
   }
   metadata_.merge(contents.metadata);
+}
+
+void WeightsFile::open_onnx(const std::filesystem::path& path) {
+  const models::onnx::Model& model = models_.emplace_back(path).model();
+  graph::Builder net;
+  try {
+    imported_ = models::onnx::import_model(
+                    model, {.batch = 2, .classes = 0, .image = 0, .channels = 0}, net)
+                    .weights;
+  } catch (const InputError& error) {
+    fail_input("'{}' cannot be used as a network: {}.", path.string(), error.marked());
+  }
+  for (const models::onnx::ImportedWeight& weight : imported_) {
+    tensors_.push_back({.name = weight.name,
+                        .type = weight_type_of(weight.data.type),
+                        .shape = weight.shape,
+                        .strides = weight.strides,
+                        .data = weight.data.bytes});
+  }
+  metadata_ = model.metadata;
 }
 
 void WeightsFile::open_index(const std::filesystem::path& path, std::string_view text) {
@@ -111,4 +146,4 @@ const WeightTensor* WeightsFile::find(std::string_view name) const {
   return found == by_name_.end() ? nullptr : &tensors_[found->second];
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

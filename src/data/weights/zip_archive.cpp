@@ -7,7 +7,7 @@
 
 #include "data/formats/byte_cursor.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 constexpr uint32_t kLocalHeader = 0x04034b50;
@@ -19,7 +19,7 @@ constexpr uint64_t kDirectoryEndSize = 22;
 constexpr uint64_t kLocatorSize = 20;
 constexpr uint64_t kLocalHeaderSize = 30;
 constexpr uint16_t kLargeField = 1;
-constexpr uint32_t kElsewhere = 0xFFFFFFFF;  // the number is in the field for large ones
+constexpr uint32_t kInLargeField = 0xFFFFFFFF;  // the number is in the field for large ones
 
 struct DirectoryPlace {
   uint64_t offset = 0;
@@ -109,9 +109,9 @@ void ZipArchive::read_directory(std::span<const std::byte> directory, uint64_t c
       const auto kind = extra.little_endian<uint16_t>();
       ByteCursor field(extra.take(extra.little_endian<uint16_t>()));
       if (kind != kLargeField) continue;
-      if (member.size == kElsewhere) member.size = field.little_endian<uint64_t>();
-      if (packed == kElsewhere) field.take(8);
-      if (member.header == kElsewhere) member.header = field.little_endian<uint64_t>();
+      if (member.size == kInLargeField) member.size = field.little_endian<uint64_t>();
+      if (packed == kInLargeField) field.take(8);
+      if (member.header == kInLargeField) member.header = field.little_endian<uint64_t>();
     }
     if ((flags & 1) != 0) fail_data("member '{}' of its zip archive is encrypted", name);
     if (!members_.emplace(name, member).second) {
@@ -146,4 +146,4 @@ std::optional<std::span<const std::byte>> ZipArchive::find(std::string_view name
   return content;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

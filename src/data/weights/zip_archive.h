@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace millrace {
+namespace millrace::data {
 
 // The members of an archive, by name; they point into its bytes, which must outlive it. Sizes of
 // more than 4 GiB are read. Throws BadData, takes any bytes.
@@ -39,4 +39,4 @@ class ZipArchive {
   std::string folder_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::data
