@@ -5,9 +5,9 @@
 
 #include "runtime/trace.h"
 
-namespace millrace {
+namespace millrace::report {
 
 // Indices into the log's devices: by stage, then by node and number.
-std::vector<size_t> device_order(const TraceLog& log);
+std::vector<size_t> device_order(const runtime::TraceLog& log);
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -3,7 +3,7 @@
 #include "report/report.h"
 #include "report/tables.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 std::string heading(const RunFile& file) {
@@ -60,4 +60,4 @@ std::string sentence_of(const TimeReport& report) {
   return text + ".";
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -6,7 +6,7 @@
 #include <cctype>
 #include <charconv>
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 // A number, alone or with what may follow one, or nothing.
@@ -131,4 +131,4 @@ std::string to_html(const Table& table) {
   return text + "</tbody></table></div>\n";
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

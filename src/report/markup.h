@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::report {
 
 // A file that figures came from, and where a page finds it.
 struct Source {
@@ -39,4 +39,4 @@ std::string markdown_cell(std::string_view text);
 std::string to_markdown(const Table& table);
 std::string to_html(const Table& table);
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -9,7 +9,7 @@
 #include "report/published_section.h"
 #include "report/tables.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using Kind = RunFile::Kind;
@@ -149,4 +149,4 @@ std::string report_page(const RunSet& set, const std::vector<RunFacts>& facts,
       page_file("timeline.js"), page_file("page.js"));
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -7,7 +7,7 @@
 
 #include "report/run_facts.h"
 
-namespace millrace {
+namespace millrace::report {
 
 // Tables are plain HTML; curves, bars and timelines are drawn by the page's script from data that
 // the page carries, which is thinned out where there is much. The names and texts of runs are never
@@ -15,4 +15,4 @@ namespace millrace {
 std::string report_page(const RunSet& set, const std::vector<RunFacts>& facts,
                         const std::filesystem::path& directory);
 
-}  // namespace millrace
+}  // namespace millrace::report

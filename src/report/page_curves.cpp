@@ -7,7 +7,7 @@
 
 #include "report/page_section.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 constexpr size_t kMostRuns = 7;  // as many as there are colours
@@ -93,4 +93,4 @@ void add_comparison(const std::vector<RunFacts>& facts, PageParts& page) {
            {});
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

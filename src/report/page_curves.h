@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "report/run_facts.h"
 
-namespace millrace {
+namespace millrace::report {
 
 inline constexpr size_t kMostPagePoints = 2500;  // of a curve
 
@@ -23,4 +23,4 @@ struct CurveData {
 
 CurveData curves_of(const std::vector<StepPoint>& points);
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -6,7 +6,7 @@
 #include "report/page_trace.h"
 #include "report/run_facts.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 constexpr size_t kMostCurves = 7;
@@ -17,18 +17,20 @@ using Change = std::pair<int64_t, int>;  // when, and how many micro-batches fro
 
 // Micro-batches under way on a device: from the forward pass to the end of the last piece of the
 // backward pass. Gradients of weights that are computed later hold no activations of the others.
-std::vector<Change> under_way(const TraceLog& log, int device) {
-  std::vector<const TraceEvent*> events;
-  for (const TraceEvent& event : log.events) {
+std::vector<Change> under_way(const runtime::TraceLog& log, int device) {
+  std::vector<const runtime::TraceEvent*> events;
+  for (const runtime::TraceEvent& event : log.events) {
     if (event.device == device && event.micro_batch >= 0) events.push_back(&event);
   }
   std::stable_sort(events.begin(), events.end(),
-                   [](const TraceEvent* a, const TraceEvent* b) { return a->begin < b->begin; });
+                   [](const runtime::TraceEvent* a, const runtime::TraceEvent* b) {
+                     return a->begin < b->begin;
+                   });
   std::map<int64_t, int64_t> ends;  // of those under way, by micro-batch; -1: not yet
   std::vector<Change> changes;
-  for (const TraceEvent* event : events) {
+  for (const runtime::TraceEvent* event : events) {
     const auto known = ends.find(event->micro_batch);
-    if (event->category == TraceCategory::forward) {
+    if (event->category == runtime::TraceCategory::forward) {
       if (known != ends.end()) {
         if (known->second < 0) continue;
         changes.emplace_back(known->second, -1);
@@ -36,7 +38,7 @@ std::vector<Change> under_way(const TraceLog& log, int device) {
       changes.emplace_back(event->begin, 1);
       ends[event->micro_batch] = -1;
     }
-    if (event->category == TraceCategory::backward && known != ends.end() &&
+    if (event->category == runtime::TraceCategory::backward && known != ends.end() &&
         !event->name.ends_with("weights")) {
       known->second = std::max(known->second, event->end);
     }
@@ -69,7 +71,7 @@ Json thinned(const Json& points) {
 }
 
 // Of the changes within the window; empty without any.
-Json points_of(const std::vector<Change>& changes, const Window& window, double peak,
+Json points_of(const std::vector<Change>& changes, const TimeWindow& window, double peak,
                double activations) {
   Json points = Json::array();
   int most = 0;
@@ -94,15 +96,15 @@ Json points_of(const std::vector<Change>& changes, const Window& window, double 
 
 }  // namespace
 
-Json memory_over_time(const TraceLog& log, const Window& window, const Json& summary) {
+Json memory_over_time(const runtime::TraceLog& log, const TimeWindow& window, const Json& summary) {
   Json curves = Json::array();
   std::set<std::string> stages;
   for (const Json& entry : json_member(summary, "devices")) {
     const std::string id = json_text(entry, "id"), stage = json_text(entry, "stage");
-    const auto found =
-        std::find_if(log.devices.begin(), log.devices.end(), [&](const TraceDevice& device) {
-          return fmt::format("{}:{}", device.node, device.device) == id;
-        });
+    const auto found = std::find_if(log.devices.begin(), log.devices.end(),
+                                    [&](const runtime::TraceDevice& device) {
+                                      return fmt::format("{}:{}", device.node, device.device) == id;
+                                    });
     const auto peak = json_number(entry, "peak_bytes");
     const auto activations = json_number(json_member(entry, "breakdown"), "activations");
     if (found == log.devices.end() || !peak || !activations || curves.size() >= kMostCurves ||
@@ -117,4 +119,4 @@ Json memory_over_time(const TraceLog& log, const Window& window, const Json& sum
   return curves.empty() ? Json() : curves;
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -10,7 +10,7 @@
 #include "report/published_section.h"
 #include "report/tables.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using Kind = RunFile::Kind;
@@ -73,8 +73,9 @@ class Section {
     if (!facts_.samples_per_second) add("predicted samples per second", facts_.predicted_rate, "");
     if (!facts_.seconds_per_step) add("predicted seconds per step", facts_.predicted_seconds, " s");
     add("last loss", facts_.last_loss, "");
-    if (!facts_.evaluations.empty() && facts_.evaluations.back().top1) {
-      add("accuracy", *facts_.evaluations.back().top1 * 100, " %");
+    if (!facts_.evaluations.empty()) {
+      const std::optional<double> right = facts_.evaluations.back().figure("top1");
+      if (right) add("accuracy", *right * 100, " %");
     }
     add("steps skipped", facts_.skipped_steps, "");
     if (facts_.bubble) add("idle time of devices", *facts_.bubble * 100, " %");
@@ -99,8 +100,8 @@ class Section {
     if (!facts_.evaluations.empty() && metrics_ != nullptr) {
       Json list = Json::array();
       for (const Evaluation& evaluation : facts_.evaluations) {
-        if (evaluation.loss)
-          list.push_back({{"step", evaluation.step}, {"loss", *evaluation.loss}});
+        const std::optional<double> loss = evaluation.figure("loss");
+        if (loss) list.push_back({{"step", evaluation.step}, {"loss", *loss}});
       }
       own()["evaluations"] = list;
     }
@@ -290,4 +291,4 @@ void add_published_section(const RunFile& file, PageParts& page) {
   page.body += to_html(rows);
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -5,7 +5,7 @@
 #include "report/report.h"
 #include "report/run_facts.h"
 
-namespace millrace {
+namespace millrace::report {
 
 // What the page consists of while it is made. Figures stand in `body` as places that name their
 // data, which the page's script draws.
@@ -28,4 +28,4 @@ void add_comparison(const std::vector<RunFacts>& facts, PageParts& page);
 void add_run_section(const Run& run, const RunFacts& facts, PageParts& page);
 void add_published_section(const RunFile& file, PageParts& page);
 
-}  // namespace millrace
+}  // namespace millrace::report

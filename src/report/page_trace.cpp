@@ -9,26 +9,27 @@
 
 #include "report/device_order.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 constexpr double kMicroseconds = 1e3;
 constexpr size_t kMostBins = 1500;  // of a device
 
-int64_t beginning(const TraceLog& log) {
+int64_t beginning(const runtime::TraceLog& log) {
   int64_t first = log.events.empty() ? 0 : log.events.front().begin;
-  for (const TraceEvent& event : log.events) first = std::min(first, event.begin);
+  for (const runtime::TraceEvent& event : log.events) first = std::min(first, event.begin);
   return first;
 }
 
 // `count` of `events`, which are sorted, around the window.
-std::span<const TraceEvent* const> near_window(const std::vector<const TraceEvent*>& events,
-                                               const Window& window, size_t count) {
+std::span<const runtime::TraceEvent* const> near_window(
+    const std::vector<const runtime::TraceEvent*>& events, const TimeWindow& window, size_t count) {
   const auto at = [&](int64_t time) {
-    return static_cast<size_t>(
-        std::lower_bound(events.begin(), events.end(), time,
-                         [](const TraceEvent* event, int64_t t) { return event->begin < t; }) -
-        events.begin());
+    return static_cast<size_t>(std::lower_bound(events.begin(), events.end(), time,
+                                                [](const runtime::TraceEvent* event, int64_t t) {
+                                                  return event->begin < t;
+                                                }) -
+                               events.begin());
   };
   const size_t middle = (at(window.begin) + at(window.end)) / 2;
   const size_t from = std::min(middle - std::min(middle, count / 2), events.size() - count);
@@ -42,8 +43,8 @@ class Timeline {
     json_["devices"] = Json::array();
     json_["categories"] = Json::array();
     json_["events"] = Json::array();
-    for (int i = 0; i < kTraceCategories; ++i) {
-      json_["categories"].push_back(name_of(static_cast<TraceCategory>(i)));
+    for (int i = 0; i < runtime::kTraceCategories; ++i) {
+      json_["categories"].push_back(runtime::name_of(static_cast<runtime::TraceCategory>(i)));
     }
   }
 
@@ -70,10 +71,10 @@ class Timeline {
     for (size_t i = 0; i < parts_.size(); ++i) starts_[i] -= longest - leads[i];
     end_ = 1 / kMicroseconds;
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const Window& window = parts_[i].window;
+      const TimeWindow& window = parts_[i].window;
       from_ = time(i, window.begin);
       to_ = std::max(to_, time(i, window.end));
-      for (const TraceEvent& event : parts_[i].log->events) {
+      for (const runtime::TraceEvent& event : parts_[i].log->events) {
         end_ = std::max(end_, time(i, event.end));
       }
     }
@@ -91,7 +92,7 @@ class Timeline {
         std::min(order.size(), kMostPageDevices - std::min(kMostPageDevices, first_row));
     std::vector<int> row_of(order.size(), -1);
     for (size_t i = 0; i < rows; ++i) {
-      const TraceDevice& device = part.log->devices[order[i]];
+      const runtime::TraceDevice& device = part.log->devices[order[i]];
       row_of[order[i]] = static_cast<int>(first_row + i);
       json_["devices"].push_back(
           {{"name", fmt::format("stage {} · {}:{}", device.stage, device.node, device.device)},
@@ -100,11 +101,11 @@ class Timeline {
     if (rows < order.size()) {
       note_ += fmt::format(" {} of {} devices are shown.", rows, order.size());
     }
-    std::vector<const TraceEvent*> events;
-    for (const TraceEvent& event : part.log->events) {
+    std::vector<const runtime::TraceEvent*> events;
+    for (const runtime::TraceEvent& event : part.log->events) {
       if (row_of.at(static_cast<size_t>(event.device)) >= 0) events.push_back(&event);
     }
-    const auto earlier = [](const TraceEvent* a, const TraceEvent* b) {
+    const auto earlier = [](const runtime::TraceEvent* a, const runtime::TraceEvent* b) {
       return a->begin < b->begin;
     };
     std::stable_sort(events.begin(), events.end(), earlier);
@@ -126,10 +127,10 @@ class Timeline {
     return std::clamp(kMostPageBins / std::max<size_t>(1, rows), size_t{50}, kMostBins);
   }
 
-  void add_events(size_t part, std::span<const TraceEvent* const> events,
+  void add_events(size_t part, std::span<const runtime::TraceEvent* const> events,
                   const std::vector<int>& row_of) {
     Json& list = json_["events"];
-    for (const TraceEvent* event : events) {
+    for (const runtime::TraceEvent* event : events) {
       const size_t name = names_.try_emplace(event->name, names_.size()).first->second;
       list.push_back({row_of[static_cast<size_t>(event->device)], static_cast<int>(event->category),
                       name, event->micro_batch, time(part, event->begin),
@@ -137,9 +138,9 @@ class Timeline {
     }
   }
 
-  void add_bins(size_t part, const std::vector<const TraceEvent*>& events,
+  void add_bins(size_t part, const std::vector<const runtime::TraceEvent*>& events,
                 const std::vector<int>& row_of) {
-    using Shares = std::array<double, kTraceCategories>;
+    using Shares = std::array<double, runtime::kTraceCategories>;
     const auto rows = static_cast<size_t>(
         std::count_if(row_of.begin(), row_of.end(), [](int row) { return row >= 0; }));
     const size_t count = bins(rows);
@@ -148,7 +149,7 @@ class Timeline {
     for (const int row : row_of) {
       if (row >= 0) by_row[row].resize(count, Shares{});
     }
-    for (const TraceEvent* event : events) {
+    for (const runtime::TraceEvent* event : events) {
       std::vector<Shares>& shares = by_row[row_of[static_cast<size_t>(event->device)]];
       const double begin = time(part, event->begin), end = time(part, event->end);
       for (auto i = static_cast<size_t>(begin / length); i < count; ++i) {
@@ -184,4 +185,4 @@ PageTimeline page_timeline(const std::vector<TimelinePart>& parts, size_t most_e
   return Timeline(parts, most_events).take();
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

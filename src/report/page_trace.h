@@ -7,15 +7,15 @@
 #include "base/json.h"
 #include "report/timeline.h"
 
-namespace millrace {
+namespace millrace::report {
 
 inline constexpr size_t kMostPageDevices = 256;
 inline constexpr size_t kMostPageBins = 30000;  // of all devices of a timeline
 
 // A trace that is part of a timeline; `group` heads its devices where there are several.
 struct TimelinePart {
-  const TraceLog* log = nullptr;
-  Window window;  // that the timeline opens with
+  const runtime::TraceLog* log = nullptr;
+  TimeWindow window;  // that the timeline opens with
   std::string group;
 };
 
@@ -35,6 +35,6 @@ PageTimeline page_timeline(const std::vector<TimelinePart>& parts, size_t most_e
 // Memory over time of each device of `summary`, as [{"name", "points": [[seconds, bytes]]}]: what
 // is always there, and of the activations the share of the micro-batches that are under way.
 // Null where the trace does not tell.
-Json memory_over_time(const TraceLog& log, const Window& window, const Json& summary);
+Json memory_over_time(const runtime::TraceLog& log, const TimeWindow& window, const Json& summary);
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -4,7 +4,7 @@
 
 #include "report/run_facts.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 std::string whole(const std::optional<double>& value) {
@@ -154,4 +154,4 @@ Json published_points(const Json& comparison) {
   return points;
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

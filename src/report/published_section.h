@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "report/markup.h"
 
-namespace millrace {
+namespace millrace::report {
 
 // `comparison` is an object with arrays and objects as compare_published makes them; what is
 // missing or of another kind is left empty.
@@ -21,4 +21,4 @@ std::string published_markdown(const Json& comparison);
 // Rows with a published time, for the picture: [{"name", "error", "fitted"}].
 Json published_points(const Json& comparison);
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -11,7 +11,7 @@
 #include "report/tables.h"
 #include "report/timeline_svg.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using Kind = RunFile::Kind;
@@ -38,7 +38,7 @@ std::string overview(const RunSet& set, const std::vector<RunFacts>& facts) {
 }  // namespace
 
 std::string write_report(const RunSet& set, const ReportOptions& options) {
-  make_directory(options.directory, "--output");
+  make_directory(options.directory, "‹output›");
   std::vector<RunFacts> facts;
   for (const Run& run : set.runs) {
     facts.push_back(facts_of(run, options.first_step, options.steps));
@@ -59,7 +59,7 @@ std::string write_report(const RunSet& set, const ReportOptions& options) {
         continue;
       }
       const TraceFacts& trace = facts[i].traces.at(&file);
-      const Window& window = trace.shown;
+      const TimeWindow& window = trace.shown;
       const std::string stem = file.path.stem().string();
       const std::string picture = file_name(stem, used);
       const std::string title =
@@ -76,4 +76,4 @@ std::string write_report(const RunSet& set, const ReportOptions& options) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

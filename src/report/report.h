@@ -7,7 +7,7 @@
 #include "report/run_files.h"
 #include "report/timeline.h"
 
-namespace millrace {
+namespace millrace::report {
 
 struct ReportOptions {
   std::filesystem::path directory;  // made if missing
@@ -25,4 +25,4 @@ std::string describe_summary(const RunFile& file);
 std::string describe_trace(const RunFile& file, const TimeReport& report);
 std::string sentence_of(const TimeReport& report);
 
-}  // namespace millrace
+}  // namespace millrace::report

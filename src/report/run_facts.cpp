@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using Kind = RunFile::Kind;
@@ -69,8 +69,12 @@ void add_prediction(const Json& root, RunFacts& facts) {
 }
 
 Evaluation evaluation_of(const Json& json) {
-  return {json_number(json, "step").value_or(0), json_number(json, "samples"),
-          json_number(json, "loss"), json_number(json, "top1"), json_number(json, "top5")};
+  Evaluation evaluation = {json_number(json, "step").value_or(0), json_number(json, "samples")};
+  for (const auto& [name, value] : json.items()) {
+    const bool about = name == "step" || name == "samples" || name == "seconds";
+    if (value.is_number() && !about) evaluation.figures.emplace_back(name, value.get<double>());
+  }
+  return evaluation;
 }
 
 void set_if_known(std::optional<double>& to, const std::optional<double>& from) {
@@ -142,6 +146,13 @@ void add_metrics(const std::vector<Json>& lines, RunFacts& facts) {
 }
 
 }  // namespace
+
+std::optional<double> Evaluation::figure(std::string_view name) const {
+  for (const auto& [own, value] : figures) {
+    if (own == name) return value;
+  }
+  return {};
+}
 
 Json json_member(const Json& object, const char* key) {
   if (!object.is_object()) return {};
@@ -218,9 +229,9 @@ std::string sentence_of(const RunFacts& facts) {
     if (!facts.fits) text += ", and does not fit";
   }
   text += ".";
-  if (!facts.evaluations.empty() && facts.evaluations.back().top1) {
-    text += fmt::format(" The last evaluation had {:.1f} % right.",
-                        100 * *facts.evaluations.back().top1);
+  if (!facts.evaluations.empty()) {
+    const std::optional<double> right = facts.evaluations.back().figure("top1");
+    if (right) text += fmt::format(" The last evaluation had {:.1f} % right.", 100 * *right);
   }
   if (!facts.stage_memory.empty()) {
     const double most = *std::max_element(facts.stage_memory.begin(), facts.stage_memory.end());
@@ -241,4 +252,4 @@ std::string sentence_of(const RunFacts& facts) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

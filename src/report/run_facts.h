@@ -9,7 +9,7 @@
 #include "report/run_files.h"
 #include "report/timeline.h"
 
-namespace millrace {
+namespace millrace::report {
 
 inline constexpr double kEpochImages = 1281167;  // of ImageNet, as published tables count
 
@@ -27,7 +27,10 @@ struct StepPoint {
 
 struct Evaluation {
   double step = 0;
-  std::optional<double> samples, loss, top1, top5;
+  std::optional<double> samples;
+  std::vector<std::pair<std::string, double>> figures = {};  // by the names of metrics
+
+  std::optional<double> figure(std::string_view name) const;
 };
 
 struct RunFacts {
@@ -63,4 +66,4 @@ std::string sentence_of(const RunFacts& facts);
 // A prediction relative to what was measured, such as "+3.1 %"; "–" if that makes no sense.
 std::string error_text(double predicted, double measured);
 
-}  // namespace millrace
+}  // namespace millrace::report

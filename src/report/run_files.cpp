@@ -4,10 +4,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/text.h"
 #include "runtime/trace_file.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using Kind = RunFile::Kind;
@@ -17,10 +18,13 @@ bool has_array(const Json& root, const char* key) {
 }
 
 Json parse(const std::string& text, const std::string& source) {
+  if (is_nested_too_deep(text)) fail_input("'{}' has brackets nested too deep.", source);
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
     fail_input("'{}' is not JSON: mistake at byte {}.", source, error.byte);
+  } catch (const Json::out_of_range&) {
+    fail_input("'{}' has a number that is too large.", source);
   }
 }
 
@@ -30,7 +34,7 @@ void read_metrics(const std::string& text, RunFile& file, std::vector<std::strin
   for (const std::string& line : split(text, '\n')) {
     ++number;
     if (line.empty()) continue;
-    Json json = Json::parse(line, nullptr, false);
+    Json json = parse_json(line);
     if (json.is_object()) {
       file.metrics.push_back(std::move(json));
     } else if (damaged++ == 0) {
@@ -64,7 +68,7 @@ void add_usual_names(Json& root) {
 bool read_file(const std::filesystem::path& path, RunFile& file, std::vector<std::string>& notes) {
   std::error_code error;
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-    fail_input("'{}' is not a file; give a file of --summary, --metrics or --trace.",
+    fail_input("'{}' is not a file; give a file of ‹summary›, ‹metrics› or ‹trace›.",
                path.string());
   }
   const std::string text = read_text(path);
@@ -79,7 +83,7 @@ bool read_file(const std::filesystem::path& path, RunFile& file, std::vector<std
   }
   if (looks_like_trace(text)) {
     file.kind = Kind::trace;
-    TraceFile trace = parse_trace_file(text, path.string());
+    runtime::TraceFile trace = runtime::parse_trace_file(text, path.string());
     file.trace = std::move(trace.log);
     file.simulated = trace.simulated;
     return true;
@@ -123,7 +127,7 @@ void add_directory(const std::filesystem::path& directory, RunSet& set) {
       RunFile file;
       if (read_file(path, file, set.notes)) run.files.push_back(std::move(file));
     } catch (const InputError& error) {
-      set.notes.emplace_back(error.what());
+      set.notes.emplace_back(error.marked());
     }
   }
   if (!run.files.empty()) set.runs.push_back(std::move(run));
@@ -151,8 +155,8 @@ RunSet read_runs(const std::filesystem::path& path) {
     RunFile file;
     if (!read_file(path, file, set.notes)) {
       fail_input(
-          "'{}' is neither a summary, a plan, metrics nor a trace; give a file of --summary, "
-          "--metrics or --trace.",
+          "'{}' is neither a summary, a plan, metrics nor a trace; give a file of ‹summary›, "
+          "‹metrics› or ‹trace›.",
           path.string());
     }
     Run run;
@@ -167,7 +171,26 @@ RunSet read_runs(const std::filesystem::path& path) {
   }
   if (!set.runs.empty()) return set;
   if (!set.notes.empty()) fail_input("{}", set.notes.front());
-  fail_input("The directory '{}' has no file of --summary, --metrics or --trace.", path.string());
+  fail_input("The directory '{}' has no file of ‹summary›, ‹metrics› or ‹trace›.", path.string());
 }
 
-}  // namespace millrace
+RunSet read_runs(const std::vector<std::filesystem::path>& paths) {
+  RunSet all;
+  Run loose;
+  for (const std::filesystem::path& path : paths) {
+    RunSet set = read_runs(path);
+    all.notes.insert(all.notes.end(), set.notes.begin(), set.notes.end());
+    for (Run& run : set.runs) {
+      if (std::filesystem::is_directory(path)) {
+        all.runs.push_back(std::move(run));
+        continue;
+      }
+      if (loose.name.empty()) loose.name = run.name;
+      loose.files.push_back(std::move(run.files.front()));
+    }
+  }
+  if (!loose.files.empty()) all.runs.insert(all.runs.begin(), std::move(loose));
+  return all;
+}
+
+}  // namespace millrace::report

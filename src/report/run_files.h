@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "runtime/trace.h"
 
-namespace millrace {
+namespace millrace::report {
 
 // A file that --summary, plan --json, --trace, --metrics or bench published wrote. A plan may be a
 // prediction from programs measured here, and may have what was then measured.
@@ -16,8 +16,8 @@ struct RunFile {
   enum class Kind : uint8_t { summary, plan, trace, metrics, published };
   std::filesystem::path path;
   Kind kind = Kind::summary;
-  Json json;       // of a summary or plan: an object with an array "devices"; of published: "rows"
-  TraceLog trace;  // of a trace
+  Json json;  // of a summary or plan: an object with an array "devices"; of published: "rows"
+  runtime::TraceLog trace;    // of a trace
   bool simulated = false;     // of a trace: what would happen
   std::vector<Json> metrics;  // objects, one a line
 };
@@ -44,4 +44,7 @@ struct RunSet {
 // directory can.
 RunSet read_runs(const std::filesystem::path& path);
 
-}  // namespace millrace
+// Files that are named one by one are one run; each directory is a run, or several.
+RunSet read_runs(const std::vector<std::filesystem::path>& paths);
+
+}  // namespace millrace::report

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 constexpr const char* kNone = "–";
@@ -207,16 +207,17 @@ Table time_table(const TimeReport& report) {
   table.head = {"device", "stage", "forward", "backward",
                 "update", "wait",  "other",   "communication beside"};
   for (const DeviceTime& device : report.devices) {
-    const auto spent = [&](TraceCategory category) {
+    const auto spent = [&](runtime::TraceCategory category) {
       return device.spent[static_cast<size_t>(category)];
     };
-    const int64_t wait = spent(TraceCategory::wait);
-    table.rows.push_back(
-        {fmt::format("{}:{}", device.device.node, device.device.device),
-         std::to_string(device.device.stage), share(spent(TraceCategory::forward), span),
-         share(spent(TraceCategory::backward), span), share(spent(TraceCategory::update), span),
-         share(wait, span), share(std::max<int64_t>(0, nanoseconds - device.busy - wait), span),
-         share(spent(TraceCategory::communication), span)});
+    const int64_t wait = spent(runtime::TraceCategory::wait);
+    table.rows.push_back({fmt::format("{}:{}", device.device.node, device.device.device),
+                          std::to_string(device.device.stage),
+                          share(spent(runtime::TraceCategory::forward), span),
+                          share(spent(runtime::TraceCategory::backward), span),
+                          share(spent(runtime::TraceCategory::update), span), share(wait, span),
+                          share(std::max<int64_t>(0, nanoseconds - device.busy - wait), span),
+                          share(spent(runtime::TraceCategory::communication), span)});
   }
   return table;
 }
@@ -241,14 +242,23 @@ Table wait_table(const TimeReport& report) {
 Table evaluation_table(const std::vector<Evaluation>& evaluations) {
   Table table;
   table.caption = "Evaluations";
-  table.head = {"step", "samples", "loss", "top-1", "top-5"};
-  const auto percent = [](const std::optional<double>& number) {
-    return number ? fmt::format("{:.2f} %", 100 * *number) : std::string(kNone);
-  };
+  table.head = {"step", "samples"};
   for (const Evaluation& evaluation : evaluations) {
-    table.rows.push_back({fmt::format("{:g}", evaluation.step), value(evaluation.samples),
-                          value(evaluation.loss), percent(evaluation.top1),
-                          percent(evaluation.top5)});
+    for (const auto& [name, figure] : evaluation.figures) {
+      if (std::find(table.head.begin(), table.head.end(), name) == table.head.end()) {
+        table.head.push_back(name);
+      }
+    }
+  }
+  for (const Evaluation& evaluation : evaluations) {
+    std::vector<std::string> row = {fmt::format("{:g}", evaluation.step),
+                                    value(evaluation.samples)};
+    for (size_t i = 2; i < table.head.size(); ++i) {
+      const std::optional<double> figure = evaluation.figure(table.head[i]);
+      const bool is_share = table.head[i] != "loss";
+      row.push_back(figure && is_share ? fmt::format("{:.2f} %", 100 * *figure) : value(figure));
+    }
+    table.rows.push_back(std::move(row));
   }
   return table;
 }
@@ -296,4 +306,4 @@ Table environment_table(const Json& environment) {
   return table;
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

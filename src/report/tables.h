@@ -7,7 +7,7 @@
 #include "report/run_facts.h"
 #include "report/timeline.h"
 
-namespace millrace {
+namespace millrace::report {
 
 // Runs in the shape of published reports: model, data, stages, memory, epoch time, throughput, and
 // the speed-up over the run that `base_of` names.
@@ -34,4 +34,4 @@ Table evaluation_table(const std::vector<Evaluation>& evaluations);
 Table settings_table(const Json& root);
 Table environment_table(const Json& environment);
 
-}  // namespace millrace
+}  // namespace millrace::report

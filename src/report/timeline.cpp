@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using Interval = std::pair<int64_t, int64_t>;
@@ -22,12 +22,12 @@ int64_t covered(std::vector<Interval> intervals) {
   return total;
 }
 
-Window whole_window(const TraceLog& log, const std::vector<int64_t>& ends) {
-  Window window;
+TimeWindow whole_window(const runtime::TraceLog& log, const std::vector<int64_t>& ends) {
+  TimeWindow window;
   if (log.events.empty()) return window;
   window.begin = INT64_MAX;
   window.end = INT64_MIN;
-  for (const TraceEvent& event : log.events) {
+  for (const runtime::TraceEvent& event : log.events) {
     window.begin = std::min(window.begin, event.begin);
     window.end = std::max(window.end, event.end);
   }
@@ -35,9 +35,9 @@ Window whole_window(const TraceLog& log, const std::vector<int64_t>& ends) {
   return window;
 }
 
-bool computes(TraceCategory category) {
-  return category == TraceCategory::forward || category == TraceCategory::backward ||
-         category == TraceCategory::update;
+bool computes(runtime::TraceCategory category) {
+  return category == runtime::TraceCategory::forward ||
+         category == runtime::TraceCategory::backward || category == runtime::TraceCategory::update;
 }
 
 double total_busy(const TimeReport& report) {
@@ -52,20 +52,22 @@ double total_time(const TimeReport& report) {
 }
 
 // Ends of updates that a forward or nothing follows.
-std::vector<int64_t> step_ends_of(std::vector<const TraceEvent*> events) {
-  const auto earlier = [](const TraceEvent* a, const TraceEvent* b) { return a->begin < b->begin; };
+std::vector<int64_t> step_ends_of(std::vector<const runtime::TraceEvent*> events) {
+  const auto earlier = [](const runtime::TraceEvent* a, const runtime::TraceEvent* b) {
+    return a->begin < b->begin;
+  };
   if (!std::is_sorted(events.begin(), events.end(), earlier)) {
     std::stable_sort(events.begin(), events.end(), earlier);
   }
   std::vector<int64_t> ends;
   int64_t last_update = -1;
   bool open = false;
-  for (const TraceEvent* event : events) {
-    if (event->category == TraceCategory::forward && open) {
+  for (const runtime::TraceEvent* event : events) {
+    if (event->category == runtime::TraceCategory::forward && open) {
       ends.push_back(last_update);
       open = false;
     }
-    if (event->category != TraceCategory::update) continue;
+    if (event->category != runtime::TraceCategory::update) continue;
     last_update = event->end;
     open = true;
   }
@@ -73,9 +75,9 @@ std::vector<int64_t> step_ends_of(std::vector<const TraceEvent*> events) {
   return ends;
 }
 
-Window steps_window(const TraceLog& log, const std::vector<int64_t>& ends, int64_t first,
-                    int64_t count) {
-  Window window = whole_window(log, ends);
+TimeWindow steps_window(const runtime::TraceLog& log, const std::vector<int64_t>& ends,
+                        int64_t first, int64_t count) {
+  TimeWindow window = whole_window(log, ends);
   if (std::ssize(ends) <= count) return window;
   const int64_t last_first = std::ssize(ends) - count;
   if (first < 0) first = std::max<int64_t>(1, last_first / 2);
@@ -86,16 +88,16 @@ Window steps_window(const TraceLog& log, const std::vector<int64_t>& ends, int64
   return window;
 }
 
-Window steady_window(const TraceLog& log, const std::vector<int64_t>& ends) {
+TimeWindow steady_window(const runtime::TraceLog& log, const std::vector<int64_t>& ends) {
   if (ends.size() < 2) return whole_window(log, ends);
   return {ends.front(), ends.back(), std::ssize(ends) - 1};
 }
 
 }  // namespace
 
-std::vector<int64_t> step_ends(const TraceLog& log) {
-  std::vector<std::vector<const TraceEvent*>> by_device(log.devices.size());
-  for (const TraceEvent& event : log.events) {
+std::vector<int64_t> step_ends(const runtime::TraceLog& log) {
+  std::vector<std::vector<const runtime::TraceEvent*>> by_device(log.devices.size());
+  for (const runtime::TraceEvent& event : log.events) {
     by_device.at(static_cast<size_t>(event.device)).push_back(&event);
   }
   std::vector<int64_t> latest;
@@ -110,13 +112,15 @@ std::vector<int64_t> step_ends(const TraceLog& log) {
   return latest;
 }
 
-Window steps_window(const TraceLog& log, int64_t first, int64_t count) {
+TimeWindow steps_window(const runtime::TraceLog& log, int64_t first, int64_t count) {
   return steps_window(log, step_ends(log), first, count);
 }
 
-Window steady_window(const TraceLog& log) { return steady_window(log, step_ends(log)); }
+TimeWindow steady_window(const runtime::TraceLog& log) {
+  return steady_window(log, step_ends(log));
+}
 
-TraceFacts trace_facts(const TraceLog& log, int64_t first_step, int64_t steps) {
+TraceFacts trace_facts(const runtime::TraceLog& log, int64_t first_step, int64_t steps) {
   const std::vector<int64_t> ends = step_ends(log);
   return {steps_window(log, ends, first_step, steps), time_report(log, steady_window(log, ends))};
 }
@@ -131,19 +135,19 @@ double TimeReport::bubble_of_ideal() const {
   return busy > 0 ? (total_time(*this) - busy) / busy : 0;
 }
 
-TimeReport time_report(const TraceLog& log, const Window& window) {
+TimeReport time_report(const runtime::TraceLog& log, const TimeWindow& window) {
   struct Intervals {
-    std::array<std::vector<Interval>, kTraceCategories> by_category;
+    std::array<std::vector<Interval>, runtime::kTraceCategories> by_category;
     std::map<std::string, std::vector<Interval>> waits;
     std::vector<Interval> busy;
   };
   std::vector<Intervals> intervals(log.devices.size());
-  for (const TraceEvent& event : log.events) {
+  for (const runtime::TraceEvent& event : log.events) {
     const Interval part = {std::max(event.begin, window.begin), std::min(event.end, window.end)};
     if (part.first >= part.second) continue;
     Intervals& own = intervals.at(static_cast<size_t>(event.device));
     own.by_category[static_cast<size_t>(event.category)].push_back(part);
-    if (event.category == TraceCategory::wait) own.waits[event.name].push_back(part);
+    if (event.category == runtime::TraceCategory::wait) own.waits[event.name].push_back(part);
     if (computes(event.category)) own.busy.push_back(part);
   }
   TimeReport report;
@@ -161,4 +165,4 @@ TimeReport time_report(const TraceLog& log, const Window& window) {
   return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

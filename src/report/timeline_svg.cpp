@@ -10,7 +10,7 @@
 #include "report/device_order.h"
 #include "report/markup.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 constexpr double kLeft = 128;
@@ -64,8 +64,8 @@ double tick_of(double nanoseconds) {
 }
 
 // The part of a split backward pass that makes the weights' gradients.
-bool makes_weights(const TraceEvent& event) {
-  return event.category == TraceCategory::backward && event.name.ends_with("weights");
+bool makes_weights(const runtime::TraceEvent& event) {
+  return event.category == runtime::TraceCategory::backward && event.name.ends_with("weights");
 }
 
 std::string time_text(double nanoseconds) {
@@ -76,7 +76,7 @@ std::string time_text(double nanoseconds) {
 
 class Drawing {
  public:
-  Drawing(const TraceLog& log, const Window& window) : log_(log), window_(window) {
+  Drawing(const runtime::TraceLog& log, const TimeWindow& window) : log_(log), window_(window) {
     rows_.resize(log.devices.size());
     const std::vector<size_t> order = device_order(log);
     for (size_t i = 0; i < order.size(); ++i) rows_[order[i]] = static_cast<double>(i);
@@ -96,8 +96,8 @@ class Drawing {
     axis();
     for (size_t i = 0; i < log_.devices.size(); ++i) label(i);
     for (const bool waits : {true, false}) {
-      for (const TraceEvent& event : log_.events) {
-        if ((event.category == TraceCategory::wait) == waits) bar(event);
+      for (const runtime::TraceEvent& event : log_.events) {
+        if ((event.category == runtime::TraceCategory::wait) == waits) bar(event);
       }
     }
     return svg_ + "</svg>\n";
@@ -121,10 +121,11 @@ class Drawing {
       x += 34 + 6.4 * static_cast<double>(text.size());
     };
     const bool split = std::any_of(log_.events.begin(), log_.events.end(), makes_weights);
-    for (int i = 0; i < kTraceCategories; ++i) {
-      const auto category = static_cast<TraceCategory>(i);
-      entry(name_of(category), name_of(category));
-      if (category == TraceCategory::backward && split) entry("weights", "backward to weights");
+    for (int i = 0; i < runtime::kTraceCategories; ++i) {
+      const auto category = static_cast<runtime::TraceCategory>(i);
+      entry(runtime::name_of(category), runtime::name_of(category));
+      if (category == runtime::TraceCategory::backward && split)
+        entry("weights", "backward to weights");
     }
     svg_ +=
         fmt::format("<text class=\"small\" x=\"{:g}\" y=\"50\">number: micro-batch</text>\n", x);
@@ -143,7 +144,7 @@ class Drawing {
   }
 
   void label(size_t i) {
-    const TraceDevice& device = log_.devices[i];
+    const runtime::TraceDevice& device = log_.devices[i];
     svg_ += fmt::format(
         "<rect class=\"lane\" x=\"{:g}\" y=\"{:g}\" width=\"{:g}\" height=\"{:g}\"/>"
         "<text x=\"16\" y=\"{:g}\">stage {} · {}:{}</text>\n",
@@ -151,7 +152,7 @@ class Drawing {
         device.device);
   }
 
-  void bar(const TraceEvent& event) {
+  void bar(const runtime::TraceEvent& event) {
     const auto begin = static_cast<double>(std::max(event.begin, window_.begin));
     const auto end = static_cast<double>(std::min(event.end, window_.end));
     if (begin >= end) return;
@@ -160,10 +161,11 @@ class Drawing {
     if (width < kLeastWidth) return;
     double y = top_of(static_cast<size_t>(event.device));
     double height = kBar;
-    if (event.category == TraceCategory::communication || event.category == TraceCategory::data) {
+    if (event.category == runtime::TraceCategory::communication ||
+        event.category == runtime::TraceCategory::data) {
       y += kBar + 1;
       height = kStrip;
-    } else if (event.category == TraceCategory::wait) {
+    } else if (event.category == runtime::TraceCategory::wait) {
       y += kBar / 2 - 3;
       height = 6;
     }
@@ -171,21 +173,21 @@ class Drawing {
     svg_ += fmt::format(
         "<rect class=\"{}\" x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"{:g}\">"
         "<title>{}: {}{}, {}</title></rect>\n",
-        makes_weights(event) ? "weights" : name_of(event.category), x, y, width - gap, height,
-        name_of(event.category), escaped(event.name),
+        makes_weights(event) ? "weights" : runtime::name_of(event.category), x, y, width - gap,
+        height, runtime::name_of(event.category), escaped(event.name),
         event.micro_batch >= 0 ? fmt::format(", micro-batch {}", event.micro_batch) : "",
         time_text(static_cast<double>(event.end - event.begin)));
     const std::string number = std::to_string(event.micro_batch);
     const bool fits = width > 4 + 6.5 * static_cast<double>(number.size());
-    const bool numbered =
-        event.category == TraceCategory::forward || event.category == TraceCategory::backward;
+    const bool numbered = event.category == runtime::TraceCategory::forward ||
+                          event.category == runtime::TraceCategory::backward;
     if (!numbered || event.micro_batch < 0 || !fits) return;
     svg_ += fmt::format("<text class=\"number\" x=\"{:.2f}\" y=\"{:g}\">{}</text>\n", x + width / 2,
                         y + 14, number);
   }
 
-  const TraceLog& log_;
-  const Window& window_;
+  const runtime::TraceLog& log_;
+  const TimeWindow& window_;
   std::vector<double> rows_;  // by device
   double bottom_ = 0;
   std::string svg_;
@@ -193,19 +195,20 @@ class Drawing {
 
 }  // namespace
 
-std::vector<size_t> device_order(const TraceLog& log) {
+std::vector<size_t> device_order(const runtime::TraceLog& log) {
   std::vector<size_t> order(log.devices.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const TraceDevice& x = log.devices[a];
-    const TraceDevice& y = log.devices[b];
+    const runtime::TraceDevice& x = log.devices[a];
+    const runtime::TraceDevice& y = log.devices[b];
     return std::tie(x.stage, x.node, x.device) < std::tie(y.stage, y.node, y.device);
   });
   return order;
 }
 
-std::string timeline_svg(const TraceLog& log, const Window& window, const std::string& title) {
+std::string timeline_svg(const runtime::TraceLog& log, const TimeWindow& window,
+                         const std::string& title) {
   return Drawing(log, window).take(title);
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::train {
 
 BatchRows::BatchRows(std::vector<RowRange> wanted) {
   std::sort(wanted.begin(), wanted.end(),
@@ -25,12 +25,13 @@ int64_t BatchRows::place(int64_t row) const {
   return before;
 }
 
-std::vector<RowRange> input_rows(const Graph& graph, int64_t micro_batch, int64_t micro_batches) {
+std::vector<RowRange> input_rows(const graph::Graph& graph, int64_t micro_batch,
+                                 int64_t micro_batches) {
   std::vector<RowRange> ranges;
   for (const char* name : {"images", "labels"}) {
-    const TensorId id = graph.find_tensor(name);
-    if (id == kNone) continue;
-    const Tensor& tensor = graph.tensor(id);
+    const graph::TensorId id = graph.find_tensor(name);
+    if (id == graph::kNone) continue;
+    const graph::Tensor& tensor = graph.tensor(id);
     RowRange rows = {0, micro_batch};
     if (tensor.slice.axis == 0) {
       rows = {tensor.slice.begin, tensor.slice.begin + tensor.type.shape.at(0)};
@@ -42,4 +43,4 @@ std::vector<RowRange> input_rows(const Graph& graph, int64_t micro_batch, int64_
   return ranges;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include "base/rows.h"
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Rows of a batch in order, those that several devices want once.
 class BatchRows {
@@ -25,6 +25,7 @@ class BatchRows {
 };
 
 // What the inputs of a device's graph need of a batch of that many micro-batches.
-std::vector<RowRange> input_rows(const Graph& graph, int64_t micro_batch, int64_t micro_batches);
+std::vector<RowRange> input_rows(const graph::Graph& graph, int64_t micro_batch,
+                                 int64_t micro_batches);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -10,23 +10,23 @@
 #include "train/checkpoint_directory.h"
 #include "train/weights.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 std::string metadata_of(int64_t begin, int64_t end, int64_t classes) {
   return fmt::format("{} to {} of {}", begin, end, classes);
 }
 
-int64_t row_bytes_of(const SafetensorsTensor& tensor) {
+int64_t row_bytes_of(const data::SafetensorsTensor& tensor) {
   int64_t elements = 1;
   for (size_t i = 1; i < tensor.shape.size(); ++i) elements *= tensor.shape[i];
-  return elements * static_cast<int64_t>(safetensors_element_size(tensor.dtype));
+  return elements * static_cast<int64_t>(data::safetensors_element_size(tensor.dtype));
 }
 
 // Calls body(shard, tensor, first row, bytes of some rows) in the order in which shards hold them.
 template <typename Body>
-void each_piece(const std::vector<int64_t>& bounds, const std::vector<SafetensorsTensor>& tensors,
-                Body&& body) {
+void each_piece(const std::vector<int64_t>& bounds,
+                const std::vector<data::SafetensorsTensor>& tensors, Body&& body) {
   std::vector<std::byte> bytes;
   for (size_t shard = 0; shard + 1 < bounds.size(); ++shard) {
     for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
@@ -48,15 +48,15 @@ void each_few_rows(int64_t begin, int64_t end, int64_t row_bytes,
   for (int64_t first = begin; first < end; first += few) body(first, std::min(few, end - first));
 }
 
-ShardWriter::ShardWriter(std::filesystem::path directory, std::vector<SafetensorsTensor> tensors,
-                         std::vector<int64_t> bounds)
+ShardWriter::ShardWriter(std::filesystem::path directory,
+                         std::vector<data::SafetensorsTensor> tensors, std::vector<int64_t> bounds)
     : tensors_(std::move(tensors)), bounds_(std::move(bounds)) {
   const size_t count = bounds_.size() - 1;
   for (size_t i = 0; i < count; ++i) {
-    std::vector<SafetensorsTensor> parts = tensors_;
-    for (SafetensorsTensor& part : parts) part.shape.at(0) = bounds_[i + 1] - bounds_[i];
+    std::vector<data::SafetensorsTensor> parts = tensors_;
+    for (data::SafetensorsTensor& part : parts) part.shape.at(0) = bounds_[i + 1] - bounds_[i];
     const std::string range = metadata_of(bounds_[i], bounds_[i + 1], bounds_.back());
-    files_.push_back(std::make_unique<SafetensorsWriter>(
+    files_.push_back(std::make_unique<data::SafetensorsWriter>(
         directory / shard_name(i, count), parts,
         std::map<std::string, std::string>{{"classes", range}}));
   }
@@ -79,7 +79,7 @@ void ShardWriter::write(const RowSource& source) {
 std::vector<CheckpointFile> ShardWriter::commit() {
   std::vector<CheckpointFile> described;
   for (size_t i = 0; i < files_.size(); ++i) {
-    const SafetensorsWriter::Written written = files_[i]->commit();
+    const data::SafetensorsWriter::Written written = files_[i]->commit();
     described.push_back({shard_name(i, files_.size()), written.bytes, written.crc32,
                          ClassSpan{bounds_[i], bounds_[i + 1]}});
   }
@@ -90,27 +90,27 @@ ShardReader::ShardReader(const std::filesystem::path& checkpoint, const Manifest
   for (const CheckpointFile& file : manifest.files) {
     if (!file.classes) continue;
     const std::filesystem::path path = checkpoint / file.name;
-    const SafetensorsFile& shard = files_.emplace_back(path);
+    const data::SafetensorsFile& shard = files_.emplace_back(path);
     bounds_.push_back(file.classes->end);
-    std::vector<SafetensorsTensor> tensors;
-    for (const SafetensorsEntry& entry : shard.entries()) {
+    std::vector<data::SafetensorsTensor> tensors;
+    for (const data::SafetensorsEntry& entry : shard.entries()) {
       if (entry.shape.empty() || entry.shape[0] != file.classes->end - file.classes->begin) {
         fail_input("'{}' gives tensor '{}' the shape {} but its classes are {} to {}.",
-                   path.string(), entry.name, to_string(entry.shape), file.classes->begin,
+                   path.string(), entry.name, graph::to_string(entry.shape), file.classes->begin,
                    file.classes->end);
       }
       tensors.push_back({.name = entry.name, .dtype = entry.dtype, .shape = entry.shape});
       tensors.back().shape[0] = 0;
     }
     if (files_.size() == 1) tensors_ = tensors;
-    const auto same = [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
+    const auto same = [](const data::SafetensorsTensor& a, const data::SafetensorsTensor& b) {
       return a.name == b.name && a.dtype == b.dtype && a.shape == b.shape;
     };
     if (!std::equal(tensors.begin(), tensors.end(), tensors_.begin(), tensors_.end(), same)) {
       fail_input("'{}' does not have the tensors of the checkpoint's first shard.", path.string());
     }
   }
-  for (SafetensorsTensor& tensor : tensors_) tensor.shape[0] = classes();
+  for (data::SafetensorsTensor& tensor : tensors_) tensor.shape[0] = classes();
 }
 
 void ShardReader::read(size_t tensor, int64_t first, std::span<std::byte> bytes) const {
@@ -127,8 +127,8 @@ void ShardReader::read(size_t tensor, int64_t first, std::span<std::byte> bytes)
   }
 }
 
-std::vector<SafetensorsTensor> centre_tensors(const JobState& state) {
-  std::vector<SafetensorsTensor> tensors;
+std::vector<data::SafetensorsTensor> centre_tensors(const JobState& state) {
+  std::vector<data::SafetensorsTensor> tensors;
   for (const JobTensor& tensor : state.tensors()) {
     if (tensor.in_rows()) tensors.push_back(describe_tensor(tensor));
   }
@@ -173,16 +173,17 @@ void load_centres(JobState& state, const std::filesystem::path& checkpoint,
     reader = std::make_unique<ShardReader>(checkpoint, manifest);
     for (size_t i = 0; i < reader->tensors().size(); ++i) numbers[reader->tensors()[i].name] = i;
     size_t found = 0;
-    for (const SafetensorsTensor& wanted : centre_tensors(state)) {
+    for (const data::SafetensorsTensor& wanted : centre_tensors(state)) {
       const auto at = numbers.find(wanted.name);
-      const SafetensorsTensor* has = at == numbers.end() ? nullptr : &reader->tensors()[at->second];
+      const data::SafetensorsTensor* has =
+          at == numbers.end() ? nullptr : &reader->tensors()[at->second];
       if (has == nullptr || has->shape != wanted.shape || has->dtype != wanted.dtype) {
         fail_input("'{}' does not fit the model: its shards have {} where {} {} is needed.",
                    checkpoint.string(),
                    has == nullptr ? fmt::format("no tensor '{}'", wanted.name)
                                   : fmt::format("'{}' as {} {}", wanted.name, has->dtype,
-                                                to_string(has->shape)),
-                   wanted.dtype, to_string(wanted.shape));
+                                                graph::to_string(has->shape)),
+                   wanted.dtype, graph::to_string(wanted.shape));
       }
       ++found;
     }
@@ -208,12 +209,12 @@ void cut_checkpoint(const std::filesystem::path& checkpoint, const std::filesyst
   Manifest manifest = verify_checkpoint(checkpoint);
   const ShardReader reader(checkpoint, manifest);
   if (reader.empty()) {
-    fail_input("'{}' has no class centres; only a model trained with --head has.",
+    fail_input("'{}' has no class centres; only a model trained with ‹head› has.",
                checkpoint.string());
   }
   const int64_t most = std::min<int64_t>(reader.classes(), kMostShards);
   if (shards < 1 || shards > most) {
-    fail_input("--shards is {}; the head's {} classes can lie in 1 to {}.", shards,
+    fail_input("‹shards› is {}; the head's {} classes can lie in 1 to {}.", shards,
                reader.classes(), most);
   }
   std::vector<int64_t> bounds;
@@ -225,13 +226,13 @@ void cut_checkpoint(const std::filesystem::path& checkpoint, const std::filesyst
     reader.read(tensor, first, bytes);
   });
   std::vector<CheckpointFile> files = writer.commit();
-  for (const std::string_view name : {kWeightsFile, kOptimizerFile}) {
-    write_copy(checkpoint / name, partial.path() / name);
-    const auto same = [&](const CheckpointFile& file) { return file.name == name; };
-    files.push_back(*std::find_if(manifest.files.begin(), manifest.files.end(), same));
+  for (const CheckpointFile& file : manifest.files) {
+    if (file.classes) continue;
+    write_copy(checkpoint / file.name, partial.path() / file.name);
+    files.push_back(file);
   }
   manifest.files = std::move(files);
   partial.publish(manifest);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

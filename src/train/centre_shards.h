@@ -16,7 +16,7 @@
 #include "train/checkpoint.h"
 #include "train/job_state.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Gives the rows from `first` on of a tensor.
 using RowSource = std::function<void(size_t tensor, int64_t first, std::span<std::byte> bytes)>;
@@ -26,7 +26,7 @@ using RowSource = std::function<void(size_t tensor, int64_t first, std::span<std
 // at a time. Failures throw InputError.
 class ShardWriter {
  public:
-  ShardWriter(std::filesystem::path directory, std::vector<SafetensorsTensor> tensors,
+  ShardWriter(std::filesystem::path directory, std::vector<data::SafetensorsTensor> tensors,
               std::vector<int64_t> bounds);
 
   // Asks the source for every row once. If a file cannot be written the source is still asked to
@@ -36,9 +36,9 @@ class ShardWriter {
   std::vector<CheckpointFile> commit();
 
  private:
-  std::vector<SafetensorsTensor> tensors_;
+  std::vector<data::SafetensorsTensor> tensors_;
   std::vector<int64_t> bounds_;
-  std::vector<std::unique_ptr<SafetensorsWriter>> files_;
+  std::vector<std::unique_ptr<data::SafetensorsWriter>> files_;
 };
 
 // The shards of a checkpoint as one; owns their maps.
@@ -49,16 +49,16 @@ class ShardReader {
 
   bool empty() const { return files_.empty(); }
   // Whole; without data.
-  const std::vector<SafetensorsTensor>& tensors() const { return tensors_; }
+  const std::vector<data::SafetensorsTensor>& tensors() const { return tensors_; }
   int64_t classes() const { return bounds_.back(); }
   size_t shards() const { return files_.size(); }
 
   void read(size_t tensor, int64_t first, std::span<std::byte> bytes) const;
 
  private:
-  std::vector<SafetensorsFile> files_;
+  std::vector<data::SafetensorsFile> files_;
   std::vector<int64_t> bounds_ = {0};
-  std::vector<SafetensorsTensor> tensors_;
+  std::vector<data::SafetensorsTensor> tensors_;
 };
 
 // Calls body(first, count) for the rows from `begin` to `end`, a few megabytes at a time.
@@ -66,7 +66,7 @@ void each_few_rows(int64_t begin, int64_t end, int64_t row_bytes,
                    const std::function<void(int64_t, int64_t)>& body);
 
 // The job's tensors that are in_rows, as a file has them.
-std::vector<SafetensorsTensor> centre_tensors(const JobState& state);
+std::vector<data::SafetensorsTensor> centre_tensors(const JobState& state);
 
 // Called by all processes. Writes the centres and state of the job, in the shards that its devices
 // have, into `directory` in the first process; null there means that nothing is to be written, as
@@ -82,4 +82,4 @@ void load_centres(JobState& state, const std::filesystem::path& checkpoint,
 void cut_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& target,
                     int64_t shards);
 
-}  // namespace millrace
+}  // namespace millrace::train

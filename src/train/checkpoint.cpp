@@ -8,10 +8,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_text.h"
+#include "base/pattern.h"
 #include "train/centre_shards.h"
 #include "train/weights.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
@@ -54,9 +56,13 @@ std::optional<ClassSpan> span_field(const Json& json, const std::filesystem::pat
   return ClassSpan{bounds[0], bounds[1]};
 }
 
-// Beside weights and optimizer there are exactly the shards, in order and without gaps.
-void require_shards(const std::vector<CheckpointFile>& files, const std::filesystem::path& path) {
-  const size_t count = files.size() - 2;  // sorted by name, they come first
+// Beside weights, optimizer and perhaps an average there are exactly the shards, in order and
+// without gaps.
+void require_shards(std::vector<CheckpointFile> files, const std::filesystem::path& path) {
+  std::erase_if(files, [](const CheckpointFile& file) {
+    return file.name == kWeightsFile || file.name == kOptimizerFile || file.name == kAverageFile;
+  });
+  const size_t count = files.size();
   int64_t next = 0;
   for (size_t i = 0; i < count; ++i) {
     const CheckpointFile& file = files[i];
@@ -149,7 +155,7 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
 
 Manifest read_manifest(const std::filesystem::path& checkpoint) {
   const std::filesystem::path path = checkpoint / kManifestFile;
-  const Json json = Json::parse(read_text(path), nullptr, false);
+  const Json json = parse_json(read_text(path));
   if (json.is_discarded()) fail_input("'{}' is not valid JSON.", path.string());
   return parse_manifest(json, path);
 }
@@ -171,12 +177,32 @@ Manifest verify_checkpoint(const std::filesystem::path& checkpoint) {
   return manifest;
 }
 
+namespace {
+
+std::vector<std::string> patterns_in(const Json& job, const char* name) {
+  const Json list = job.is_object() ? job.value(name, Json()) : Json();
+  std::vector<std::string> patterns;
+  for (const Json& one : list) {
+    if (one.is_string()) patterns.push_back(one.get<std::string>());
+  }
+  return patterns;
+}
+
+}  // namespace
+
+// Layers that were frozen then have no state of the optimizer yet: it starts as at the beginning.
 void load_checkpoint(JobState& state, const std::filesystem::path& checkpoint,
                      const Manifest& manifest) {
   load_tensors(state, checkpoint / kWeightsFile,
                [](const JobTensor& tensor) { return !tensor.in_rows() && is_weight(tensor.role); });
-  load_tensors(state, checkpoint / kOptimizerFile, [](const JobTensor& tensor) {
-    return !tensor.in_rows() && tensor.role == Role::optimizer_state;
+  const auto was_frozen = [freeze = patterns_in(manifest.job, "freeze"),
+                           only =
+                               patterns_in(manifest.job, "train-only")](const std::string& name) {
+    return fits_any(freeze, name) || (!only.empty() && !fits_any(only, name));
+  };
+  load_tensors(state, checkpoint / kOptimizerFile, [&](const JobTensor& tensor) {
+    return !tensor.in_rows() && tensor.role == graph::Role::optimizer_state &&
+           !was_frozen(tensor.name);
   });
   load_centres(state, checkpoint, manifest);
 }
@@ -227,7 +253,7 @@ std::optional<std::filesystem::path> find_newest_valid(
       return place->path;
     } catch (const InputError& error) {
       passed_over(fmt::format("Checkpoint '{}' is damaged and passed over: {}",
-                              place->path.string(), error.what()));
+                              place->path.string(), error.marked()));
     }
   }
   if (!places.empty()) {
@@ -261,4 +287,4 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
   return *found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

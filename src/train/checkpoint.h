@@ -1,8 +1,9 @@
 // Checkpoints on disk: what they hold, finding and reading them.
 //
 // A checkpoint is a directory `step-00001234` with weights.safetensors (parameters and buffers
-// under torchvision's names), optimizer.safetensors and manifest.json; with a margin head also with
-// the shards of its centres (centre_shards.h). It is written under the
+// under torchvision's names), optimizer.safetensors and manifest.json; with --ema also with
+// average.safetensors, the averaged weights; with a margin head also with the shards of its centres
+// (centre_shards.h). It is written under the
 // name `step-00001234.partial`, flushed and renamed, so a directory without that ending is
 // complete unless the disk damaged it; sizes and checksums in the manifest tell.
 #pragma once
@@ -19,7 +20,7 @@
 #include "train/job_state.h"
 #include "train/metric.h"
 
-namespace millrace {
+namespace millrace::train {
 
 struct ClassSpan {
   int64_t begin = 0;
@@ -54,6 +55,7 @@ struct Manifest {
 
 inline constexpr std::string_view kWeightsFile = "weights.safetensors";
 inline constexpr std::string_view kOptimizerFile = "optimizer.safetensors";
+inline constexpr std::string_view kAverageFile = "average.safetensors";
 inline constexpr std::string_view kManifestFile = "manifest.json";
 
 inline constexpr int64_t kMostShards = 99999;
@@ -109,4 +111,4 @@ std::optional<std::filesystem::path> find_best(const std::filesystem::path& dire
 std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
                                         const std::function<void(std::string_view)>& passed_over);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr std::string_view kPartial = ".partial";
@@ -85,4 +85,4 @@ void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 
 #include "train/checkpoint.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A checkpoint in the making, under the name `target`.partial. Destroyed before `publish` has
 // returned, it leaves nothing behind and an earlier checkpoint of that name as it was.
@@ -33,4 +33,4 @@ void remove_leftovers(const std::filesystem::path& directory);
 // that was measured best. Later ones were left by another run and are not counted.
 void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t newest);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 std::string host_name() {
@@ -53,7 +53,7 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 
 [[noreturn]] void fail_held(const std::filesystem::path& lock, const std::string& owner) {
   fail_input(
-      "--checkpoint names '{}', which {} holds; give another directory or wait until that job "
+      "‹checkpoint› names '{}', which {} holds; give another directory or wait until that job "
       "ends, and if it has died on another host remove '{}'.",
       lock.parent_path().string(), owner.empty() ? "another job" : owner, lock.string());
 }
@@ -62,11 +62,11 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 
 CheckpointLock::CheckpointLock(const std::filesystem::path& directory)
     : path_(directory / "lock"), made_(!std::filesystem::exists(directory)) {
-  make_directory(directory, "--checkpoint");
+  make_directory(directory, "‹checkpoint›");
   while (true) {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (descriptor_ < 0) {
-      fail_input("--checkpoint cannot lock '{}': {}.", path_.string(), std::strerror(errno));
+      fail_input("‹checkpoint› cannot lock '{}': {}.", path_.string(), std::strerror(errno));
     }
     const bool locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
     if (locked && !is_same_file(descriptor_, path_)) {  // its owner removed it meanwhile
@@ -86,7 +86,7 @@ CheckpointLock::CheckpointLock(const std::filesystem::path& directory)
   if (!written) {
     const std::string reason = std::strerror(errno);
     ::close(descriptor_);
-    fail_input("--checkpoint cannot write '{}': {}.", path_.string(), reason);
+    fail_input("‹checkpoint› cannot write '{}': {}.", path_.string(), reason);
   }
 }
 
@@ -96,4 +96,4 @@ CheckpointLock::~CheckpointLock() {
   ::close(descriptor_);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

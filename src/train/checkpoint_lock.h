@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace millrace {
+namespace millrace::train {
 
 // Holds the directory of a job's checkpoints, which it makes if need be, from its construction to
 // its end, by a locked file `lock` in it that names the owner: host, process and start. What an
@@ -22,4 +22,4 @@ class CheckpointLock {
   int descriptor_ = -1;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -11,10 +11,10 @@
 #include "base/file.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-CheckpointFile describe_file(std::string_view name, SafetensorsWriter::Written written) {
+CheckpointFile describe_file(std::string_view name, data::SafetensorsWriter::Written written) {
   return {std::string(name), written.bytes, written.crc32};
 }
 
@@ -37,12 +37,18 @@ double seconds_between(std::chrono::steady_clock::time_point start,
 }  // namespace
 
 uint64_t write_checkpoint(PartialCheckpoint& partial, Manifest manifest,
-                          const StateSnapshot& snapshot, ShardWriter* centres) {
-  const auto weights = write_tensors(partial.path() / kWeightsFile, snapshot, is_weight,
-                                     {{"format", "pt"}, {"model", manifest.model}});
-  const auto state = write_tensors(partial.path() / kOptimizerFile, snapshot,
-                                   [](Role role) { return role == Role::optimizer_state; }, {});
+                          const StateSnapshot& snapshot, ShardWriter* centres,
+                          const StateSnapshot& average) {
+  const std::map<std::string, std::string> about = {{"format", "pt"}, {"model", manifest.model}};
+  const auto weights = write_tensors(partial.path() / kWeightsFile, snapshot, is_weight, about);
+  const auto state =
+      write_tensors(partial.path() / kOptimizerFile, snapshot,
+                    [](graph::Role role) { return role == graph::Role::optimizer_state; }, {});
   manifest.files = {describe_file(kWeightsFile, weights), describe_file(kOptimizerFile, state)};
+  if (!average.empty()) {
+    const auto written = write_tensors(partial.path() / kAverageFile, average, is_weight, about);
+    manifest.files.push_back(describe_file(kAverageFile, written));
+  }
   if (centres != nullptr) {
     for (CheckpointFile& file : centres->commit()) manifest.files.push_back(std::move(file));
   }
@@ -52,12 +58,15 @@ uint64_t write_checkpoint(PartialCheckpoint& partial, Manifest manifest,
   return bytes;
 }
 
-uint64_t checkpoint_bytes(const JobState& state) {
+uint64_t checkpoint_bytes(const JobState& state, bool with_average) {
   constexpr uint64_t kHeaders = uint64_t{1} << 16;
   uint64_t bytes = kHeaders;
   for (const JobTensor& tensor : state.tensors()) {
-    const DataType written = tensor.in_rows() ? tensor.stored : DataType::f32;
-    bytes += static_cast<uint64_t>(elements_of(tensor.shape) * size_of(written));
+    const graph::DataType written = tensor.in_rows() ? tensor.stored : graph::DataType::f32;
+    const auto size =
+        static_cast<uint64_t>(graph::elements_of(tensor.shape) * graph::size_of(written));
+    bytes += size;
+    if (with_average && is_weight(tensor.role) && !tensor.in_rows()) bytes += size;
   }
   return bytes;
 }
@@ -74,10 +83,10 @@ CheckpointWriter::CheckpointWriter(std::filesystem::path directory, int keep)
     std::filesystem::create_directories(directory_);
     remove_leftovers(directory_);
   } catch (const std::filesystem::filesystem_error& error) {
-    fail_input("--checkpoint names '{}', which cannot be used: {}.", directory_.string(),
+    fail_input("‹checkpoint› names '{}', which cannot be used: {}.", directory_.string(),
                error.code().message());
   }
-  require_writable(directory_ / kManifestFile, "--checkpoint");
+  require_writable(directory_ / kManifestFile, "‹checkpoint›");
   thread_ = std::thread([this] { work(); });
 }
 
@@ -91,19 +100,21 @@ CheckpointWriter::~CheckpointWriter() {
   thread_.join();
 }
 
-void CheckpointWriter::save(const JobState& state, Manifest manifest) {
+void CheckpointWriter::save(const JobState& state, Manifest manifest,
+                            const StateSnapshot* average) {
   const auto start = Clock::now();
   wait();
   take_snapshot(state, snapshot_);
+  average_ = average == nullptr ? StateSnapshot() : *average;
   centres_.reset();
   early_failure_.clear();
   try {
-    early_failure_ = lack_of_space(state);
+    early_failure_ = lack_of_space(state, average != nullptr);
     if (early_failure_.empty()) {
       partial_ = std::make_unique<PartialCheckpoint>(directory_ / checkpoint_name(manifest.step));
     }
   } catch (const InputError& error) {
-    early_failure_ = error.what();
+    early_failure_ = error.marked();
   } catch (const std::filesystem::filesystem_error& error) {
     early_failure_ =
         fmt::format("Cannot write '{}': {}.", directory_.string(), error.code().message());
@@ -111,7 +122,7 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest) {
   try {
     centres_ = write_centres(state, partial_ ? &partial_->path() : nullptr);
   } catch (const InputError& error) {
-    early_failure_ = error.what();
+    early_failure_ = error.marked();
   }
   {
     const std::lock_guard lock(mutex_);
@@ -122,8 +133,8 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest) {
   changed_.notify_all();
 }
 
-std::string CheckpointWriter::lack_of_space(const JobState& state) const {
-  const uint64_t needed = checkpoint_bytes(state);
+std::string CheckpointWriter::lack_of_space(const JobState& state, bool with_average) const {
+  const uint64_t needed = checkpoint_bytes(state, with_average);
   const uint64_t there = free_bytes(directory_);
   if (there >= needed) return {};
   return fmt::format("A checkpoint takes {}, and the disk of '{}' has {} left.",
@@ -160,13 +171,14 @@ void CheckpointWriter::work() {
     lock.unlock();
     try {
       if (!early_failure_.empty()) throw InputError(early_failure_);
-      outcome.report.bytes = write_checkpoint(*partial_, manifest, snapshot_, centres_.get());
+      outcome.report.bytes =
+          write_checkpoint(*partial_, manifest, snapshot_, centres_.get(), average_);
       prune_checkpoints(directory_, keep_, manifest.step);
     } catch (const std::filesystem::filesystem_error& error) {
       outcome.failure = fmt::format("Cannot write '{}': {}.", outcome.report.directory.string(),
                                     error.code().message());
     } catch (const std::exception& error) {
-      outcome.failure = error.what();
+      outcome.failure = marked_text(error);
     }
     centres_.reset();
     partial_.reset();
@@ -179,4 +191,4 @@ void CheckpointWriter::work() {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -16,7 +16,7 @@
 #include "train/observer.h"
 #include "train/weights.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Owns a low-priority thread and one host copy of the model's state. `save` copies the state
 // (the only part that the training step waits for) and returns; class centres, which there may be
@@ -42,11 +42,11 @@ class CheckpointWriter {
   void reserve(const JobState& state) { take_snapshot(state, snapshot_); }
 
   // A sentence if a checkpoint of the job would not fit on the disk; else empty.
-  std::string lack_of_space(const JobState& state) const;
+  std::string lack_of_space(const JobState& state, bool with_average) const;
 
   // Waits for an earlier save first. The other processes of the job call `contribute`.
-  // `manifest.files` is filled by the writer.
-  void save(const JobState& state, Manifest manifest);
+  // `manifest.files` is filled by the writer. `average` (may be null) is copied too.
+  void save(const JobState& state, Manifest manifest, const StateSnapshot* average = nullptr);
 
   // Outcomes since the last call.
   std::vector<Outcome> take_outcomes();
@@ -65,6 +65,7 @@ class CheckpointWriter {
   std::filesystem::path directory_;
   int keep_;
   StateSnapshot snapshot_;
+  StateSnapshot average_;                       // empty: none
   std::unique_ptr<PartialCheckpoint> partial_;  // what is being written
   std::unique_ptr<ShardWriter> centres_;        // in it; null: none
   std::string early_failure_;                   // of `save`
@@ -80,7 +81,7 @@ class CheckpointWriter {
 };
 
 // About what a checkpoint of the job takes on the disk.
-uint64_t checkpoint_bytes(const JobState& state);
+uint64_t checkpoint_bytes(const JobState& state, bool with_average);
 
 // What the other processes do in a save.
 void contribute(const JobState& state);
@@ -88,6 +89,7 @@ void contribute(const JobState& state);
 // The body of the writer without its thread: writes the rest of a checkpoint and publishes it,
 // returns its size.
 uint64_t write_checkpoint(PartialCheckpoint& partial, Manifest manifest,
-                          const StateSnapshot& snapshot, ShardWriter* centres = nullptr);
+                          const StateSnapshot& snapshot, ShardWriter* centres = nullptr,
+                          const StateSnapshot& average = {});
 
-}  // namespace millrace
+}  // namespace millrace::train

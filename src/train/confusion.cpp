@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 std::string name_at(const std::vector<std::string>& names, int64_t label) {
@@ -79,4 +79,4 @@ std::string Confusion::to_text(const std::vector<std::string>& names) const {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "train/evaluation.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // How a class fared. Plain data; a share of nothing is 0.
 struct ClassScore {
@@ -44,4 +44,4 @@ class Confusion {
   std::vector<int64_t> counts_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,10 +7,10 @@
 #include "comm/texts.h"
 #include "train/engine.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-void add(GroupStatistics& sum, const GroupStatistics& other) {
+void add(comm::GroupStatistics& sum, const comm::GroupStatistics& other) {
   for (size_t i = 0; i < sum.operations.size(); ++i) {
     sum.operations[i].calls += other.operations[i].calls;
     sum.operations[i].bytes += other.operations[i].bytes;
@@ -19,9 +19,9 @@ void add(GroupStatistics& sum, const GroupStatistics& other) {
 }
 
 // Lanes wait for messages beside the kernels, most of the time for one that nobody needs yet.
-GroupStatistics messages_of(const Group& group) {
-  GroupStatistics statistics = group.statistics();
-  for (OperationStatistics& one : statistics.operations) one.seconds_waited = 0;
+comm::GroupStatistics messages_of(const comm::Group& group) {
+  comm::GroupStatistics statistics = group.statistics();
+  for (comm::OperationStatistics& one : statistics.operations) one.seconds_waited = 0;
   return statistics;
 }
 
@@ -29,7 +29,7 @@ GroupStatistics messages_of(const Group& group) {
 
 DeviceReport report_of(const Worker& worker) {
   DeviceReport report;
-  report.id = to_string(worker.id);
+  report.id = parallel::to_string(worker.id);
   report.stage = worker.stage;
   report.arena_bytes = worker.largest().arena_bytes;
   if (worker.session) {
@@ -54,8 +54,8 @@ std::string crowded_device(const std::vector<DeviceReport>& devices, int64_t lim
     sum += device.arena_bytes;
     if (sum <= limit) continue;
     return fmt::format(
-        "The stages on device {} need {} together but --device-memory allows {}; use a smaller "
-        "batch, more devices or --schedule 1f1b-flush.",
+        "The stages on device {} need {} together but ‹device_memory› allows {}; use a smaller "
+        "batch, more devices or ‹schedule› 1f1b-flush.",
         device.id, format_bytes(static_cast<uint64_t>(sum)),
         format_bytes(static_cast<uint64_t>(limit)));
   }
@@ -83,7 +83,7 @@ int64_t bytes_of_fullest_host(const std::vector<DeviceReport>& devices) {
   return most;
 }
 
-Json to_json(const MemoryBreakdown& breakdown) {
+Json to_json(const compile::MemoryBreakdown& breakdown) {
   Json json;
   json["weights"] = breakdown.weights;
   json["gradients"] = breakdown.gradients;
@@ -103,10 +103,10 @@ Json to_json(const DeviceReport& report) {
   json["breakdown"] = to_json(report.breakdown);
   Json& communication = json["communication"];
   communication["operations"] = Json::object();
-  for (int i = 0; i < kOperations; ++i) {
-    const OperationStatistics& one = report.communication.operations[static_cast<size_t>(i)];
+  for (int i = 0; i < comm::kOperations; ++i) {
+    const comm::OperationStatistics& one = report.communication.operations[static_cast<size_t>(i)];
     if (one.calls == 0) continue;
-    communication["operations"][operation_name(static_cast<Operation>(i))] = {
+    communication["operations"][comm::operation_name(static_cast<comm::Operation>(i))] = {
         {"calls", one.calls}, {"bytes", one.bytes}, {"seconds_waited", one.seconds_waited}};
   }
   communication["background_seconds"] = report.background_seconds;
@@ -129,8 +129,8 @@ DeviceReport parse_device_report(const Json& json) {
   report.breakdown = {field("weights"),     field("gradients"), field("optimizer"),
                       field("activations"), field("workspace"), field("communication")};
   const Json& communication = json.at("communication");
-  for (int i = 0; i < kOperations; ++i) {
-    const char* name = operation_name(static_cast<Operation>(i));
+  for (int i = 0; i < comm::kOperations; ++i) {
+    const char* name = comm::operation_name(static_cast<comm::Operation>(i));
     if (!communication.at("operations").contains(name)) continue;
     const Json& one = communication.at("operations").at(name);
     report.communication.operations[static_cast<size_t>(i)] = {
@@ -152,7 +152,7 @@ std::vector<DeviceReport> gather_reports(Engine& engine, const std::vector<Devic
   Json list = Json::array();
   for (const DeviceReport& report : own) list.push_back(to_json(report));
   std::vector<std::string> texts = {list.dump()};
-  if (engine.rank_group() != nullptr) texts = gather_texts(*engine.rank_group(), texts[0]);
+  if (engine.rank_group() != nullptr) texts = comm::gather_texts(*engine.rank_group(), texts[0]);
   std::vector<DeviceReport> reports;
   for (const std::string& text : texts) {
     for (const Json& json : Json::parse(text)) reports.push_back(parse_device_report(json));
@@ -162,4 +162,4 @@ std::vector<DeviceReport> gather_reports(Engine& engine, const std::vector<Devic
   return reports;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "comm/group.h"
 #include "compile/memory_breakdown.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A device of the job. Communication is what its groups did: those that kernels wait for and those
 // that run beside them, and its messages to other stages.
@@ -18,8 +18,8 @@ struct DeviceReport {
   int stage = 0;
   int64_t arena_bytes = 0;
   int64_t resident_bytes = 0;
-  MemoryBreakdown breakdown = {};
-  GroupStatistics communication = {};
+  compile::MemoryBreakdown breakdown = {};
+  comm::GroupStatistics communication = {};
   double background_seconds = 0;  // at work on gradients beside the kernels
   double exposed_seconds = 0;     // that kernels stood still for them
 };
@@ -45,8 +45,8 @@ std::vector<int64_t> bytes_of_stages(const std::vector<DeviceReport>& devices);
 // What the devices of the host that holds the most take together.
 int64_t bytes_of_fullest_host(const std::vector<DeviceReport>& devices);
 
-Json to_json(const MemoryBreakdown& breakdown);
+Json to_json(const compile::MemoryBreakdown& breakdown);
 Json to_json(const DeviceReport& report);
 DeviceReport parse_device_report(const Json& json);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -1,9 +1,12 @@
 #include "train/engine.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <set>
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
@@ -12,23 +15,23 @@
 #include "passes/kept_layers.h"
 #include "train/stage_options.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-std::vector<int> device_counts(const TrainJob& job) {
+std::vector<int> device_counts(const StepSettings& job) {
   const int ranks = job.processes == nullptr ? 1 : job.processes->size();
   std::vector<int> counts;
-  for (const auto& devices : devices_by_rank(job.plan, ranks)) {
+  for (const auto& devices : parallel::devices_by_rank(job.plan, ranks)) {
     counts.push_back(static_cast<int>(devices.size()));
   }
   return counts;
 }
 
 // Those of one number, which each step tells of.
-std::vector<std::string> names_of_results(const Graph& network) {
+std::vector<std::string> names_of_results(const graph::Graph& network) {
   std::vector<std::string> names;
-  for (const TensorId id : network.results()) {
-    const Tensor& tensor = network.tensor(id);
+  for (const graph::TensorId id : network.results()) {
+    const graph::Tensor& tensor = network.tensor(id);
     if (tensor.type.elements() == 1) names.push_back(tensor.name);
   }
   return names;
@@ -36,37 +39,46 @@ std::vector<std::string> names_of_results(const Graph& network) {
 
 }  // namespace
 
-Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& observer)
+Engine::Engine(const StepSettings& job, const graph::Graph& network, TrainingObserver& observer)
     : plan_(job.plan),
       graphs_(network, job.plan),
       groups_(device_counts(job), job.processes),
-      choices_(ConvolutionChoices::default_path()),
+      choices_(kernels::ConvolutionChoices::default_path()),
       samples_(job.options.batch),
+      classes_(job.options.classes),
       skipped_updates_(static_cast<size_t>(job.plan.stage_count()), 0),
       checks_overflow_(job.loss_scale.in_use()),
       agrees_(agrees_on_updates(job)),
       result_names_(names_of_results(network)),
       layout_(graphs_, schedule_of(plan_, steps_to_fill(plan_)), plan_.device_numbers(),
               job.precision.wire()) {
-  KeptLayers(job.precision.keep).require_in(network);
+  passes::KeptLayers(job.precision.keep).require_in(network);
+  for (const graph::TensorId id : network.results()) {
+    if (network.tensor(id).name == kEmbedding) features_ = network.tensor(id).type.shape.back();
+  }
   if (ranks() > 1) {
-    heartbeat_ = std::make_unique<Heartbeat>(*job.processes, groups_);
-    std::vector<Member> first;
+    heartbeat_ = std::make_unique<comm::Heartbeat>(*job.processes, groups_);
+    std::vector<comm::Member> first;
     for (int rank = 0; rank < ranks(); ++rank) first.push_back({rank, 0});
     rank_group_ = groups_.make(first, 0).front();
   }
-  const DeviceCores cores =
-      cores_of_devices(launch_place(), groups_.devices(rank()), job.threads, job.oversubscribe);
+  const backend::DeviceCores cores = backend::cores_of_devices(
+      comm::launch_place(), groups_.devices(rank()), job.threads, job.oversubscribe);
   if (!cores.note.empty()) observer.on_message(Severity::note, cores.note);
-  const std::shared_ptr<Backend> backend = make_backend(job.backend);
+  const std::shared_ptr<backend::Backend> backend = backend::make_backend(job.backend);
+  // A device that is alone on its host has no other to keep clear of, and may move where a core is
+  // free.
+  const bool alone = comm::launch_place().local_ranks == 1 && cores.teams.size() == 1;
   for (const std::vector<int>& team : cores.teams) {
-    devices_.push_back(std::make_unique<Device>(DeviceOptions{
-        .threads = static_cast<int>(team.size()), .cores = team, .backend = backend}));
+    devices_.push_back(std::make_unique<backend::Device>(
+        backend::DeviceOptions{.threads = static_cast<int>(team.size()),
+                               .cores = alone ? std::vector<int>() : team,
+                               .backend = backend}));
   }
   make_workers();
   std::vector<RowRange> wanted;
   for (const auto& worker : workers_) {
-    const Graph graph = local_graph(*worker).graph;
+    const graph::Graph graph = local_graph(*worker).graph;
     const auto rows = input_rows(graph, graphs_.micro_batch(), plan_.micro_batches);
     wanted.insert(wanted.end(), rows.begin(), rows.end());
   }
@@ -76,9 +88,9 @@ Engine::Engine(const TrainJob& job, const Graph& network, TrainingObserver& obse
 
 Engine::~Engine() = default;
 
-void Engine::start(uint64_t seed) {
+void Engine::start(std::optional<uint64_t> seed) {
   for (const auto& worker : workers_) {
-    std::vector<const Program*> programs;
+    std::vector<const compile::Program*> programs;
     if (worker->training) programs.push_back(&*worker->training);
     if (worker->evaluation) programs.push_back(&*worker->evaluation);
     worker->session.emplace(*worker->device, programs);
@@ -86,16 +98,16 @@ void Engine::start(uint64_t seed) {
     const auto number = static_cast<int>(&worker - workers_.data());
     worker->session->set_trace(trace_, number);
     if (worker->collectives) worker->collectives->set_trace(trace_, number);
-    worker->session->initialize(seed);
+    if (seed) worker->session->initialize(*seed);
   }
   start_pipeline();
 }
 
 void Engine::start_pipeline() {
-  const std::vector<Group> messages = groups_.make_for_messages(groups_.all());
-  std::vector<Group> everyone;
+  const std::vector<comm::Group> messages = groups_.make_for_messages(groups_.all());
+  std::vector<comm::Group> everyone;
   if (agrees_ && plan_.devices().size() > 1 && !plan_.runs_whole()) {
-    everyone = groups_.make(groups_.all(), 2 * plan_.stage_count() + 1);
+    everyone = groups_.make(groups_.all(), 3 * plan_.stage_count() + 1);
   }
   Pipeline::Options options;
   options.graphs = &graphs_;
@@ -122,8 +134,8 @@ void Engine::start_pipeline() {
   pipeline_.emplace(std::move(options));
 }
 
-std::vector<TraceDevice> Engine::trace_devices() const {
-  std::vector<TraceDevice> devices;
+std::vector<runtime::TraceDevice> Engine::trace_devices() const {
+  std::vector<runtime::TraceDevice> devices;
   for (const auto& worker : workers_) {
     devices.push_back({worker->id.node, worker->id.device, worker->stage});
   }
@@ -131,7 +143,7 @@ std::vector<TraceDevice> Engine::trace_devices() const {
 }
 
 bool Engine::overlaps_steps() const {
-  return plan_.stage_count() > 1 && !is_synchronous(plan_.schedule);
+  return plan_.stage_count() > 1 && !parallel::is_synchronous(plan_.schedule);
 }
 
 // Where all devices agree before each update, on whether to make it, steps do not overlap.
@@ -223,23 +235,30 @@ void Engine::finish() {
 }
 
 void Engine::set_activity(const std::string& what) {
-  if (heartbeat_) heartbeat_->set_activity(what);
+  if (!heartbeat_) return;
+  std::set<int> stages;
+  for (const auto& worker : workers_) stages.insert(worker->stage);
+  const bool tells = plan_.stage_count() > 1 && !stages.empty();
+  heartbeat_->set_activity(tells ? fmt::format("{} (stage {})", what, fmt::join(stages, ", "))
+                                 : what);
 }
 
-void Engine::watch(Watch what) {
-  for (const auto& worker : workers_) millrace::watch(*worker->training, what);
+void Engine::watch(runtime::Watch what) {
+  for (const auto& worker : workers_) runtime::watch(*worker->training, what);
 }
 
-std::string Engine::explain(const StepState& step, Watch what) {
+std::string Engine::explain(const kernels::StepState& step, runtime::Watch what) {
   if (workers_.size() > 1 || ranks() > 1) return {};
-  return explain_step(session(), *workers_.front()->training, step, what);
+  return runtime::explain_step(session(), *workers_.front()->training, step, what);
 }
 
 std::string Engine::fingerprint() {
   uint64_t hash = 0;
   for (const auto& worker : workers_) {
     hash = hash_combine(hash, static_cast<uint64_t>(worker->device->threads()));
-    for (const Instruction& instruction : worker->training->instructions) {
+    for (const compile::Instruction& instruction : worker->training->instructions) {
+      if (instruction.kind == compile::InstructionKind::copy || instruction.is_of_message())
+        continue;
       const std::string text = instruction.name + "=" + instruction.implementation;
       hash = hash_combine(hash, hash_bytes(text.data(), text.size()));
     }
@@ -247,18 +266,18 @@ std::string Engine::fingerprint() {
   std::string word = fmt::format("{:016x}", hash);
   if (!rank_group_) return word;
   std::string all;
-  for (const std::string& text : gather_texts(*rank_group_, word)) all += text;
+  for (const std::string& text : comm::gather_texts(*rank_group_, word)) all += text;
   return fmt::format("{:016x}", hash_bytes(all.data(), all.size()));
 }
 
-const Program* Engine::training() const {
+const compile::Program* Engine::training() const {
   const Worker& worker = *workers_.front();
   return worker.training ? &*worker.training : nullptr;
 }
 
-const Program* Engine::evaluation() const {
+const compile::Program* Engine::evaluation() const {
   const Worker& worker = *workers_.front();
   return worker.evaluation ? &*worker.evaluation : nullptr;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

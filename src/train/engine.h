@@ -22,7 +22,10 @@
 #include "train/pipeline.h"
 #include "train/worker.h"
 
-namespace millrace {
+namespace millrace::train {
+
+// The result of a face network.
+inline constexpr std::string_view kEmbedding = "embedding";
 
 enum class Purpose : uint8_t { training, training_and_evaluation, evaluation };
 
@@ -49,10 +52,10 @@ struct StepOutcome {
 class Engine {
  public:
   // Divides the network and joins the processes; `compile` comes next.
-  Engine(const TrainJob& job, const Graph& network, TrainingObserver& observer);
+  Engine(const StepSettings& job, const graph::Graph& network, TrainingObserver& observer);
 
   // With the network that the job names, compiled.
-  Engine(const TrainJob& job, Purpose purpose, TrainingObserver& observer)
+  Engine(const StepSettings& job, Purpose purpose, TrainingObserver& observer)
       : Engine(job, network_of(job), observer) {
     compile(job, purpose, observer);
   }
@@ -63,22 +66,25 @@ class Engine {
 
   // How convolutions are computed: what `compile` chose, in all processes; and before that, what a
   // job that goes on is to choose again.
-  const ConvolutionChoices::Methods& convolutions() const { return choices_.used(); }
-  void adopt_convolutions(const ConvolutionChoices::Methods& methods) { choices_.adopt(methods); }
+  const kernels::ConvolutionChoices::Methods& convolutions() const { return choices_.used(); }
+  void adopt_convolutions(const kernels::ConvolutionChoices::Methods& methods) {
+    choices_.adopt(methods);
+  }
 
   // Compiles on the devices' threads. Throws InputError if the model does not fit the memory
   // limit; nothing has been allocated then.
-  void compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer);
+  void compile(const StepSettings& job, Purpose purpose, TrainingObserver& observer);
 
-  // Allocates the arenas; before that there are no sessions.
-  void start(uint64_t seed);
+  // Allocates the arenas; before that there are no sessions. Without a seed nothing is filled, for
+  // weights that all come from a file.
+  void start(std::optional<uint64_t> seed);
 
   const std::vector<std::unique_ptr<Worker>>& workers() const { return workers_; }
-  const JobGraphs& graphs() const { return graphs_; }
+  const parallel::JobGraphs& graphs() const { return graphs_; }
   int rank() const { return groups_.rank(); }
   int ranks() const { return groups_.ranks(); }
   // A group of all processes; null for one alone.
-  Group* rank_group() { return rank_group_ ? &*rank_group_ : nullptr; }
+  comm::Group* rank_group() { return rank_group_ ? &*rank_group_ : nullptr; }
 
   // The channels between stages.
   const PipelineLayout& layout() const { return layout_; }
@@ -108,9 +114,14 @@ class Engine {
   // Whether steps overlap, so that `train` is best given many.
   bool overlaps_steps() const;
 
+  int64_t classes() const { return classes_; }
   // Adds the scores of a batch; `finish_scores` sums them over the processes.
   void evaluate(const FeedBatch& batch, Scores& scores);
   void finish_scores(Scores& scores);
+
+  // What a face network makes of the images of a batch, a row for each, in every process.
+  int64_t features() const { return features_; }
+  std::vector<float> embed(const FeedBatch& batch);
 
   // Whether any process wants to stop.
   bool any(bool wish);
@@ -122,58 +133,63 @@ class Engine {
   void set_activity(const std::string& what);
 
   // Checks what the training programs compute; see runtime/finite_check.h.
-  void watch(Watch what);
+  void watch(runtime::Watch what);
   // See explain_step; on a device alone, otherwise nothing.
-  std::string explain(const StepState& step, Watch what);
+  std::string explain(const kernels::StepState& step, runtime::Watch what);
 
   // Records what the devices do from now on; borrowed. Before `start`.
-  void set_trace(TraceRecorder* trace) { trace_ = trace; }
-  std::vector<TraceDevice> trace_devices() const;
+  void set_trace(runtime::TraceRecorder* trace) { trace_ = trace; }
+  std::vector<runtime::TraceDevice> trace_devices() const;
 
   // A word that changes when any operator of any device is run by another implementation: the
   // same job with the same word gives the same bits.
   std::string fingerprint();
 
   // The first device of this process.
-  Session& session() { return *workers_.front()->session; }
-  Device& device() { return *workers_.front()->device; }
-  const Program* training() const;
-  const Program* evaluation() const;
-  const Program& largest() const { return workers_.front()->largest(); }
+  runtime::Session& session() { return *workers_.front()->session; }
+  backend::Device& device() { return *workers_.front()->device; }
+  const compile::Program* training() const;
+  const compile::Program* evaluation() const;
+  const compile::Program& largest() const { return workers_.front()->largest(); }
 
  private:
   void make_workers();
   void join_workers();
-  void compile_stages(const TrainJob& job, Purpose purpose);
+  void compile_stages(const StepSettings& job, Purpose purpose);
   void share_choices(int root);
-  CompileOptions options_of(const Worker& worker, const TrainJob& job);
-  void compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose);
-  StageGraph local_graph(const Worker& worker) const;
+  compile::CompileOptions options_of(const Worker& worker, const StepSettings& job);
+  void compile_worker(Worker& worker, const compile::CompileOptions& options, Purpose purpose);
+  parallel::StageGraph local_graph(const Worker& worker) const;
   void train_segment(const Steps& steps);
   StepOutcome outcome_of(const StepShares& shares) const;
   void add_up(std::vector<StepShares>& shares);
   void start_pipeline();
-  void inject_faults(const TrainJob& job);
+  void inject_faults(const StepSettings& job);
   void note_overflows(std::vector<StepOutcome>& outcomes);
   std::string agree_on_source(std::string own);
+  using SlotOf = std::function<const compile::Slot*(const Worker&)>;
+  void collect(const FeedBatch& batch, const SlotOf& slot_of, int64_t columns,
+               std::vector<float>& values);
 
-  Plan plan_;
-  JobGraphs graphs_;
-  JobGroups groups_;
-  std::unique_ptr<Heartbeat> heartbeat_;
-  std::optional<Group> rank_group_;
-  ConvolutionChoices choices_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  parallel::Plan plan_;
+  parallel::JobGraphs graphs_;
+  comm::JobGroups groups_;
+  std::unique_ptr<comm::Heartbeat> heartbeat_;
+  std::optional<comm::Group> rank_group_;
+  kernels::ConvolutionChoices choices_;
+  std::vector<std::unique_ptr<backend::Device>> devices_;
   std::vector<std::unique_ptr<Worker>> workers_;
   BatchRows rows_;
   int64_t samples_ = 0;  // of a step
+  int64_t classes_ = 0;
+  int64_t features_ = 0;  // of an embedding; 0: the network makes none
   std::vector<int64_t> skipped_updates_;
   bool checks_overflow_ = false;
   bool agrees_ = false;  // all devices, before each update
-  TraceRecorder* trace_ = nullptr;
+  runtime::TraceRecorder* trace_ = nullptr;
   std::vector<std::string> result_names_;
   PipelineLayout layout_;
   std::optional<Pipeline> pipeline_;  // once it has started
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,20 +8,20 @@
 #include "train/plan.h"
 #include "train/stage_options.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-std::string layouts_as_text(const std::map<std::string, Layout>& layouts) {
+std::string layouts_as_text(const std::map<std::string, graph::Layout>& layouts) {
   Json json = Json::object();
   for (const auto& [name, layout] : layouts) json[name] = layout.tag();
   return json.dump();
 }
 
-std::map<std::string, Layout> layouts_from_text(const std::string& text) {
-  std::map<std::string, Layout> layouts;
+std::map<std::string, graph::Layout> layouts_from_text(const std::string& text) {
+  std::map<std::string, graph::Layout> layouts;
   const Json json = Json::parse(text);
   for (const auto& [name, tag] : json.items()) {
-    layouts[name] = Layout(tag.get<std::string>());
+    layouts[name] = graph::Layout(tag.get<std::string>());
   }
   return layouts;
 }
@@ -37,23 +37,24 @@ void say_what_runs_again(const std::vector<std::unique_ptr<Worker>>& workers,
   }
   if (operators == 0) return;
   observer.on_message(Severity::note,
-                      fmt::format("To fit into --device-memory, up to {} operators of a device run "
+                      fmt::format("To fit into ‹device_memory›, up to {} operators of a device run "
                                   "again in the backward pass, with {:.0f} % more arithmetic.",
                                   operators, 100 * share));
 }
 
 }  // namespace
 
-void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& observer) {
+void Engine::compile(const StepSettings& job, Purpose purpose, TrainingObserver& observer) {
   try {
     compile_stages(job, purpose);
     std::vector<DeviceReport> reports;
     for (const auto& worker : workers_) reports.push_back(report_of(*worker));
     const std::string crowded = crowded_device(reports, job.device_memory);
     if (!crowded.empty()) fail_input("{}", crowded);
-    if (job.recompute == RecomputePolicy::automatic) say_what_runs_again(workers_, observer);
+    if (job.recompute == passes::RecomputePolicy::automatic)
+      say_what_runs_again(workers_, observer);
   } catch (const std::exception& error) {
-    fail(error.what());
+    fail(marked_text(error));
     throw;
   }
   if (!choices_.warning().empty()) observer.on_message(Severity::warning, choices_.warning());
@@ -62,11 +63,11 @@ void Engine::compile(const TrainJob& job, Purpose purpose, TrainingObserver& obs
 }
 
 void Engine::make_workers() {
-  const auto devices = devices_by_rank(plan_, ranks())[static_cast<size_t>(rank())];
+  const auto devices = parallel::devices_by_rank(plan_, ranks())[static_cast<size_t>(rank())];
   for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    const parallel::Placement& placement = plan_.stages[static_cast<size_t>(stage)];
     for (int member = 0; member < placement.size(); ++member) {
-      const DeviceId id = placement.devices[static_cast<size_t>(member)];
+      const parallel::DeviceId id = placement.devices[static_cast<size_t>(member)];
       if (id.node != rank()) continue;
       auto worker = std::make_unique<Worker>();
       worker->id = id;
@@ -82,27 +83,27 @@ void Engine::make_workers() {
 
 // All devices of a stage hold the parameters in the layouts that its first device prefers, so that
 // their gradients can be added as they lie in memory.
-void Engine::compile_stages(const TrainJob& job, Purpose purpose) {
+void Engine::compile_stages(const StepSettings& job, Purpose purpose) {
   share_choices(0);
   for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    const parallel::Placement& placement = plan_.stages[static_cast<size_t>(stage)];
     const int leader = placement.devices[0].node;
-    std::map<std::string, Layout> layouts;
+    std::map<std::string, graph::Layout> layouts;
     bool know_layouts = false;
     for (const auto& worker : workers_) {
       if (worker->stage != stage || worker->member != 0) continue;
       compile_worker(*worker, options_of(*worker, job), purpose);
-      layouts = layouts_of_parameters(worker->largest());
+      layouts = compile::layouts_of_parameters(worker->largest());
       know_layouts = true;
     }
     share_choices(leader);
     if (rank_group_) {
       const std::string own = know_layouts ? layouts_as_text(layouts) : "";
-      layouts = layouts_from_text(broadcast_text(*rank_group_, own, leader));
+      layouts = layouts_from_text(comm::broadcast_text(*rank_group_, own, leader));
     }
     for (const auto& worker : workers_) {
       if (worker->stage != stage || worker->member == 0) continue;
-      CompileOptions options = options_of(*worker, job);
+      compile::CompileOptions options = options_of(*worker, job);
       options.layouts = layouts;
       options.dump_directory.clear();
       compile_worker(*worker, options, purpose);
@@ -115,58 +116,64 @@ void Engine::share_choices(int root) {
   if (!rank_group_) return;
   const Json known = {{"measured", choices_.measured()}, {"used", choices_.used()}};
   const Json theirs =
-      Json::parse(broadcast_text(*rank_group_, root == rank() ? known.dump() : "", root));
+      Json::parse(comm::broadcast_text(*rank_group_, root == rank() ? known.dump() : "", root));
   if (root == rank()) return;
-  choices_.take_measured(theirs["measured"].get<ConvolutionChoices::Methods>());
-  choices_.adopt(theirs["used"].get<ConvolutionChoices::Methods>());
+  choices_.take_measured(theirs["measured"].get<kernels::ConvolutionChoices::Methods>());
+  choices_.adopt(theirs["used"].get<kernels::ConvolutionChoices::Methods>());
 }
 
-StageGraph Engine::local_graph(const Worker& worker) const {
+parallel::StageGraph Engine::local_graph(const Worker& worker) const {
   return graphs_.local(worker.stage, plan_.round_robin ? 0 : worker.member);
 }
 
-CompileOptions Engine::options_of(const Worker& worker, const TrainJob& job) {
-  CompileOptions options =
+compile::CompileOptions Engine::options_of(const Worker& worker, const StepSettings& job) {
+  compile::CompileOptions options =
       stage_options(job, worker.stage, worker.member, worker.device->threads(), &choices_);
-  options.shape.channel_bytes = layout_.channel_bytes(worker.stage, worker.member);
+  options.shape.channels = layout_.ends(worker.stage, worker.member);
   return options;
 }
 
-void Engine::compile_worker(Worker& worker, const CompileOptions& options, Purpose purpose) {
-  const StageGraph graph = local_graph(worker);
+void Engine::compile_worker(Worker& worker, const compile::CompileOptions& options,
+                            Purpose purpose) {
+  const parallel::StageGraph graph = local_graph(worker);
   worker.device->run([&] {
     if (purpose == Purpose::evaluation) {
-      worker.evaluation = compile_evaluation(graph.graph, options);
+      worker.evaluation = compile::compile_evaluation(graph.graph, options);
       return;
     }
-    worker.training = compile_stage(graph, options);
+    worker.training = compile::compile_stage(graph, options);
     if (purpose == Purpose::training_and_evaluation) {
-      worker.evaluation = compile_evaluation(graph.graph, options, *worker.training);
+      worker.evaluation = compile::compile_evaluation(graph.graph, options, *worker.training);
     }
   });
 }
 
 void Engine::join_workers() {
-  const auto devices = devices_by_rank(plan_, ranks());
+  const auto devices = parallel::devices_by_rank(plan_, ranks());
   for (int stage = 0; stage < plan_.stage_count(); ++stage) {
-    const Placement& placement = plan_.stages[static_cast<size_t>(stage)];
+    const parallel::Placement& placement = plan_.stages[static_cast<size_t>(stage)];
     if (placement.size() == 1) continue;
-    std::vector<Member> members;
-    for (const DeviceId& id : placement.devices) {
+    std::vector<comm::Member> members;
+    for (const parallel::DeviceId& id : placement.devices) {
       const auto& list = devices[static_cast<size_t>(id.node)];
       const auto place = std::find(list.begin(), list.end(), id) - list.begin();
       members.push_back({id.node, static_cast<int>(place)});
     }
-    std::vector<Group> direct = groups_.make(members, 2 * stage + 1);
-    std::vector<Group> background = groups_.make(members, 2 * stage + 2);
+    std::vector<comm::Group> direct = groups_.make(members, 3 * stage + 1);
+    std::vector<comm::Group> background = groups_.make(members, 3 * stage + 2);
+    // What the host decides must not get in between what its device was given to do.
+    const bool decides = !plan_.static_scheduling && !plan_.round_robin;
+    std::vector<comm::Group> agreement;
+    if (decides) agreement = groups_.make(members, 3 * stage + 3);
     size_t next = 0;
     for (const auto& worker : workers_) {
       if (worker->stage != stage) continue;
-      worker->collectives =
-          std::make_unique<DeviceCollectives>(*worker->device, direct[next], background[next]);
+      worker->collectives = std::make_unique<runtime::DeviceCollectives>(
+          *worker->device, direct[next], background[next]);
+      if (decides) worker->agreement = agreement[next];
       ++next;
     }
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include "comm/texts.h"
 #include "train/engine.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 // Where devices share parameters, what is looked at is the sum of their gradients, but for a probe.
@@ -16,21 +16,49 @@ std::string describe(const Worker& worker, const std::string& parameter, bool be
                        worker.members, worker.stage);
   }
   return fmt::format("the gradient of '{}' on device {} (stage {})", parameter,
-                     to_string(worker.id), worker.stage);
+                     parallel::to_string(worker.id), worker.stage);
+}
+
+// Those before it have nothing to train, and no gradient reaches them.
+int first_trained_stage(const parallel::JobGraphs& graphs) {
+  for (int stage = 0; stage < graphs.plan().stage_count(); ++stage) {
+    const graph::Graph graph = graphs.local(stage, 0).graph;
+    for (graph::TensorId id = 0; id < graph.tensor_count(); ++id) {
+      if (graph.tensor(id).role == graph::Role::parameter) return stage;
+    }
+  }
+  return graphs.plan().stage_count();
+}
+
+void require_gradient(const InjectedOverflow& fault, std::span<const std::vector<int>> trained) {
+  const bool has_one = std::any_of(trained.begin(), trained.end(), [&](const auto& devices) {
+    return std::find(devices.begin(), devices.end(), fault.device) != devices.end();
+  });
+  if (has_one) return;
+  fail_input(
+      "‹inject_overflow› names device {}, which has no layer that is trained; name another, as "
+      "{}:DEVICE.",
+      fault.device, fault.step);
 }
 
 }  // namespace
 
-void Engine::inject_faults(const TrainJob& job) {
+void Engine::inject_faults(const StepSettings& job) {
+  if (job.inject_overflow.empty()) return;
   const auto numbers = plan_.device_numbers();
+  const int first = first_trained_stage(graphs_);
+  for (const InjectedOverflow& fault : job.inject_overflow) {
+    require_gradient(fault, std::span(numbers).subspan(static_cast<size_t>(first)));
+  }
   for (const auto& worker : workers_) {
+    if (worker->stage < first) continue;
     const int number =
         numbers[static_cast<size_t>(worker->stage)][static_cast<size_t>(worker->member)];
     std::vector<int64_t> steps;
     for (const InjectedOverflow& fault : job.inject_overflow) {
       if (fault.device == number) steps.push_back(fault.step - 1);
     }
-    if (!steps.empty() && worker->training) inject_overflow(*worker->training, steps);
+    if (!steps.empty() && worker->training) runtime::inject_overflow(*worker->training, steps);
   }
 }
 
@@ -48,7 +76,7 @@ void Engine::set_skipped_updates(std::vector<int64_t> by_stage) {
 std::string Engine::agree_on_source(std::string own) {
   if (!rank_group_) return own;
   std::string best;
-  for (const std::string& text : gather_texts(*rank_group_, own)) {
+  for (const std::string& text : comm::gather_texts(*rank_group_, own)) {
     const bool names_device = text.find(" on device ") != std::string::npos;
     if (best.empty() || (names_device && best.find(" on device ") == std::string::npos)) {
       best = text;
@@ -63,7 +91,7 @@ void Engine::note_overflows(std::vector<StepOutcome>& outcomes) {
   std::vector<double> found(count + skipped_updates_.size(), 0);
   std::string own;
   bool known = false;
-  pipeline_->each_skip([&](const Worker& worker, const SkippedUpdate& skip) {
+  pipeline_->each_skip([&](const Worker& worker, const runtime::SkippedUpdate& skip) {
     for (int64_t s = skip.first_micro_batch / per_step; s <= skip.last_micro_batch / per_step;
          ++s) {
       found[static_cast<size_t>(s)] = 1;
@@ -86,4 +114,4 @@ void Engine::note_overflows(std::vector<StepOutcome>& outcomes) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -13,7 +13,7 @@
 #include "train/job_state.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 void add_scores(Scores& scores, std::span<const float> logits, std::span<const int32_t> labels,
                 int64_t classes) {
@@ -22,10 +22,11 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
     const float* values = logits.data() + static_cast<int64_t>(row) * classes;
     const int64_t label = labels[row];
     if (label < 0 || label >= classes) {
-      fail_input("Label {} is not one of the {} classes; raise --classes or correct the data.",
+      fail_input("Label {} is not one of the {} classes; raise ‹classes› or correct the data.",
                  label, classes);
     }
-    const double largest = *std::max_element(values, values + classes);
+    const int64_t told = std::max_element(values, values + classes) - values;
+    const double largest = values[told];
     double sum = 0;
     int64_t ahead = 0;
     for (int64_t i = 0; i < classes; ++i) {
@@ -33,46 +34,39 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
       ahead += values[i] > values[label] || (values[i] == values[label] && i < label) ? 1 : 0;
     }
     if (!std::isfinite(sum)) ahead = classes;
-    scores.loss += std::log(sum) + largest - static_cast<double>(values[label]);
-    scores.top1 += ahead < 1 ? 1 : 0;
-    scores.top5 += ahead < 5 ? 1 : 0;
-    ++scores.samples;
+    const double loss = std::log(sum) + largest - static_cast<double>(values[label]);
+    scores.sums.add({.label = label, .told = told, .ahead = ahead, .loss = loss});
     if (scores.kept == nullptr) continue;
     scores.kept->logits.insert(scores.kept->logits.end(), values, values + classes);
     scores.kept->labels.push_back(labels[row]);
   }
 }
 
-namespace {
-
-// Devices that divide samples have running statistics of their own. Those of the first device of a
-// stage count: checkpoints have them, and here all others get them.
 void share_statistics(Engine& engine) {
   const auto& stages = engine.graphs().plan().stages;
-  const bool alone = std::all_of(stages.begin(), stages.end(),
-                                 [](const Placement& stage) { return stage.size() == 1; });
+  const bool alone =
+      std::all_of(stages.begin(), stages.end(),
+                  [](const parallel::Placement& stage) { return stage.size() == 1; });
   if (alone) return;
   JobState state(engine);
   std::vector<float> values;
   for (size_t i = 0; i < state.tensors().size(); ++i) {
-    if (state.tensors()[i].role != Role::buffer) continue;
+    if (state.tensors()[i].role != graph::Role::buffer) continue;
     state.read(i, values);
     state.write(i, values);
   }
 }
 
-}  // namespace
-
 void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
   const std::vector<std::string> files = feed.passed_over();
-  if (!files.empty()) observer.on_message(Severity::warning, describe_passed_over(files));
+  if (!files.empty()) observer.on_message(Severity::warning, data::describe_passed_over(files));
 }
 
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
                                          KeptLogits* kept) {
   const auto start = std::chrono::steady_clock::now();
   share_statistics(engine);
-  Scores scores;
+  Scores scores(engine.classes());
   scores.kept = kept;
   while (true) {
     if (engine.any(stop != nullptr && stop->load())) return {};
@@ -81,24 +75,24 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::
     engine.evaluate(*batch, scores);
   }
   engine.finish_scores(scores);
-  if (scores.samples == 0) fail_input("The evaluation data set is empty.");
-  const auto count = static_cast<double>(scores.samples);
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-  return EvaluationReport{.samples = scores.samples,
-                          .loss = scores.loss / count,
-                          .top1 = static_cast<double>(scores.top1) / count,
-                          .top5 = static_cast<double>(scores.top5) / count,
-                          .seconds = elapsed.count()};
+  EvaluationReport report;
+  report.samples = scores.sums.samples();
+  if (report.samples == 0) fail_input("The evaluation data set is empty.");
+  for (const MetricDefinition& metric : metrics()) {
+    report.figures.push_back({std::string(metric.name), scores.sums.figure(metric)});
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
 }
 
 void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
                  const std::string& model) {
   const auto samples = static_cast<int64_t>(kept.labels.size());
   const auto classes = static_cast<int64_t>(kept.logits.size() / kept.labels.size());
-  const SafetensorsTensor tensors[] = {
+  const data::SafetensorsTensor tensors[] = {
       {"logits", "F32", {samples, classes}, kept.logits.data(), kept.logits.size() * sizeof(float)},
       {"labels", "I32", {samples}, kept.labels.data(), kept.labels.size() * sizeof(int32_t)}};
-  write_safetensors(path, tensors, {{"model", model}});
+  data::write_safetensors(path, tensors, {{"model", model}});
 }
 
 EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observer,
@@ -114,4 +108,4 @@ EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observe
           engine.evaluation()->breakdown, model.cosine_scale()};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

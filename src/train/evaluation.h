@@ -11,7 +11,7 @@
 #include "train/feed/feed.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Says what the feed's data set passed over, if anything.
 void tell_passed_over(const Feed& feed, TrainingObserver& observer);
@@ -25,10 +25,9 @@ struct KeptLogits {
 // Sums over samples; nothing depends on how they were cut into batches but the rounding of
 // sums in double precision.
 struct Scores {
-  int64_t samples = 0;
-  double loss = 0;
-  int64_t top1 = 0;
-  int64_t top5 = 0;
+  explicit Scores(int64_t classes) : sums(classes) {}
+
+  MetricSums sums;
   KeptLogits* kept = nullptr;  // where rows are added too; borrowed
 };
 
@@ -40,6 +39,9 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
 
 class Engine;
 
+// Gives all devices of a stage the running statistics of its first, which checkpoints have.
+void share_statistics(Engine& engine);
+
 // Runs a job's evaluation programs over a feed to its end; rows that do not count are passed over.
 // Nothing if `stop` (may be null) is set before that, in any process. `kept` (may be null) gets the
 // rows of logits that this process scores.
@@ -50,4 +52,4 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::
 void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
                  const std::string& model);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,7 +8,7 @@
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // The classifier of a job with the weights of load_weights or of its newest valid checkpoint. A
 // network with a margin head tells the trained identities apart by the cosines to their centres.
@@ -29,4 +29,4 @@ class EvaluationModel {
   std::unique_ptr<Engine> engine_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

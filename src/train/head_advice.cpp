@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr const char* kNames[] = {"dp", "mp", "pfc"};
@@ -17,15 +17,15 @@ const char* name_of(const HeadChoice& choice) {
 
 std::string bytes_of(double bytes) { return format_bytes(static_cast<uint64_t>(bytes)); }
 
-std::string reason_for(const HeadQuestion& question, HeadParallel parallel) {
+std::string reason_for(const HeadQuestion& question, graph::HeadParallel parallel) {
   switch (parallel) {
-    case HeadParallel::dp:
+    case graph::HeadParallel::dp:
       return "no device waits for the classes of another";
-    case HeadParallel::mp:
+    case graph::HeadParallel::mp:
       return question.devices > 1 ? fmt::format("each device has 1/{} of the {} centres",
                                                 question.devices, question.classes)
                                   : std::string("one device has all classes anyway");
-    case HeadParallel::pfc:
+    case graph::HeadParallel::pfc:
       return fmt::format("a step computes with {:g} % of the {} classes",
                          100 * question.sample_rate, question.classes);
   }
@@ -47,7 +47,7 @@ std::string advise_head(const HeadQuestion& question, const std::vector<HeadChoi
         [](const HeadChoice& a, const HeadChoice& b) { return a.bytes < b.bytes; });
     return fmt::format(
         "No way of laying out the head fits{}: {}, the smallest, needs {} on each device; use more "
-        "--devices or --head-dtype bf16.",
+        "‹devices› or ‹head_dtype› bf16.",
         limit, name_of(*least), bytes_of(least->bytes));
   }
   const HeadChoice& best = sorted.front();
@@ -61,7 +61,7 @@ std::string advise_head(const HeadQuestion& question, const std::vector<HeadChoi
                   : fmt::format("{} does not fit with {}", name_of(other), bytes_of(other.bytes));
   }
   return fmt::format(
-      "--head-parallel {} is the fastest that fits{}, {:.3g} samples/s with {} on each device, "
+      "‹head_parallel› {} is the fastest that fits{}, {:.3g} samples/s with {} on each device, "
       "because {}{}.",
       name_of(best), limit, best.samples_per_second, bytes_of(best.bytes),
       reason_for(question, best.parallel), others);
@@ -77,26 +77,27 @@ Json to_json(const std::vector<HeadChoice>& choices) {
   return json;
 }
 
-HeadNeeds head_needs(MarginHeadOptions head, HeadParallel parallel, int devices, int64_t rows,
-                     int64_t dimension, int states) {
-  const bool divided = parallel != HeadParallel::dp && head.classes >= devices;
+HeadNeeds head_needs(graph::MarginHeadOptions head, graph::HeadParallel parallel, int devices,
+                     int64_t rows, int64_t dimension, int states) {
+  const bool divided = parallel != graph::HeadParallel::dp && head.classes >= devices;
   const int64_t local = divided ? (head.classes + devices - 1) / devices : head.classes;
-  const double rate = parallel == HeadParallel::pfc ? head.sample_rate : 1;
-  const int64_t used = std::max(sampled_classes(rate, local), std::min(rows, local));
-  const int64_t blocks = head_cache_blocks(head.cache_bytes, used, rows, dimension);
-  if (parallel == HeadParallel::pfc && head.momentum == HeadMomentum::none) {
+  const double rate = parallel == graph::HeadParallel::pfc ? head.sample_rate : 1;
+  const int64_t used = std::max(graph::sampled_classes(rate, local), std::min(rows, local));
+  const int64_t blocks = graph::head_cache_blocks(head.cache_bytes, used, rows, dimension);
+  if (parallel == graph::HeadParallel::pfc && head.momentum == graph::HeadMomentum::none) {
     states = states == 1 ? 0 : states;
   }
-  const bool lazy = rate < 1 && head.momentum == HeadMomentum::lazy && states > 0;
-  const int64_t clock = lazy ? (local + kHeadRates) * 4 : 0;
+  const bool lazy = rate < 1 && head.momentum == graph::HeadMomentum::lazy && states > 0;
+  const int64_t clock = lazy ? (local + graph::kHeadRates) * 4 : 0;
   HeadNeeds needs;
-  needs.bytes = static_cast<double>(local * dimension * size_of(head.storage) * (1 + states) +
-                                    clock + blocks * head_block_rows(rows, dimension) * rows * 4);
+  needs.bytes =
+      static_cast<double>(local * dimension * graph::size_of(head.storage) * (1 + states) + clock +
+                          blocks * graph::head_block_rows(rows, dimension) * rows * 4);
   needs.operations =
       6.0 * static_cast<double>(used) * static_cast<double>(rows) * static_cast<double>(dimension);
-  needs.touched =
-      static_cast<double>(used * dimension * size_of(head.storage) * (3 + (lazy ? 3 : 2) * states));
+  needs.touched = static_cast<double>(used * dimension * graph::size_of(head.storage) *
+                                      (3 + (lazy ? 3 : 2) * states));
   return needs;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,11 +7,11 @@
 #include "base/json.h"
 #include "graph/margin_head.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // What a job would take with its head in one of the three ways.
 struct HeadChoice {
-  HeadParallel parallel = HeadParallel::mp;
+  graph::HeadParallel parallel = graph::HeadParallel::mp;
   double samples_per_second = 0;
   double bytes = 0;  // of the device that needs most
   bool fits = true;
@@ -38,7 +38,7 @@ struct HeadNeeds {
   double operations = 0;
   double touched = 0;  // bytes of centres and state that it reads and writes
 };
-HeadNeeds head_needs(MarginHeadOptions head, HeadParallel parallel, int devices, int64_t rows,
-                     int64_t dimension, int states);
+HeadNeeds head_needs(graph::MarginHeadOptions head, graph::HeadParallel parallel, int devices,
+                     int64_t rows, int64_t dimension, int states);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -15,7 +15,7 @@
 #include "comm/texts.h"
 #include "train/job_record.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 std::string fingerprint(const void* data, size_t bytes) {
@@ -52,7 +52,7 @@ std::string value_of(const Fields& fields, const std::string& name) {
   return "missing";
 }
 
-[[noreturn]] void refuse(const Group& ranks, const std::vector<Fields>& all,
+[[noreturn]] void refuse(const comm::Group& ranks, const std::vector<Fields>& all,
                          const std::string& name, const std::string& first,
                          const std::string& other) {
   std::vector<std::string> holders;
@@ -67,7 +67,7 @@ std::string value_of(const Fields& fields, const std::string& name) {
 
 }  // namespace
 
-Json describe_agreement(const TrainJob& job, const Graph& network, int64_t samples) {
+Json describe_agreement(const TrainJob& job, const graph::Graph& network, int64_t samples) {
   Json json;
   json["version"] = kVersion;
   json["build"] = build_fingerprint();
@@ -75,7 +75,7 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   json.erase("class_names");
   const std::string names = Json(job.class_names).dump();
   json["names of the classes"] = fingerprint(names.data(), names.size());
-  const std::string graph = to_text(network);
+  const std::string graph = graph::to_text(network);
   json["graph"] = fingerprint(graph.data(), graph.size());
   json["steps"] = job.steps;
   json["epochs"] = job.epochs;
@@ -84,22 +84,24 @@ Json describe_agreement(const TrainJob& job, const Graph& network, int64_t sampl
   settings.erase("fixed");
   settings.erase("data");
   settings.erase("eval-data");
+  settings.erase("eval-verification");
   json.update(settings);
   json["learning-rate"] = to_json(job.learning_rate);
-  json["plan"] = to_json(job.plan);
+  json["plan"] = parallel::to_json(job.plan);
   json["checkpoint"] = !job.checkpoint.empty();
   json["checkpoint-every"] = {job.checkpoint_every.steps, job.checkpoint_every.epochs};
   json["resume"] = job.resume;
   json["eval-data"] = !job.evaluation_data.empty();
+  json["eval-verification"] = job.verification.size();
   json["eval-every"] = {job.evaluation_every.steps, job.evaluation_every.epochs};
   json["load-weights"] = !job.load_weights.empty();
   json["new-layers"] = {job.new_layers.automatic, job.new_layers.patterns};
   return json;
 }
 
-void require_agreement(Group& ranks, const Json& own) {
+void require_agreement(comm::Group& ranks, const Json& own) {
   std::vector<Fields> all;
-  for (const std::string& text : gather_texts(ranks, own.dump())) {
+  for (const std::string& text : comm::gather_texts(ranks, own.dump())) {
     add_fields(all.emplace_back(), "", Json::parse(text));
   }
   for (const Fields& fields : all) {
@@ -113,4 +115,4 @@ void require_agreement(Group& ranks, const Json& own) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -1,46 +1,69 @@
 #include "train/job_classes.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/formats/recordio.h"
 #include "data/record_source.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
+
+bool is_there(const std::string& source) {
+  const std::vector<std::filesystem::path> files =
+      data::recordio_files(std::string_view(source).substr(source.find(':') + 1));
+  return std::all_of(files.begin(), files.end(), [](const std::filesystem::path& file) {
+    return std::filesystem::exists(file);
+  });
+}
 
 // A folder numbers its classes from 0 on whatever others do. Data that is missing, perhaps for one
 // process of the job alone, has none: when it is opened, all of them are told.
-DataClasses counted_classes(const TrainJob& job, const std::string& source, Split split) {
-  if (!std::filesystem::exists(source.substr(source.find(':') + 1))) return {};
-  DataClasses classes = classes_of(source, split);
+data::DataClasses counted_classes(const TrainJob& job, const std::string& source,
+                                  data::Split split) {
+  if (!is_there(source)) return {};
+  data::DataClasses classes = data::classes_of(source, split);
   if (!classes.names.empty() && job.data.label_offset != 0) {
-    fail_input("--label-offset is {}, but '{}' numbers its classes from 0; leave it out.",
+    fail_input("‹label_offset› is {}, but '{}' numbers its classes from 0; leave it out.",
                job.data.label_offset, source);
   }
   if (classes.count > 0) classes.count -= job.data.label_offset;
   return classes;
 }
 
-void require_room(const TrainJob& job, const std::string& source, const DataClasses& classes) {
+void require_room(const TrainJob& job, const std::string& source,
+                  const data::DataClasses& classes) {
   if (classes.count <= job.options.classes) return;
-  fail_input("--classes is {}, but '{}' has {} classes.", job.options.classes, source,
+  fail_input("‹classes› is {}, but '{}' has {} classes.", job.options.classes, source,
              classes.count);
+}
+
+// Said by every process before the first of them reads.
+void require_labels_at_once(const TrainJob& job) {
+  if (!is_there(job.data.source)) return;
+  const auto source = data::open_source(job.data.source, data::Split::train, job.class_names);
+  if (source->count() == 0 || source->label(0)) return;
+  fail_input(
+      "‹sampler› balanced needs data that tells its labels at once (folder, idx or raw), not '{}'.",
+      job.data.source);
 }
 
 }  // namespace
 
 void follow_training_data(TrainJob& job, bool given) {
   if (job.data.source == "synthetic") return;
-  DataClasses classes = counted_classes(job, job.data.source, Split::train);
+  data::DataClasses classes = counted_classes(job, job.data.source, data::Split::train);
   if (!given && classes.count > 0) job.options.classes = classes.count;
   job.classes_assumed = !given && classes.count == 0;
   require_room(job, job.data.source, classes);
   job.class_names = std::move(classes.names);
+  if (job.data.balanced) require_labels_at_once(job);
 }
 
 void follow_evaluation_data(TrainJob& job, bool given) {
   if (job.evaluation_data.empty() || job.evaluation_data == "synthetic") return;
-  const DataClasses classes = counted_classes(job, job.evaluation_data, Split::test);
+  const data::DataClasses classes = counted_classes(job, job.evaluation_data, data::Split::test);
   const bool matched_by_name = !classes.names.empty() && !job.class_names.empty();
   if (matched_by_name) return;  // when the data is opened
   if (!given && classes.count > 0) job.options.classes = classes.count;
@@ -53,4 +76,4 @@ void follow_evaluation_data(TrainJob& job, bool given) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -3,7 +3,7 @@
 
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Fills in how many classes the network has, unless `given`, and their names, from the training
 // data; notes in the job if the data does not tell. Throws InputError if the data has more classes
@@ -15,4 +15,4 @@ void follow_training_data(TrainJob& job, bool given);
 // Unless `given`, a network without names takes its number of classes from the data.
 void follow_evaluation_data(TrainJob& job, bool given);
 
-}  // namespace millrace
+}  // namespace millrace::train

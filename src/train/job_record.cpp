@@ -5,52 +5,57 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-std::string_view name_of(ConvolutionAlgorithm algorithm) {
+std::string_view name_of(kernels::ConvolutionAlgorithm algorithm) {
   switch (algorithm) {
-    case ConvolutionAlgorithm::automatic:
+    case kernels::ConvolutionAlgorithm::automatic:
       return "auto";
-    case ConvolutionAlgorithm::direct:
+    case kernels::ConvolutionAlgorithm::direct:
       return "direct";
-    case ConvolutionAlgorithm::winograd:
+    case kernels::ConvolutionAlgorithm::winograd:
       return "winograd";
   }
   return "?";
 }
 
-std::string_view name_of(HeadParallel parallel) {
+std::string_view name_of(graph::HeadParallel parallel) {
   switch (parallel) {
-    case HeadParallel::dp:
+    case graph::HeadParallel::dp:
       return "dp";
-    case HeadParallel::mp:
+    case graph::HeadParallel::mp:
       return "mp";
-    case HeadParallel::pfc:
+    case graph::HeadParallel::pfc:
       return "pfc";
   }
   return "?";
 }
 
-std::string_view name_of(HeadMomentum momentum) {
+std::string_view name_of(graph::HeadMomentum momentum) {
   switch (momentum) {
-    case HeadMomentum::lazy:
+    case graph::HeadMomentum::lazy:
       return "lazy";
-    case HeadMomentum::none:
+    case graph::HeadMomentum::none:
       return "none";
-    case HeadMomentum::frozen:
+    case graph::HeadMomentum::frozen:
       return "frozen";
   }
   return "?";
 }
 
 // What the head computes, wherever its centres are: dp, mp and pfc of all classes are the same.
-Json describe_head(const MarginHeadOptions& head) {
+Json describe_head(const graph::MarginHeadOptions& head) {
   Json json = {{"margin", {head.multiplier, head.addend, head.subtrahend}},
                {"scale", head.scale},
                {"exact_gradient", head.exact_gradient},
                {"sample_rate", head.sample_rate},
-               {"dtype", millrace::name_of(head.storage)}};
+               {"dtype", graph::name_of(head.storage)}};
+  if (head.margin != graph::HeadMargin::fixed) {
+    json["kind"] = static_cast<int>(head.margin);
+    json["strength"] = head.strength;
+  }
+  if (head.filter > 0) json["filter"] = head.filter;
   if (head.sample_rate < 1) json["momentum"] = name_of(head.momentum);
   return json;
 }
@@ -64,7 +69,7 @@ void require_same_names(const Json& recorded, const Json& now,
   if (!recorded.is_array() || !now.is_array()) return;
   for (size_t i = 0; i < std::min(recorded.size(), now.size()); ++i) {
     if (recorded[i] == now[i]) continue;
-    fail_input("Class {} of --data is {}, but {} in checkpoint '{}'; use the same classes.", i,
+    fail_input("Class {} of ‹data› is {}, but {} in checkpoint '{}'; use the same classes.", i,
                now[i].dump(), recorded[i].dump(), checkpoint.string());
   }
 }
@@ -94,14 +99,29 @@ Json describe_job(const TrainJob& job) {
   json["label-offset"] = job.data.label_offset;
   json["valid-share"] = job.data.valid_share;
   json["eval-data"] = job.evaluation_data;
+  json["eval-verification"] = Json::array();
+  for (const auto& set : job.verification) {
+    json["eval-verification"].push_back(printable(set.string()));
+  }
   json["freeze"] = job.trained.freeze;
   json["train-only"] = job.trained.train_only;
   json["layer-decay"] = job.trained.layer_decay;
+  json["head-lr"] = job.trained.head_rate;
+  json["freeze-norms"] = job.trained.freeze_norms;
+  json["ema"] = job.average_decay;
+  json["class-weights"] = job.class_weights;
+  json["sampler"] = job.data.balanced ? "balanced" : "shuffled";
   json["lr-scale"] = Json::array();
-  for (const RateScale& scale : job.trained.rates) {
+  for (const passes::RateScale& scale : job.trained.rates) {
     json["lr-scale"].push_back({scale.pattern, scale.factor});
   }
   json["augment"] = job.data.augment;
+  json["colour-jitter"] = {job.data.jitter.brightness, job.data.jitter.contrast,
+                           job.data.jitter.saturation};
+  json["rand-augment"] = {job.data.rand_augment.operations, job.data.rand_augment.magnitude};
+  json["mixup"] = job.data.mix.mixup;
+  json["cutmix"] = job.data.mix.cutmix;
+  json["random-erasing"] = job.data.erasing;
   if (job.data.mean) json["mean"] = *job.data.mean;
   if (job.data.deviation) json["std"] = *job.data.deviation;
   json["dropout"] = job.options.dropout;
@@ -111,14 +131,15 @@ Json describe_job(const TrainJob& job) {
   json["weight-decay"] = job.optimizer.weight_decay;
   json["decay-all"] = job.optimizer.decay_all;
   json["clip-norm"] = job.optimizer.clip_norm;
+  json["clip-backbone"] = job.optimizer.clip_backbone;
   json["adam-beta1"] = job.optimizer.beta1;
   json["adam-beta2"] = job.optimizer.beta2;
   json["adam-epsilon"] = job.optimizer.epsilon;
   json["lars-trust"] = job.optimizer.trust;
-  json["precision"] = precision_name(job.precision.type);
-  json["precision-arithmetic"] = millrace::name_of(job.precision.arithmetic);
+  json["precision"] = passes::precision_name(job.precision.type);
+  json["precision-arithmetic"] = passes::name_of(job.precision.arithmetic);
   json["precision-keep"] = job.precision.keep;
-  json["comm-dtype"] = precision_name(job.precision.wire());
+  json["comm-dtype"] = passes::precision_name(job.precision.wire());
   json["conv-algo"] = name_of(job.convolution);
   json["loss-scale"] = job.loss_scale.dynamic ? Json("dynamic") : Json(job.loss_scale.scale);
   if (job.loss_scale.in_use()) {
@@ -127,7 +148,7 @@ Json describe_job(const TrainJob& job) {
     json["loss-scale-max"] = job.loss_scale.most;
   }
   if (job.options.head) json["head-parallel"] = name_of(job.options.head->parallel);
-  json["plan"] = to_json(job.plan);
+  json["plan"] = parallel::to_json(job.plan);
   json["on-bad-record"] = job.data.skip_bad_records ? "skip" : "fail";
   return json;
 }
@@ -138,7 +159,7 @@ void require_same_job(const Json& recorded, const Json& now,
   for (const auto& [name, value] : now.at("fixed").items()) {
     if (name == "class_names") continue;
     if (value_of(fixed, name) != value) {
-      fail_input("--{} is {} but checkpoint '{}' was made with {}; use the same to resume.", name,
+      fail_input("‹{}› is {} but checkpoint '{}' was made with {}; use the same to resume.", name,
                  value.dump(), checkpoint.string(), value_of(fixed, name).dump());
     }
   }
@@ -149,7 +170,8 @@ void require_same_job(const Json& recorded, const Json& now,
 std::vector<SettingChange> changed_settings(const Json& recorded, const Json& now) {
   std::vector<SettingChange> changes;
   for (const auto& [name, value] : now.items()) {
-    if (name != "fixed" && name != "plan") note_change(changes, "--" + name, recorded, now, name);
+    if (name != "fixed" && name != "plan")
+      note_change(changes, marked_setting(name), recorded, now, name);
   }
   for (const auto& [name, value] : now.at("plan").items()) {
     note_change(changes, "The plan's " + name, value_of(recorded, "plan"), now["plan"], name);
@@ -159,13 +181,13 @@ std::vector<SettingChange> changed_settings(const Json& recorded, const Json& no
 
 std::vector<SettingChange> changed_rates(const Json& recorded, const Json& now) {
   constexpr std::pair<const char*, const char*> kFlags[] = {
-      {"--lr", "base"},
-      {"--lr-schedule", "schedule"},
-      {"--lr-final", "final"},
-      {"--lr-warmup-steps", "warmup_steps"},
-      {"--lr-milestones", "milestones"},
-      {"--lr-gamma", "gamma"},
-      {"--lr-power", "power"},
+      {"‹lr›", "base"},
+      {"‹lr_schedule›", "schedule"},
+      {"‹lr_final›", "final"},
+      {"‹lr_warmup_steps›", "warmup_steps"},
+      {"‹lr_milestones›", "milestones"},
+      {"‹lr_gamma›", "gamma"},
+      {"‹lr_power›", "power"},
       {"The number of steps, which the learning rate depends on,", "total_steps"}};
   const bool by_length = now.at("schedule") == "cosine" || now.at("schedule") == "polynomial";
   std::vector<SettingChange> changes;
@@ -189,4 +211,4 @@ Json to_json(const LearningRateSettings& settings) {
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

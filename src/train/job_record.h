@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // The settings that a checkpoint records. Those under "fixed" must be the same for a resumed
 // run; a difference in the others is allowed and reported.
@@ -20,7 +20,7 @@ void require_same_job(const Json& recorded, const Json& now,
 
 // Something that a resumed run does otherwise than before.
 struct SettingChange {
-  std::string name;  // "--lr", "The plan's placement"
+  std::string name;  // "‹lr›", "The plan's placement"
   Json was;
   Json is;
 };
@@ -33,4 +33,4 @@ std::vector<SettingChange> changed_rates(const Json& recorded, const Json& now);
 // As stored in checkpoints and summaries.
 Json to_json(const LearningRateSettings& settings);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,19 +8,19 @@
 #include "base/parts.h"
 #include "comm/texts.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr int kRowsTag = 2;
 
-Shape whole_shape(Shape shape, const Slice& slice) {
-  if (slice.axis != kNone) shape.at(static_cast<size_t>(slice.axis)) = slice.whole;
+graph::Shape whole_shape(graph::Shape shape, const graph::Slice& slice) {
+  if (slice.axis != graph::kNone) shape.at(static_cast<size_t>(slice.axis)) = slice.whole;
   return shape;
 }
 
 // Copies between a tensor and the piece of it that the slice cuts out.
 template <typename Copy>
-void for_each_run(const Shape& piece, const Slice& slice, Copy&& copy) {
+void for_each_run(const graph::Shape& piece, const graph::Slice& slice, Copy&& copy) {
   const auto axis = static_cast<size_t>(slice.axis);
   int64_t outer = 1;
   int64_t inner = 1;
@@ -36,10 +36,10 @@ std::string describe_slots(const Engine& engine) {
   Json list = Json::array();
   for (size_t w = 0; w < engine.workers().size(); ++w) {
     const Worker& worker = *engine.workers()[w];
-    const std::vector<Slot>& slots = worker.session->state();
+    const std::vector<compile::Slot>& slots = worker.session->state();
     for (size_t i = 0; i < slots.size(); ++i) {
-      const Slot& slot = slots[i];
-      if (slot.role == Role::accumulator) continue;
+      const compile::Slot& slot = slots[i];
+      if (slot.role == graph::Role::accumulator) continue;
       list.push_back({worker.stage, worker.member, w, i, slot.name, static_cast<int>(slot.role),
                       slot.type.shape, slot.layout.tag(), slot.slice.axis, slot.slice.begin,
                       slot.slice.whole, slot.part.index, slot.part.count,
@@ -59,7 +59,7 @@ bool JobTensor::in_rows() const {
 
 JobState::JobState(Engine& engine) : engine_(engine) {
   std::vector<std::string> texts = {describe_slots(engine)};
-  if (engine.rank_group() != nullptr) texts = gather_texts(*engine.rank_group(), texts[0]);
+  if (engine.rank_group() != nullptr) texts = comm::gather_texts(*engine.rank_group(), texts[0]);
   // By stage, member and place in the program.
   std::map<std::vector<int>, std::pair<int, Json>> sorted;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
@@ -76,15 +76,15 @@ JobState::JobState(Engine& engine) : engine_(engine) {
     piece.rank = rank;
     piece.worker = entry[2].get<int>();
     piece.slot = entry[3].get<int>();
-    piece.shape = entry[6].get<Shape>();
+    piece.shape = entry[6].get<graph::Shape>();
     piece.layout = entry[7].get<std::string>();
     piece.slice = {entry[8].get<int>(), entry[9].get<int64_t>(), entry[10].get<int64_t>()};
     piece.part = {entry[11].get<int>(), entry[12].get<int>()};
     const auto [found, is_new] = known.emplace(name, tensors_.size());
     if (is_new) {
-      tensors_.push_back({name, static_cast<Role>(entry[5].get<int>()),
+      tensors_.push_back({name, static_cast<graph::Role>(entry[5].get<int>()),
                           whole_shape(piece.shape, piece.slice),
-                          static_cast<DataType>(entry[13].get<int>())});
+                          static_cast<graph::DataType>(entry[13].get<int>())});
       pieces_.emplace_back();
     }
     pieces_[found->second].push_back(std::move(piece));
@@ -94,26 +94,27 @@ JobState::JobState(Engine& engine) : engine_(engine) {
 bool JobState::holds_values() const { return engine_.rank() == 0; }
 
 std::string JobState::agree(const std::string& text) const {
-  Group* ranks = engine_.rank_group();
-  return ranks == nullptr ? text : broadcast_text(*ranks, text, 0);
+  comm::Group* ranks = engine_.rank_group();
+  return ranks == nullptr ? text : comm::broadcast_text(*ranks, text, 0);
 }
 
-const Slot& JobState::slot_of(const Piece& piece) const {
+const compile::Slot& JobState::slot_of(const Piece& piece) const {
   const Worker& worker = *engine_.workers()[static_cast<size_t>(piece.worker)];
   return worker.session->state()[static_cast<size_t>(piece.slot)];
 }
 
 std::vector<float> JobState::fetch(const Piece& piece) const {
   const bool own = piece.rank == engine_.rank();
-  const Layout layout = piece.layout.empty() ? Layout() : Layout(piece.layout);
+  const graph::Layout layout = piece.layout.empty() ? graph::Layout() : graph::Layout(piece.layout);
   const int64_t physical = layout.physical_elements(piece.shape);
   const int64_t count = piece.part.count > 1
                             ? part_size(physical, piece.part.index, piece.part.count)
-                            : elements_of(piece.shape);
+                            : graph::elements_of(piece.shape);
   std::vector<float> values(static_cast<size_t>(count));
   if (own) {
-    const Session& session = *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
-    const Slot& slot = slot_of(piece);
+    const runtime::Session& session =
+        *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
+    const compile::Slot& slot = slot_of(piece);
     if (piece.part.count > 1) {
       session.read_part(slot, values);
     } else {
@@ -137,25 +138,27 @@ void JobState::read(size_t tensor, std::vector<float>& values) const {
   const std::vector<Piece>& pieces = pieces_[tensor];
   const Piece& first = pieces.front();
   const bool mine = holds_values();
-  if (mine) values.resize(static_cast<size_t>(elements_of(tensors_[tensor].shape)));
+  if (mine) values.resize(static_cast<size_t>(graph::elements_of(tensors_[tensor].shape)));
   const auto take = [&](const Piece& piece) -> std::vector<float> {
     const bool involved = mine || piece.rank == engine_.rank();
     return involved ? fetch(piece) : std::vector<float>();
   };
   if (first.part.count > 1) {
-    const Layout layout = first.layout.empty() ? Layout() : Layout(first.layout);
+    const graph::Layout layout =
+        first.layout.empty() ? graph::Layout() : graph::Layout(first.layout);
     std::vector<float> memory;
     for (const Piece& piece : pieces) {
       const std::vector<float> part = take(piece);
       memory.insert(memory.end(), part.begin(), part.end());
     }
     if (!mine) return;
-    const TensorType type = {first.shape, DataType::f32};
-    copy_between_layouts({type, layout}, reinterpret_cast<const std::byte*>(memory.data()),
-                         {type, Layout()}, reinterpret_cast<std::byte*>(values.data()));
+    const graph::TensorType type = {first.shape, graph::DataType::f32};
+    kernels::copy_between_layouts({type, layout}, reinterpret_cast<const std::byte*>(memory.data()),
+                                  {type, graph::Layout()},
+                                  reinterpret_cast<std::byte*>(values.data()));
     return;
   }
-  if (first.slice.axis == kNone) {
+  if (first.slice.axis == graph::kNone) {
     const std::vector<float> whole = take(first);
     if (mine) values = whole;
     return;
@@ -171,18 +174,18 @@ void JobState::read(size_t tensor, std::vector<float>& values) const {
 
 void JobState::write(size_t tensor, std::span<const float> values) {
   std::vector<float> whole(values.begin(), values.end());
-  if (Group* ranks = engine_.rank_group()) {
-    whole.resize(static_cast<size_t>(elements_of(tensors_[tensor].shape)));
+  if (comm::Group* ranks = engine_.rank_group()) {
+    whole.resize(static_cast<size_t>(graph::elements_of(tensors_[tensor].shape)));
     ranks->broadcast(std::span(whole), 0);
   }
   for (const Piece& piece : pieces_[tensor]) {
     if (piece.rank != engine_.rank()) continue;
-    Session& session = *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
-    if (piece.slice.axis == kNone) {
+    runtime::Session& session = *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
+    if (piece.slice.axis == graph::kNone) {
       session.write_state(slot_of(piece), whole);
       continue;
     }
-    std::vector<float> part(static_cast<size_t>(elements_of(piece.shape)));
+    std::vector<float> part(static_cast<size_t>(graph::elements_of(piece.shape)));
     for_each_run(piece.shape, piece.slice, [&](int64_t to, int64_t from, int64_t count) {
       std::copy_n(whole.begin() + from, count, part.begin() + to);
     });
@@ -193,7 +196,7 @@ void JobState::write(size_t tensor, std::span<const float> values) {
 JobState::SharedRows JobState::shared_rows(const JobTensor& tensor, const Piece& piece,
                                            int64_t first, std::span<std::byte> bytes) {
   const int64_t row = tensor.row_bytes();
-  const int64_t begin = piece.slice.axis == kNone ? 0 : piece.slice.begin;
+  const int64_t begin = piece.slice.axis == graph::kNone ? 0 : piece.slice.begin;
   const int64_t last = first + static_cast<int64_t>(bytes.size()) / row;
   const int64_t from = std::max(first, begin);
   const int64_t to = std::min(last, begin + piece.shape.at(0));
@@ -202,7 +205,7 @@ JobState::SharedRows JobState::shared_rows(const JobTensor& tensor, const Piece&
                                               static_cast<size_t>((to - from) * row))};
 }
 
-Session& JobState::session_of(const Piece& piece) const {
+runtime::Session& JobState::session_of(const Piece& piece) const {
   return *engine_.workers()[static_cast<size_t>(piece.worker)]->session;
 }
 
@@ -219,12 +222,12 @@ void JobState::read_rows(size_t tensor, int64_t first, std::span<std::byte> byte
     if (!rows.host.empty() && piece.rank != 0 && holds_values()) {
       engine_.rank_group()->receive(piece.rank, rows.host, kRowsTag);
     }
-    if (piece.slice.axis == kNone) return;  // the others have the same
+    if (piece.slice.axis == graph::kNone) return;  // the others have the same
   }
 }
 
 void JobState::write_rows(size_t tensor, int64_t first, std::span<std::byte> bytes) {
-  if (Group* ranks = engine_.rank_group()) ranks->broadcast(bytes, 0);
+  if (comm::Group* ranks = engine_.rank_group()) ranks->broadcast(bytes, 0);
   for (const Piece& piece : pieces_[tensor]) {
     if (piece.rank != engine_.rank()) continue;
     const SharedRows rows = shared_rows(tensors_[tensor], piece, first, bytes);
@@ -235,9 +238,9 @@ void JobState::write_rows(size_t tensor, int64_t first, std::span<std::byte> byt
 std::vector<int64_t> JobState::row_bounds(size_t tensor) const {
   std::set<int64_t> bounds = {0, tensors_[tensor].shape.at(0)};
   for (const Piece& piece : pieces_[tensor]) {
-    if (piece.slice.axis != kNone) bounds.insert(piece.slice.begin);
+    if (piece.slice.axis != graph::kNone) bounds.insert(piece.slice.begin);
   }
   return {bounds.begin(), bounds.end()};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,20 +7,22 @@
 
 #include "train/engine.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A parameter, buffer or state of the optimizer as the job's user sees it: whole, in plain
 // row-major order, once. `stored` is its type on the devices.
 struct JobTensor {
   std::string name;
-  Role role = Role::parameter;
-  Shape shape;
-  DataType stored = DataType::f32;
+  graph::Role role = graph::Role::parameter;
+  graph::Shape shape;
+  graph::DataType stored = graph::DataType::f32;
 
   // The class centres of a margin head and their state may be larger than what a process can hold
   // twice; they are read and written a few rows at a time, as they are stored.
   bool in_rows() const;
-  int64_t row_bytes() const { return elements_of(shape) / shape.at(0) * size_of(stored); }
+  int64_t row_bytes() const {
+    return graph::elements_of(shape) / shape.at(0) * graph::size_of(stored);
+  }
 };
 
 // Knows which device has which piece of every tensor: all of it, a slice along an axis, or a part
@@ -60,15 +62,15 @@ class JobState {
     int rank = 0;
     int worker = 0;  // of that rank
     int slot = 0;    // of its first program's state
-    Shape shape;
+    graph::Shape shape;
     std::string layout;
-    Slice slice;
-    Part part;
+    graph::Slice slice;
+    graph::Part part;
   };
 
   // Its plain values where it is whole, or else its bytes as they lie in memory.
   std::vector<float> fetch(const Piece& piece) const;
-  const Slot& slot_of(const Piece& piece) const;
+  const compile::Slot& slot_of(const Piece& piece) const;
   // The rows of the piece that are in `bytes`, and where they begin on the device; empty if none
   // is.
   struct SharedRows {
@@ -77,11 +79,11 @@ class JobState {
   };
   static SharedRows shared_rows(const JobTensor& tensor, const Piece& piece, int64_t first,
                                 std::span<std::byte> bytes);
-  Session& session_of(const Piece& piece) const;
+  runtime::Session& session_of(const Piece& piece) const;
 
   Engine& engine_;
   std::vector<JobTensor> tensors_;
   std::vector<std::vector<Piece>> pieces_;  // by tensor
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

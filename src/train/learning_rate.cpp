@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr double kLargest = 1e30;  // of a rate, which steps take in float32
@@ -43,7 +43,7 @@ LearningRateSettings in_steps(LearningRateSettings settings, int64_t steps_per_e
   if (!settings.warmup_in_epochs && !settings.milestones_in_epochs) return settings;
   if (steps_per_epoch < 1) {
     fail_input("{} counts epochs, but the data has none; give steps.",
-               settings.warmup_in_epochs ? "--lr-warmup" : "--lr-milestones");
+               settings.warmup_in_epochs ? "‹lr_warmup›" : "‹lr_milestones›");
   }
   if (settings.warmup_in_epochs) settings.warmup_steps *= steps_per_epoch;
   if (settings.milestones_in_epochs) {
@@ -57,24 +57,24 @@ void check(const LearningRateSettings& settings) {
   const auto require = [](bool holds, std::string_view flag, double value, std::string_view need) {
     if (!holds) fail_input("{} is {}; it must be {}.", flag, value, need);
   };
-  require(settings.base >= 0 && settings.base <= kLargest, "--lr", settings.base,
+  require(settings.base >= 0 && settings.base <= kLargest, "‹lr›", settings.base,
           "between 0 and 1e30");
-  require(settings.final >= 0 && settings.final <= kLargest, "--lr-final", settings.final,
+  require(settings.final >= 0 && settings.final <= kLargest, "‹lr_final›", settings.final,
           "between 0 and 1e30");
-  require(settings.warmup_steps >= 0, "--lr-warmup-steps",
+  require(settings.warmup_steps >= 0, "‹lr_warmup_steps›",
           static_cast<double>(settings.warmup_steps), "at least 0");
-  require(settings.gamma > 0 && settings.gamma <= 1e3, "--lr-gamma", settings.gamma,
+  require(settings.gamma > 0 && settings.gamma <= 1e3, "‹lr_gamma›", settings.gamma,
           "above 0 and at most 1000");
-  require(settings.power > 0 && settings.power <= 1e3, "--lr-power", settings.power,
+  require(settings.power > 0 && settings.power <= 1e3, "‹lr_power›", settings.power,
           "above 0 and at most 1000");
   if (settings.kind == LearningRateSettings::Kind::step && settings.milestones.empty()) {
-    fail_input("--lr-schedule step needs --lr-milestones, the steps at which the rate drops.");
+    fail_input("‹lr_schedule› step needs ‹lr_milestones›, the steps at which the rate drops.");
   }
   if (!std::is_sorted(settings.milestones.begin(), settings.milestones.end())) {
-    fail_input("--lr-milestones must ascend.");
+    fail_input("‹lr_milestones› must ascend.");
   }
   if (!settings.milestones.empty() && settings.milestones.front() < 0) {
-    fail_input("--lr-milestones has {}; steps are counted from 0.", settings.milestones.front());
+    fail_input("‹lr_milestones› has {}; steps are counted from 0.", settings.milestones.front());
   }
 }
 
@@ -92,4 +92,4 @@ std::string_view name_of(LearningRateSettings::Kind kind) {
   return "?";
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 // Everything that decides the learning rate of a step. Plain data.
 //
@@ -43,4 +43,4 @@ void check(const LearningRateSettings& settings);
 
 std::string_view name_of(LearningRateSettings::Kind kind);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr double kSmallest = 1.0 / 16777216;
@@ -20,14 +20,14 @@ void require_scale(std::string_view flag, double value) {
 }  // namespace
 
 void check(const LossScaleSettings& settings) {
-  require_scale("--loss-scale", settings.scale);
-  require_scale("--loss-scale-min", settings.least);
-  require_scale("--loss-scale-max", settings.most);
+  require_scale("‹loss_scale›", settings.scale);
+  require_scale("‹loss_scale_min›", settings.least);
+  require_scale("‹loss_scale_max›", settings.most);
   if (settings.window < 1) {
-    fail_input("--loss-scale-window is {}; it must be at least 1.", settings.window);
+    fail_input("‹loss_scale_window› is {}; it must be at least 1.", settings.window);
   }
   if (settings.least > settings.most) {
-    fail_input("--loss-scale-min is {} but --loss-scale-max is {}; the first must not be larger.",
+    fail_input("‹loss_scale_min› is {} but ‹loss_scale_max› is {}; the first must not be larger.",
                settings.least, settings.most);
   }
 }
@@ -76,4 +76,4 @@ LossScaleState loss_scale_state_from(const Json& json) {
           json.at("skipped").get<int64_t>(), json.at("stuck").get<int64_t>()};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Fixed, or dynamic: doubled after `window` steps in a row without overflow, halved by a step whose
 // gradients overflow, which changes nothing. Powers of two change no bit of a float32 result.
@@ -53,4 +53,4 @@ Json to_json(const LossScaleState& state);
 // Throws Json's exceptions for other contents.
 LossScaleState loss_scale_state_from(const Json& json);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -1,12 +1,11 @@
 #include "train/metrics.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 // Lines of an earlier run that a run going on from `step` would not write again.
@@ -14,7 +13,7 @@ std::string lines_up_to(const std::filesystem::path& path, int64_t step) {
   std::string kept;
   if (step == 0 || !std::filesystem::is_regular_file(path)) return kept;
   for (const std::string& line : split(read_text(path), '\n')) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = parse_json(line);
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
     if (json["step"].get<int64_t>() <= step) kept += line + "\n";
   }
@@ -34,8 +33,7 @@ void MetricsWriter::on_step(const StepReport& report) {
   json["epoch"] = report.epoch;
   json["loss"] = report.loss;
   json["learning_rate"] = report.learning_rate;
-  if (std::isfinite(report.top1)) json["top1"] = report.top1;
-  if (std::isfinite(report.top5)) json["top5"] = report.top5;
+  for (const Measured& figure : report.figures) json[figure.metric] = figure.value;
   json["samples"] = report.samples;
   json["seconds"] = report.seconds;
   json["wait_seconds"] = report.wait_seconds;
@@ -52,9 +50,8 @@ void MetricsWriter::on_evaluation(const EvaluationReport& report) {
   json["kind"] = "evaluation";
   json["step"] = report.step;
   json["samples"] = report.samples;
-  json["loss"] = report.loss;
-  json["top1"] = report.top1;
-  json["top5"] = report.top5;
+  if (report.pairs > 0) json["pairs"] = report.pairs;
+  for (const Measured& figure : report.figures) json[figure.metric] = figure.value;
   json["seconds"] = report.seconds;
   write_line(json);
 }
@@ -79,4 +76,4 @@ std::string MetricsWriter::failure() const {
   return fmt::format("Metrics end early: {}", file_->failure());
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

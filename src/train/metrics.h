@@ -9,7 +9,7 @@
 #include "base/line_file.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Writes one JSON object per step, evaluation and checkpoint, each in one piece, so that a
 // reader never sees half a line of a finished write. A resumed run keeps the lines up to the
@@ -35,4 +35,4 @@ class MetricsWriter : public TrainingObserver {
   std::optional<LineFile> file_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

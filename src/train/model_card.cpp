@@ -1,21 +1,23 @@
 #include "train/model_card.h"
 
 #include "base/error.h"
+#include "base/json_text.h"
+#include "data/weights/weights_file.h"
 #include "train/feed/feeds.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-ImageRecipe parse_recipe_of(const Json& json, const std::filesystem::path& file) {
+data::ImageRecipe parse_recipe_of(const Json& json, const std::filesystem::path& file) {
   try {
-    return parse_recipe(json);
-  } catch (const BadData& error) {
+    return data::parse_recipe(json);
+  } catch (const data::BadData& error) {
     fail_input("'{}' cannot be used: {}.", file.string(), error.what());
   }
 }
 
 Json parse_text(const std::string& text, const std::filesystem::path& file) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parse_json(text);
   if (json.is_discarded()) fail_input("'{}' has metadata that is not JSON.", file.string());
   return json;
 }
@@ -43,7 +45,7 @@ ModelCard card_of(const TrainJob& job) {
           .image = job.options.image,
           .channels = job.options.channels,
           .class_names = job.class_names,
-          .recipe = recipe_of(evaluation_transform(job))};
+          .recipe = data::recipe_of(evaluation_transform(job))};
 }
 
 ModelCard card_of(const Manifest& manifest) {
@@ -58,6 +60,7 @@ ModelCard card_of(const Manifest& manifest) {
   if (data.is_string()) card.evaluation_data = data.get<std::string>();
   if (share.is_number()) card.valid_share = share.get<double>();
   card.seed = manifest.seed;
+  card.verification = names_of(manifest.job.value("eval-verification", Json()));
   if (!manifest.preprocessing.is_null()) {
     card.recipe = parse_recipe_of(manifest.preprocessing, "manifest.json");
   }
@@ -71,7 +74,7 @@ std::map<std::string, std::string> to_metadata(const ModelCard& card) {
   } else if (card.classes > 0) {
     metadata["classes"] = Json(card.classes).dump();
   }
-  if (card.recipe) metadata["preprocessing"] = to_json(*card.recipe).dump();
+  if (card.recipe) metadata["preprocessing"] = data::to_json(*card.recipe).dump();
   return metadata;
 }
 
@@ -97,9 +100,25 @@ ModelCard card_of_metadata(const std::map<std::string, std::string>& metadata,
   return card;
 }
 
+ModelCard find_card(const std::filesystem::path& checkpoint, const std::filesystem::path& weights) {
+  if (checkpoint.empty()) {
+    const data::WeightsFile file(weights);
+    ModelCard card = card_of_metadata(file.metadata(), weights);
+    if (file.is_network()) card.model = models::kOnnxPrefix + weights.string();
+    return card;
+  }
+  std::filesystem::path newest = checkpoint;
+  if (!std::filesystem::exists(checkpoint / kManifestFile)) {
+    const std::vector<CheckpointPlace> places = list_checkpoints(checkpoint);
+    if (places.empty()) fail_input("There is no checkpoint in '{}'.", checkpoint.string());
+    newest = places.back().path;
+  }
+  return card_of(read_manifest(newest));
+}
+
 std::string class_name(const ModelCard& card, int64_t label) {
   const auto place = static_cast<size_t>(label);
   return place < card.class_names.size() ? card.class_names[place] : std::to_string(label);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,9 +4,9 @@
 #include "graph/graph.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Built by its name and sizes, with what the job does not train. Throws InputError.
-Graph network_of(const TrainJob& job);
+graph::Graph network_of(const StepSettings& job);
 
-}  // namespace millrace
+}  // namespace millrace::train

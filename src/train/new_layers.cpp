@@ -2,11 +2,11 @@
 
 #include "base/pattern.h"
 
-namespace millrace {
+namespace millrace::train {
 
 NewLayers parse_new_layers(std::string_view text) {
   if (text == "auto") return {.automatic = true, .patterns = {}};
-  return {.automatic = false, .patterns = parse_patterns(text, "--new-layers")};
+  return {.automatic = false, .patterns = parse_patterns(text, "‹new_layers›")};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 // Layers that keep their first random values instead of a file's: those that fit a pattern, or
 // automatically those that have another shape in the file or are not in it.
@@ -19,4 +19,4 @@ struct NewLayers {
 // "auto", or patterns with commas between. Throws InputError naming --new-layers.
 NewLayers parse_new_layers(std::string_view text);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+#include "train/metric.h"
+
+namespace millrace::train {
 
 // What is about to run.
 struct JobStart {
@@ -30,10 +32,10 @@ struct StepReport {
   int64_t samples = 0;
   double loss = 0;
   double learning_rate = 0;
-  double top1 = 0;          // share of the batch; a margin head's by the cosines without margin
-  double top5 = 0;          // NaN with a margin head, which does not tell
-  double seconds = 0;       // of this step, waiting for data included
-  double wait_seconds = 0;  // for data, within `seconds`
+  // Of the batch, the loss apart; a margin head's by the cosines without margin.
+  std::vector<Measured> figures = {};
+  double seconds = 0;             // of this step, waiting for data included
+  double wait_seconds = 0;        // for data, within `seconds`
   double checkpoint_seconds = 0;  // within `seconds`, while a checkpoint was being written
   double samples_per_second = 0;
   double seconds_left = 0;
@@ -42,14 +44,21 @@ struct StepReport {
   std::string overflow = {};  // where, as a clause
 };
 
-// Exact figures over a whole data set; the loss is the plain cross-entropy.
+// Exact figures over a whole data set.
 struct EvaluationReport {
   int64_t step = 0;
   int64_t samples = 0;
-  double loss = 0;
-  double top1 = 0;
-  double top5 = 0;
+  int64_t pairs = 0;  // of faces
+  // One of each metric, in the order of the table; then those of pairs.
+  std::vector<Measured> figures = {};
   double seconds = 0;
+
+  // Throws std::out_of_range if it was not measured.
+  const Measured& figure(std::string_view metric) const;
+  // "loss 0.1234, top-1 93.00 %, top-5 99.00 %"
+  std::string text() const;
+  // "10000 test samples", "6000 pairs" or both.
+  std::string seen() const;
 };
 
 struct CheckpointReport {
@@ -74,7 +83,7 @@ class TrainingObserver {
   virtual void on_step(const StepReport&) {}
   virtual void on_evaluation(const EvaluationReport&) {}
   virtual void on_checkpoint(const CheckpointReport&) {}
-  // One sentence.
+  // One sentence, with settings marked (base/setting_names.h).
   virtual void on_message(Severity, std::string_view) {}
 };
 
@@ -106,4 +115,4 @@ class ObserverList : public TrainingObserver {
   std::vector<TrainingObserver*> observers_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

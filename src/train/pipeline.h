@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,7 +15,7 @@
 #include "train/feed/feed.h"
 #include "train/worker.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Results of a step, summed over what ran here; `parts` counts micro-batches and members.
 struct StepShares {
@@ -26,16 +27,15 @@ struct StepShares {
 class PipelineLayout {
  public:
   // Float32 tensors travel as `wire`.
-  PipelineLayout(const JobGraphs& graphs, const Schedule& schedule,
-                 const std::vector<std::vector<int>>& devices, DataType wire);
+  PipelineLayout(const parallel::JobGraphs& graphs, const parallel::Schedule& schedule,
+                 const std::vector<std::vector<int>>& devices, graph::DataType wire);
 
-  const RouteRequest& request() const { return request_; }
-  std::vector<RouteEnd> ends(int stage, int member) const;
-  int64_t channel_bytes(int stage, int member) const;
+  const parallel::RouteRequest& request() const { return request_; }
+  std::vector<parallel::RouteEnd> ends(int stage, int member) const;
 
  private:
-  RouteRequest request_;
-  std::vector<Route> routes_;
+  parallel::RouteRequest request_;
+  std::vector<parallel::Route> routes_;
 };
 
 // Owns a runner for each worker, which it borrows with their sessions; used by one thread. All
@@ -43,14 +43,14 @@ class PipelineLayout {
 class Pipeline {
  public:
   struct Options {
-    const JobGraphs* graphs = nullptr;
+    const parallel::JobGraphs* graphs = nullptr;
     const PipelineLayout* layout = nullptr;
     std::vector<Worker*> workers;
-    std::vector<Group> messages;  // of each worker's device
+    std::vector<comm::Group> messages;  // of each worker's device
     // Likewise, of a group of all devices; none unless stages agree on their updates.
-    std::vector<Group> everyone;
+    std::vector<comm::Group> everyone;
     std::vector<int> trace_devices;  // of each worker
-    TraceRecorder* trace = nullptr;
+    runtime::TraceRecorder* trace = nullptr;
     std::vector<std::string> results;              // that each step tells of
     std::function<void(const std::string&)> stop;  // ends all groups of the job
     // Where a row of the step's batch lies among the rows that this process is fed.
@@ -75,7 +75,8 @@ class Pipeline {
   void train(const Work& work);
 
   // The updates of the last call that changed nothing, of each worker here.
-  void each_skip(const std::function<void(const Worker&, const SkippedUpdate&)>& take) const;
+  void each_skip(
+      const std::function<void(const Worker&, const runtime::SkippedUpdate&)>& take) const;
 
   // `finished` is called for each worker here and micro-batch while the results are there, on the
   // thread of the worker's device.
@@ -85,26 +86,35 @@ class Pipeline {
  private:
   struct Stage {
     Worker* worker;
-    std::unique_ptr<StageRunner> runner;
+    std::unique_ptr<runtime::StageRunner> runner;
   };
   struct Labels;
+  // What every device here does in a segment, in order.
+  struct Table {
+    parallel::Schedule schedule;
+    std::map<const backend::Device*, std::vector<parallel::RowTask>> orders;
+  };
 
-  RowRange rows(const Slot& slot, int64_t micro_batch) const;
-  void feed(StageRunner& runner, int64_t number, const FeedBatch* batch,
+  // Of segments of so many steps; decided once, as long as they are as long.
+  const Table& table_of(int64_t steps);
+  std::map<backend::Device*, std::vector<runtime::StageRunner*>> runners_by_device() const;
+  RowRange rows(const compile::Slot& slot, int64_t micro_batch) const;
+  void feed(runtime::StageRunner& runner, int64_t number, const FeedBatch* batch,
             int64_t micro_batch_of_step) const;
   void feed_images(const Work& work, Labels& labels);
   void feed_labels(Stage& stage, Labels& labels);
-  std::optional<Group> everyone_of(const StageRunner& runner) const;
+  const Stage& stage_of(const runtime::StageRunner& runner) const;
   // Runs the devices and the feeders; rethrows the first error. Meanwhile entries of the queue are
   // handed to `take`, on the calling thread.
-  void run(const std::function<void(const std::vector<StageRunner*>&)>& device_work,
-           const std::vector<std::function<void()>>& feeders, StepQueue& queue,
-           const std::function<void(const StepSums&)>& take);
+  void run(const std::function<void(const std::vector<runtime::StageRunner*>&)>& device_work,
+           const std::vector<std::function<void()>>& feeders, runtime::StepQueue& queue,
+           const std::function<void(const runtime::StepSums&)>& take);
 
   Options options_;
-  Loopbacks loopbacks_;
+  runtime::Loopbacks loopbacks_;
   std::vector<Stage> stages_;
+  std::optional<Table> table_;
   std::vector<std::unique_ptr<TaskThread>> threads_;  // of the feeders, as many as were needed
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -22,7 +22,7 @@
 #include "train/stage_options.h"
 #include "train/summary.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr int kRepeats = 3;
@@ -41,37 +41,38 @@ double best_seconds(Work&& work) {
 }
 
 double measure_operations(int threads) {
-  Graph graph;
-  const auto add_tensor = [&](const char* name, Shape shape, Role role) {
-    Tensor tensor;
+  graph::Graph graph;
+  const auto add_tensor = [&](const char* name, graph::Shape shape, graph::Role role) {
+    graph::Tensor tensor;
     tensor.name = name;
-    tensor.type = {std::move(shape), DataType::f32};
+    tensor.type = {std::move(shape), graph::DataType::f32};
     tensor.role = role;
     return graph.add_tensor(std::move(tensor));
   };
-  const TensorId image = add_tensor("x", {8, 256, 14, 14}, Role::input);
-  const TensorId weight = add_tensor("w", {256, 256, 3, 3}, Role::parameter);
-  using Integers = Attributes::Integers;
-  const OperatorId id = graph.add_operator("convolution", "probe", {image, weight},
-                                           {{"stride", Integers{1, 1}},
-                                            {"padding", Integers{1, 1}},
-                                            {"dilation", Integers{1, 1}},
-                                            {"groups", int64_t{1}}});
-  const Operator& op = graph.op(id);
-  KernelOptions options;
+  const graph::TensorId image = add_tensor("x", {8, 256, 14, 14}, graph::Role::input);
+  const graph::TensorId weight = add_tensor("w", {256, 256, 3, 3}, graph::Role::parameter);
+  using Integers = graph::Attributes::Integers;
+  const graph::OperatorId id = graph.add_operator("convolution", "probe", {image, weight},
+                                                  {{"stride", Integers{1, 1}},
+                                                   {"padding", Integers{1, 1}},
+                                                   {"dilation", Integers{1, 1}},
+                                                   {"groups", int64_t{1}}});
+  const graph::Operator& op = graph.op(id);
+  kernels::KernelOptions options;
   options.threads = threads;
-  options.convolution = ConvolutionAlgorithm::direct;
-  KernelRequest request{op, {}, {}, options};
-  for (const TensorId input : op.inputs) request.inputs.push_back({graph.tensor(input).type, {}});
-  for (const TensorId output : op.outputs) {
+  options.convolution = kernels::ConvolutionAlgorithm::direct;
+  kernels::KernelRequest request{op, {}, {}, options};
+  for (const graph::TensorId input : op.inputs)
+    request.inputs.push_back({graph.tensor(input).type, {}});
+  for (const graph::TensorId output : op.outputs) {
     request.outputs.push_back({graph.tensor(output).type, {}});
   }
-  const LayoutWish wish = layouts_of(request);
+  const kernels::LayoutWish wish = kernels::layouts_of(request);
   for (size_t i = 0; i < wish.inputs.size(); ++i) request.inputs[i].layout = wish.inputs[i];
   for (size_t i = 0; i < wish.outputs.size(); ++i) request.outputs[i].layout = wish.outputs[i];
-  const std::unique_ptr<Kernel> kernel = make_kernel(request);
+  const std::unique_ptr<kernels::Kernel> kernel = kernels::make_kernel(request);
 
-  const auto storage_of = [](const TensorSpec& spec) {
+  const auto storage_of = [](const kernels::TensorSpec& spec) {
     return std::vector<float>(static_cast<size_t>(spec.physical_elements()), 0.5f);
   };
   std::vector<float> x = storage_of(request.inputs[0]);
@@ -82,8 +83,9 @@ double measure_operations(int threads) {
   std::byte* inputs[] = {reinterpret_cast<std::byte*>(x.data()),
                          reinterpret_cast<std::byte*>(w.data())};
   std::byte* outputs[] = {reinterpret_cast<std::byte*>(y.data())};
-  const StepState step;
-  const KernelArguments arguments{inputs, outputs, workspace.data() + (64 - address % 64), &step};
+  const kernels::StepState step;
+  const kernels::KernelArguments arguments{inputs, outputs, workspace.data() + (64 - address % 64),
+                                           &step};
   const double operations = 2.0 * 8 * 14 * 14 * 256 * 256 * 9;
   return operations / best_seconds([&] { kernel->run(arguments); });
 }
@@ -101,7 +103,7 @@ double measure_bandwidth() {
 
 }  // namespace
 
-MachineSpeed measure_speed(Device& device) {
+MachineSpeed measure_speed(backend::Device& device) {
   MachineSpeed speed;
   device.run([&] {
     speed.operations_per_second = measure_operations(device.threads());
@@ -110,19 +112,19 @@ MachineSpeed measure_speed(Device& device) {
   return speed;
 }
 
-double predict_seconds(const Program& program, const MachineSpeed& speed) {
+double predict_seconds(const compile::Program& program, const MachineSpeed& speed) {
   double seconds = 0;
-  for (const Instruction& instruction : program.instructions) {
+  for (const compile::Instruction& instruction : program.instructions) {
     seconds += std::max(instruction.arithmetic / speed.operations_per_second,
                         static_cast<double>(instruction.bytes_touched) / speed.bytes_per_second);
   }
   return seconds;
 }
 
-double recomputed_share(const Program& program) {
+double recomputed_share(const compile::Program& program) {
   double again = 0;
   double all = 0;
-  for (const Instruction& instruction : program.instructions) {
+  for (const compile::Instruction& instruction : program.instructions) {
     all += instruction.arithmetic;
     if (instruction.name.ends_with("/again")) again += instruction.arithmetic;
   }
@@ -144,13 +146,35 @@ struct CompiledPlan {
   size_t instructions = 0;
 };
 
-CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
-                          const PipelineLayout* layout, Device& device, ConvolutionChoices& choices,
-                          const MachineSpeed& speed) {
+// The order in which the device of a stage's member runs its tasks.
+std::string order_of(const parallel::Plan& plan, const PipelineLayout& layout, int stage,
+                     int member) {
+  const parallel::Schedule schedule = schedule_of(plan, steps_to_fill(plan));
+  const auto devices = plan.device_numbers();
+  const int device = devices[static_cast<size_t>(stage)][static_cast<size_t>(member)];
+  std::vector<int> rows;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    for (size_t k = 0; k < devices[i].size(); ++k) {
+      if (devices[i][k] != device) continue;
+      rows.push_back(
+          schedule.row_of(static_cast<int>(i), plan.round_robin ? static_cast<int64_t>(k) : 0));
+    }
+  }
+  if (!schedule.fixed_order && rows.size() == 1) {
+    return "order: the next backward that is ready, else the next forward; updates at once\n";
+  }
+  return compile::order_text(parallel::interleave(schedule, rows, layout.request().channels),
+                             rows.size() > 1);
+}
+
+CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs,
+                          const PipelineLayout* layout, backend::Device& device,
+                          kernels::ConvolutionChoices& choices, const MachineSpeed& speed,
+                          bool with_programs) {
   CompiledPlan compiled;
   double slowest = 0;
   for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
-    const Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
+    const parallel::Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
     // By the rows of a micro-batch and the classes of the head.
     std::map<std::pair<int64_t, int64_t>, DeviceReport> known;
     std::map<std::pair<int64_t, int64_t>, std::string> programs;
@@ -158,24 +182,28 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
     for (int member = 0; member < placement.size(); ++member) {
       const int64_t rows =
           part_size(graphs.micro_batch(), job.plan.round_robin ? 0 : member, graphs.members(stage));
-      const bool divided_weights = job.plan.sharding.parallelism != Parallelism::data;
+      const bool divided_weights = job.plan.sharding.parallelism != parallel::Parallelism::data;
       const int64_t classes =
           job.options.head ? part_size(job.options.classes, member, placement.size()) : 0;
-      const bool own = divided_weights || job.plan.share_optimizer;
+      // What members send to other stages differs.
+      const bool own = divided_weights || job.plan.share_optimizer || with_programs;
       const std::pair<int64_t, int64_t> key = {own ? member : rows, classes};
       if (!known.contains(key)) {
-        Program program;
-        CompileOptions options = stage_options(job, stage, member, device.threads(), &choices);
-        if (layout != nullptr) options.shape.channel_bytes = layout->channel_bytes(stage, member);
+        compile::Program program;
+        compile::CompileOptions options =
+            stage_options(job, stage, member, device.threads(), &choices);
+        if (layout != nullptr) options.shape.channels = layout->ends(stage, member);
         device.run([&] {
-          program = compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member), options);
+          program = compile::compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member),
+                                           options);
         });
         DeviceReport report;
         report.stage = stage;
         report.arena_bytes = program.arena_bytes;
         report.breakdown = program.breakdown;
         known[key] = report;
-        programs[key] = to_text(program);
+        if (with_programs) programs[key] = compile::to_text(program);
+        if (with_programs && layout) programs[key] += order_of(job.plan, *layout, stage, member);
         seconds = std::max(seconds, predict_seconds(program, speed));
         compiled.reorders += program.reorders;
         compiled.recomputed += program.recomputed;
@@ -185,7 +213,7 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
         compiled.instructions += program.instructions.size();
       }
       DeviceReport report = known[key];
-      report.id = to_string(placement.devices[static_cast<size_t>(member)]);
+      report.id = parallel::to_string(placement.devices[static_cast<size_t>(member)]);
       compiled.devices.push_back(report);
       compiled.programs.push_back(programs[key]);
     }
@@ -193,7 +221,7 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
   }
   const auto stages = static_cast<double>(job.plan.stages.size());
   const auto micro = static_cast<double>(job.plan.micro_batches);
-  const bool drains = stages > 1 && is_synchronous(job.plan.schedule);
+  const bool drains = stages > 1 && parallel::is_synchronous(job.plan.schedule);
   compiled.seconds_per_step = slowest * (drains ? micro + stages - 1 : micro);
   return compiled;
 }
@@ -203,12 +231,12 @@ CompiledPlan compile_plan(const TrainJob& job, const JobGraphs& graphs,
 std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& compiled,
                                      const MachineSpeed& speed) {
   constexpr int64_t kDimension = 512;  // of all face networks' embeddings
-  MarginHeadOptions head = *job.options.head;
-  if (head.parallel != HeadParallel::pfc) head.sample_rate = kUsualRate;
-  const OptimizerSettings& optimizer = job.optimizer;
+  graph::MarginHeadOptions head = *job.options.head;
+  if (head.parallel != graph::HeadParallel::pfc) head.sample_rate = kUsualRate;
+  const passes::OptimizerSettings& optimizer = job.optimizer;
   const auto states = static_cast<int>(optimizer.row_of_centres().states.size());
   const auto devices = static_cast<int>(job.plan.devices().size());
-  const auto needs_of = [&](HeadParallel parallel) {
+  const auto needs_of = [&](graph::HeadParallel parallel) {
     return head_needs(head, parallel, devices, job.options.batch, kDimension, states);
   };
   const auto seconds_of = [&](const HeadNeeds& needs) {
@@ -219,7 +247,8 @@ std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& co
   for (const DeviceReport& report : compiled.devices) peak = std::max(peak, report.arena_bytes);
   const HeadNeeds own = needs_of(head.parallel);
   std::vector<HeadChoice> choices;
-  for (const HeadParallel parallel : {HeadParallel::dp, HeadParallel::mp, HeadParallel::pfc}) {
+  for (const graph::HeadParallel parallel :
+       {graph::HeadParallel::dp, graph::HeadParallel::mp, graph::HeadParallel::pfc}) {
     const HeadNeeds other = needs_of(parallel);
     const double seconds = compiled.seconds_per_step + seconds_of(other) - seconds_of(own);
     HeadChoice choice = {parallel, static_cast<double>(job.options.batch) / seconds,
@@ -232,20 +261,32 @@ std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& co
 
 }  // namespace
 
+parallel::PlanFile plan_file_of(const TrainJob& job) {
+  parallel::PlanFile file = {job.plan, job.precision.type, job.precision.communication,
+                             job.recompute};
+  if (job.options.head) {
+    file.head = {job.options.head->parallel, job.options.head->sample_rate};
+  }
+  const auto devices = static_cast<int64_t>(job.plan.devices().size());
+  const bool whole = job.options.batch % devices == 0;
+  file.made_for = {job.model, whole ? job.options.batch / devices : 0, "here"};
+  return file;
+}
+
 Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs) {
-  ConvolutionChoices choices(ConvolutionChoices::default_path());
+  kernels::ConvolutionChoices choices(kernels::ConvolutionChoices::default_path());
   return describe_plan(job, choices, observer, with_programs);
 }
 
-Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
-                   bool with_programs) {
-  const Graph network = network_of(job);
-  KeptLayers(job.precision.keep).require_in(network);
-  const JobGraphs graphs(network, job.plan);
+Json describe_plan(const TrainJob& job, kernels::ConvolutionChoices& choices,
+                   TrainingObserver& observer, bool with_programs) {
+  const graph::Graph network = network_of(job);
+  passes::KeptLayers(job.precision.keep).require_in(network);
+  const parallel::JobGraphs graphs(network, job.plan);
   const auto devices = static_cast<int>(job.plan.devices().size());
-  const int cores = available_cores();
+  const int cores = backend::available_cores();
   const int threads = job.threads > 0 ? std::min(job.threads, cores) : std::max(1, cores / devices);
-  Device device({.threads = threads});
+  backend::Device device({.threads = threads});
   std::optional<PipelineLayout> layout;
   if (!job.plan.runs_whole()) {
     layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
@@ -257,23 +298,25 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
   std::string refusal;
   CompiledPlan compiled;
   try {
-    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, choices, speed);
+    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, choices, speed,
+                            with_programs);
   } catch (const InputError& error) {
     if (job.device_memory == 0) throw;
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
-    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, choices, speed);
+    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, choices, speed,
+                            with_programs);
     if (crowded_device(compiled.devices, job.device_memory).empty()) throw;
-    refusal = error.what();
+    refusal = error.marked();
   }
   if (refusal.empty()) refusal = crowded_device(compiled.devices, job.device_memory);
   if (!choices.warning().empty()) observer.on_message(Severity::warning, choices.warning());
   Json json;
   json["model"] = job.model;
   json["global_batch"] = job.options.batch;
-  json["precision"] = precision_name(job.precision.type);
-  json["arithmetic"] = describe(job.precision);
-  json["communication_dtype"] = precision_name(job.precision.wire());
+  json["precision"] = passes::precision_name(job.precision.type);
+  json["arithmetic"] = compile::describe(job.precision);
+  json["communication_dtype"] = passes::precision_name(job.precision.wire());
   json["devices"] = Json::array();
   for (const DeviceReport& report : compiled.devices) {
     Json entry = to_json(report);
@@ -282,19 +325,22 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
     if (with_programs) entry["program"] = compiled.programs[json["devices"].size()];
     json["devices"].push_back(entry);
   }
+  json["source"] = "formula";
   json["predicted_seconds_per_step"] = compiled.seconds_per_step;
   json["predicted_samples_per_second"] =
       static_cast<double>(job.options.batch) / compiled.seconds_per_step;
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
-  json["host_needs_bytes"] = bytes_of_fullest_host(compiled.devices);
+  const int64_t host_needs = bytes_of_fullest_host(compiled.devices) + kProcessBytes;
+  json["host_needs_bytes"] = host_needs;
   json["host_memory_bytes"] = host_memory();
+  json["fits_host"] = host_needs <= host_memory();
   if (!refusal.empty()) json["reason"] = refusal;
   if (job.options.head && job.plan.stage_count() == 1) {
     const std::vector<HeadChoice> head_ways = head_choices(job, compiled, speed);
     json["head"] = to_json(head_ways);
-    const MarginHeadOptions& head = *job.options.head;
-    const double rate = head.parallel == HeadParallel::pfc ? head.sample_rate : kUsualRate;
+    const graph::MarginHeadOptions& head = *job.options.head;
+    const double rate = head.parallel == graph::HeadParallel::pfc ? head.sample_rate : kUsualRate;
     json["advice"] = advise_head(
         {job.options.classes, rate, devices, static_cast<double>(job.device_memory)}, head_ways);
   }
@@ -306,8 +352,8 @@ Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObs
   json["recomputed_costly"] = compiled.recomputed_costly;
   json["recomputed_share"] = compiled.recomputed_share;
   json["in_place"] = compiled.in_place;
-  json["plan"] = to_json(job.plan);
+  json["plan"] = parallel::to_json(plan_file_of(job));
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

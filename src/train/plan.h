@@ -4,12 +4,15 @@
 #include "backend/device.h"
 #include "base/json.h"
 #include "compile/program.h"
+#include "parallel/plan_file.h"
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
-
+namespace millrace::kernels {
 class ConvolutionChoices;
+}  // namespace millrace::kernels
+
+namespace millrace::train {
 
 // How fast this machine computes and moves memory with one device's team.
 struct MachineSpeed {
@@ -18,13 +21,13 @@ struct MachineSpeed {
 };
 
 // Takes a fraction of a second.
-MachineSpeed measure_speed(Device& device);
+MachineSpeed measure_speed(backend::Device& device);
 
 // Each instruction takes the longer of computing and moving its tensors.
-double predict_seconds(const Program& program, const MachineSpeed& speed);
+double predict_seconds(const compile::Program& program, const MachineSpeed& speed);
 
 // The arithmetic of what runs again, against that of all else.
-double recomputed_share(const Program& program);
+double recomputed_share(const compile::Program& program);
 
 // Compiles the job's training step and describes it: "devices" with the exact memory,
 // "predicted_seconds_per_step", "predicted_samples_per_second", "fits" and "plan". A job beyond
@@ -32,8 +35,14 @@ double recomputed_share(const Program& program);
 // `with_programs` each device's program as text is there too, as "program".
 Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs = false);
 
-// With the caller's choices of convolutions instead of those that a run would make.
-Json describe_plan(const TrainJob& job, ConvolutionChoices& choices, TrainingObserver& observer,
-                   bool with_programs = false);
+// The plan of a job that runs here, with all else that it says.
+parallel::PlanFile plan_file_of(const TrainJob& job);
 
-}  // namespace millrace
+// The same for people, in some lines.
+std::string plan_text(const Json& described);
+
+// With the caller's choices of convolutions instead of those that a run would make.
+Json describe_plan(const TrainJob& job, kernels::ConvolutionChoices& choices,
+                   TrainingObserver& observer, bool with_programs = false);
+
+}  // namespace millrace::train

@@ -10,7 +10,7 @@
 #include "train/faces/embedder.h"
 #include "train/feed/feeds.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 // Goes through the files in batches: `work` gets each and which of its rows are images.
@@ -18,7 +18,7 @@ UnreadFiles each_batch(
     const TrainJob& job, const std::vector<std::filesystem::path>& files,
     const std::function<void(const FeedBatch&, const std::vector<size_t>&)>& work) {
   if (files.empty()) fail_input("There are no images to look at.");
-  const std::unique_ptr<Feed> feed = make_evaluation_feed(job, open_files(files));
+  const std::unique_ptr<Feed> feed = make_evaluation_feed(job, data::open_files(files));
   while (const std::optional<FeedBatch> batch = feed->next()) {
     if (job.stop != nullptr && job.stop->load()) fail_job("Stopped before all images were seen.");
     std::vector<size_t> rows;
@@ -40,7 +40,7 @@ UnreadFiles predict_files(const TrainJob& job, const std::vector<std::filesystem
   return each_batch(model.job(), files,
                     [&](const FeedBatch& batch, const std::vector<size_t>& rows) {
                       KeptLogits kept;
-                      Scores scores;
+                      Scores scores(model.engine().classes());
                       scores.kept = &kept;
                       model.engine().evaluate(batch, scores);
                       for (size_t i = 0; i < rows.size(); ++i) {
@@ -87,4 +87,4 @@ std::vector<ClassShare> best_classes(std::span<const float> logits, int64_t coun
   return best;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

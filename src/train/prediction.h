@@ -11,7 +11,7 @@
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Told of each file that could be read, in order: its place in the list, and its numbers.
 using EachFile = std::function<void(size_t file, std::span<const float> numbers)>;
@@ -41,4 +41,4 @@ struct ClassShare {
 // The best `count` classes, best first; of equal ones the first.
 std::vector<ClassShare> best_classes(std::span<const float> logits, int64_t count);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A checkpoint of a head that is lazy (graph/margin_head.h) has centres that wait to be brought up
 // to date; here they are, with the bits that JobState::settle would give them. Borrows the reader.
@@ -25,8 +25,8 @@ class SettledCentres {
  private:
   const ShardReader& reader_;
   std::vector<size_t> tensors_;  // centres, states, updates up to which they are current
-  UpdateRule rule_;
+  kernels::UpdateRule rule_;
   std::vector<float> rates_;  // none: nothing waits
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

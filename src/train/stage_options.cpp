@@ -6,15 +6,16 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::train {
 
-int64_t steps_to_fill(const Plan& plan) {
-  if (is_synchronous(plan.schedule)) return 1;
+int64_t steps_to_fill(const parallel::Plan& plan) {
+  if (parallel::is_synchronous(plan.schedule)) return 1;
   return 4 * static_cast<int64_t>(plan.devices().size() + plan.stages.size());
 }
 
-CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionChoices* choices) {
-  CompileOptions options;
+compile::CompileOptions compile_options(const StepSettings& job, int threads,
+                                        kernels::ConvolutionChoices* choices) {
+  compile::CompileOptions options;
   options.kernels.convolution = job.convolution;
   options.kernels.choices = choices;
   options.kernels.threads = threads;
@@ -27,66 +28,67 @@ CompileOptions compile_options(const TrainJob& job, int threads, ConvolutionChoi
   return options;
 }
 
-Schedule schedule_of(const Plan& plan, int64_t steps) {
-  ScheduleRequest request;
+parallel::Schedule schedule_of(const parallel::Plan& plan, int64_t steps) {
+  parallel::ScheduleRequest request;
   request.kind = plan.schedule;
   request.stages = plan.stage_count();
   request.micro_batches = plan.micro_batches;
   request.steps = steps;
-  for (const Placement& stage : plan.stages) request.replicas.push_back(stage.size());
+  for (const parallel::Placement& stage : plan.stages) request.replicas.push_back(stage.size());
   request.round_robin = plan.round_robin;
   request.static_scheduling = plan.static_scheduling;
   request.turns = plan.turns();
-  return make_schedule(request);
+  return parallel::make_schedule(request);
 }
 
-bool agrees_on_updates(const TrainJob& job) {
-  const Plan& plan = job.plan;
+bool agrees_on_updates(const StepSettings& job) {
+  const parallel::Plan& plan = job.plan;
   const bool clips_together = job.optimizer.clip_norm > 0 && plan.stage_count() > 1;
-  if (clips_together && !is_synchronous(plan.schedule)) {
+  if (clips_together && !parallel::is_synchronous(plan.schedule)) {
     fail_input(
-        "--clip-norm limits the norm of all gradients, but with --schedule {} every stage updates "
+        "‹clip_norm› limits the norm of all gradients, but with ‹schedule› {} every stage updates "
         "at a moment of its own; use {}.",
-        plan.schedule_name(), schedule_names(/*synchronous=*/true));
+        plan.schedule_name(), parallel::schedule_names(/*synchronous=*/true));
   }
-  return clips_together || (job.loss_scale.in_use() && is_synchronous(plan.schedule));
+  return clips_together || (job.loss_scale.in_use() && parallel::is_synchronous(plan.schedule));
 }
 
-CompileOptions stage_options(const TrainJob& job, int stage, int member, int threads,
-                             ConvolutionChoices* choices) {
-  const Plan& plan = job.plan;
-  CompileOptions options = compile_options(job, threads, choices);
+compile::CompileOptions stage_options(const StepSettings& job, int stage, int member, int threads,
+                                      kernels::ConvolutionChoices* choices) {
+  const parallel::Plan& plan = job.plan;
+  compile::CompileOptions options = compile_options(job, threads, choices);
   options.updates.members = plan.stages[static_cast<size_t>(stage)].size();
   options.updates.member = member;
   options.updates.wire = job.precision.wire();
   options.updates.share_state = plan.share_optimizer && options.updates.members > 1;
   if (plan.devices().size() > 1) {
-    const DeviceId& id =
+    const parallel::DeviceId& id =
         plan.stages[static_cast<size_t>(stage)].devices[static_cast<size_t>(member)];
-    options.device = fmt::format("device {} (stage {})", to_string(id), stage);
+    options.device = fmt::format("device {} (stage {})", parallel::to_string(id), stage);
   }
   if (plan.runs_whole()) return options;
   options.updates.with_stages = plan.stage_count() > 1;
   const bool agrees = agrees_on_updates(job);
-  const Schedule schedule = schedule_of(plan, steps_to_fill(plan));
+  const parallel::Schedule schedule = schedule_of(plan, steps_to_fill(plan));
   const int replica = plan.round_robin ? member : 0;
-  for (const Row& row : schedule.rows) {
+  for (const parallel::Row& row : schedule.rows) {
     if (row.stage != stage || row.replica != replica) continue;
     const bool at_once = schedule.updates_at_once(row) && !agrees;
-    options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
+    options.shape.phasing =
+        at_once ? compile::Phasing::mini_batches : compile::Phasing::micro_batches;
     options.shape.slots = static_cast<int>(row.in_flight);
     options.shape.versions = static_cast<int>(row.versions);
     if (job.options.head && stage + 1 == plan.stage_count() && row.versions > 1) {
       fail_input(
-          "--schedule {} keeps {} versions of the class centres of --head; use 1f1b, or a schedule "
+          "‹schedule› {} keeps {} versions of the class centres of ‹head›; use 1f1b, or a schedule "
           "that waits for all micro-batches.",
           plan.schedule_name(), row.versions);
     }
     options.updates.accumulate = !at_once;
     options.updates.micro_batches = plan.micro_batches;
-    options.shape.split_backward = plan.schedule == ScheduleKind::zero_bubble;
+    options.shape.split_backward = plan.schedule == parallel::ScheduleKind::zero_bubble;
   }
   return options;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -11,8 +11,9 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "compile/arithmetic.h"
+#include "train/plan.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 struct Spread {
@@ -53,9 +54,8 @@ Json to_json(const EvaluationReport& report) {
   Json json;
   json["step"] = report.step;
   json["samples"] = report.samples;
-  json["loss"] = report.loss;
-  json["top1"] = report.top1;
-  json["top5"] = report.top5;
+  if (report.pairs > 0) json["pairs"] = report.pairs;
+  for (const Measured& figure : report.figures) json[figure.metric] = figure.value;
   json["seconds"] = report.seconds;
   return json;
 }
@@ -67,7 +67,7 @@ Json describe_communication(const std::vector<DeviceReport>& devices) {
   double background = 0;
   double exposed = 0;
   for (const DeviceReport& device : devices) {
-    const OperationStatistics total = device.communication.total();
+    const comm::OperationStatistics total = device.communication.total();
     bytes += total.bytes;
     waited = std::max(waited, total.seconds_waited);
     background = std::max(background, device.background_seconds);
@@ -85,7 +85,7 @@ Json describe_environment() {
   Json json;
   json["millrace"] = kVersion;
   json["processor"] = processor_name();
-  json["cores"] = available_cores();
+  json["cores"] = backend::available_cores();
   json["memory_bytes"] = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
   struct utsname system = {};
   if (::uname(&system) == 0) {
@@ -104,10 +104,10 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["first_step"] = result.first_step;
   json["total_steps"] = result.total_steps;
   json["finished"] = !result.interrupted;
-  json["precision"] = precision_name(job.precision.type);
-  json["arithmetic"] = describe(job.precision);
+  json["precision"] = passes::precision_name(job.precision.type);
+  json["arithmetic"] = compile::describe(job.precision);
   json["schedule"] = result.schedule;
-  json["plan"] = to_json(job.plan);
+  json["plan"] = parallel::to_json(plan_file_of(job));
   json["classes"] = job.options.classes;
   json["image"] = job.options.image;
   json["data"] = printable(job.data.source);
@@ -133,7 +133,7 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["devices"] = Json::array();
   for (const DeviceReport& device : result.devices) json["devices"].push_back(to_json(device));
   json["communication"] = describe_communication(result.devices);
-  json["communication"]["dtype"] = precision_name(job.precision.wire());
+  json["communication"]["dtype"] = passes::precision_name(job.precision.wire());
   json["reorders"] = result.reorders;
   json["recomputed"] = result.recomputed;
   json["in_place"] = result.in_place;
@@ -141,4 +141,4 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include "train/job.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // The object that --summary writes. Step times and samples per second leave out the first step
 // of the run where there are several; samples per second are the global batch over the median.
@@ -20,4 +20,4 @@ Json describe_environment();
 
 int64_t peak_resident_bytes();
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -13,7 +13,7 @@
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 struct KeptLogits;
 
@@ -52,7 +52,7 @@ TrainResult run_training(const TrainJob& job, TrainingObserver& observer);
 // A network and data of the caller's own, in place of the names in a job. The functions are
 // called by the thread that runs the job.
 struct Workload {
-  Graph network;  // a forward graph that ends in Builder::classify
+  graph::Graph network;  // a forward graph that ends in Builder::classify
   // Called once, with the place where the first batch starts.
   std::function<std::unique_ptr<Feed>(FeedPosition)> training = {};
   // Called for each evaluation; empty: none.
@@ -70,7 +70,7 @@ struct EvaluationResult {
   EvaluationReport report;
   int threads = 0;
   int64_t arena_bytes = 0;
-  MemoryBreakdown breakdown;
+  compile::MemoryBreakdown breakdown;
   double cosine_scale = 0;  // of a margin head, which is evaluated without its margin; else 0
 };
 // A network with a margin head tells the trained identities apart by the cosines to their centres.
@@ -78,4 +78,4 @@ struct EvaluationResult {
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer,
                                 KeptLogits* kept = nullptr);
 
-}  // namespace millrace
+}  // namespace millrace::train

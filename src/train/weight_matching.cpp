@@ -9,7 +9,7 @@
 #include "base/pattern.h"
 #include "models/models.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr std::string_view kCounter = "num_batches_tracked";
@@ -29,7 +29,7 @@ struct Mismatches {
   Mismatch extra = {"are too many"};
 };
 
-[[noreturn]] void fail_weights(const WeightsFile& file, const Mismatch& mismatch,
+[[noreturn]] void fail_weights(const data::WeightsFile& file, const Mismatch& mismatch,
                                std::string_view advice) {
   const size_t count = mismatch.clauses.size();
   fail_input("'{}' does not fit the model: {}{}{}.", file.path().string(), mismatch.clauses.front(),
@@ -37,14 +37,14 @@ struct Mismatches {
 }
 
 // What keeps a tensor from being loaded, as a clause; empty if nothing does.
-std::string mismatch_of(const JobTensor& tensor, const WeightTensor& stored) {
+std::string mismatch_of(const JobTensor& tensor, const data::WeightTensor& stored) {
   if (stored.shape != tensor.shape) {
     return fmt::format("tensor '{}' has shape {} where the model has {}", tensor.name,
-                       to_string(stored.shape), to_string(tensor.shape));
+                       graph::to_string(stored.shape), graph::to_string(tensor.shape));
   }
-  if (is_float(stored.type)) return {};
+  if (data::is_float(stored.type)) return {};
   return fmt::format("tensor '{}' has type {} where numbers with fractions are needed", tensor.name,
-                     name_of(stored.type));
+                     data::name_of(stored.type));
 }
 
 std::string some_names(const std::vector<std::string>& names) {
@@ -56,16 +56,16 @@ std::string some_names(const std::vector<std::string>& names) {
 
 }  // namespace
 
-WeightMatch match_weights(const WeightsFile& file, const std::vector<JobTensor>& tensors,
+WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTensor>& tensors,
                           HeadRule head, const NewLayers& new_layers) {
   const auto optional = [&](std::string_view name) {
-    return head == HeadRule::optional && name.starts_with(kHeadPrefix);
+    return head == HeadRule::optional && name.starts_with(graph::kHeadPrefix);
   };
   Mismatches wrong;
   std::set<std::string_view> known, new_ones;  // names of tensors, names of layers
   for (const JobTensor& tensor : tensors) {
     known.insert(tensor.name);
-    const WeightTensor* stored = file.find(tensor.name);
+    const data::WeightTensor* stored = file.find(tensor.name);
     if (fits_any(new_layers.patterns, tensor.name)) {
       new_ones.insert(layer_of(tensor.name));
     } else if (stored == nullptr) {
@@ -78,7 +78,7 @@ WeightMatch match_weights(const WeightsFile& file, const std::vector<JobTensor>&
     }
   }
   WeightMatch match;
-  for (const WeightTensor& stored : file.tensors()) {
+  for (const data::WeightTensor& stored : file.tensors()) {
     if (known.contains(stored.name) || stored.name.ends_with(kCounter)) continue;
     if (optional(stored.name) || fits_any(new_layers.patterns, stored.name)) continue;
     match.unplaced.push_back(stored.name);
@@ -87,7 +87,7 @@ WeightMatch match_weights(const WeightsFile& file, const std::vector<JobTensor>&
   if (!new_layers.automatic) {
     if (!wrong.missing.clauses.empty()) fail_weights(file, wrong.missing, "");
     if (!wrong.misshapen.clauses.empty()) {
-      fail_weights(file, wrong.misshapen, "; --new-layers auto starts such layers anew");
+      fail_weights(file, wrong.misshapen, "; ‹new_layers› auto starts such layers anew");
     }
     if (!wrong.extra.clauses.empty()) fail_weights(file, wrong.extra, "");
   }
@@ -118,4 +118,4 @@ std::string describe(const WeightMatch& match) {
   return text + ".";
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -10,7 +10,7 @@
 #include "train/job_state.h"
 #include "train/new_layers.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Whether the classifier of a face network (tensors "head.…") may be missing from the file, and
 // may be in it without being in the model.
@@ -27,10 +27,10 @@ struct WeightMatch {
 // counters are passed over. Without new layers the file must hold exactly these tensors; with
 // them, at least half. Throws InputError with one sentence that names the first tensor at fault
 // and how many there are.
-WeightMatch match_weights(const WeightsFile& file, const std::vector<JobTensor>& tensors,
+WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTensor>& tensors,
                           HeadRule head = HeadRule::needed, const NewLayers& new_layers = {});
 
 // "318 of 320 tensors loaded; fc.weight, fc.bias start anew."
 std::string describe(const WeightMatch& match);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -10,18 +10,18 @@
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
-std::string_view name_in_file(DataType type) {
+std::string_view name_in_file(graph::DataType type) {
   switch (type) {
-    case DataType::f32:
+    case graph::DataType::f32:
       return "F32";
-    case DataType::f16:
+    case graph::DataType::f16:
       return "F16";
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return "BF16";
-    case DataType::s32:
+    case graph::DataType::s32:
       return "I32";  // counts of updates
     default:
       throw std::logic_error("parameters are f32, f16 or bf16");
@@ -29,23 +29,23 @@ std::string_view name_in_file(DataType type) {
 }
 
 // Rows of a file's tensor in the type in which the job stores them.
-void convert_rows(const WeightTensor& from, int64_t first, int64_t count, const JobTensor& tensor,
-                  std::span<std::byte> to) {
+void convert_rows(const data::WeightTensor& from, int64_t first, int64_t count,
+                  const JobTensor& tensor, std::span<std::byte> to) {
   const int64_t row = tensor.row_bytes();
-  if (name_of(from.type) == name_in_file(tensor.stored) && from.contiguous()) {
+  if (data::name_of(from.type) == name_in_file(tensor.stored) && from.contiguous()) {
     std::memcpy(to.data(), from.data.data() + first * row, to.size());
     return;
   }
-  const int64_t columns = row / size_of(tensor.stored);
+  const int64_t columns = row / graph::size_of(tensor.stored);
   std::vector<float> values(static_cast<size_t>(columns));
   for (int64_t i = 0; i < count; ++i) {
-    read_rows(from, first + i, 1, values);
-    store_row(tensor.stored, values.data(), columns, rounding_key(0, -1, first + i, 0),
-              to.data() + i * row);
+    data::read_rows(from, first + i, 1, values);
+    kernels::store_row(tensor.stored, values.data(), columns,
+                       kernels::rounding_key(0, -1, first + i, 0), to.data() + i * row);
   }
 }
 
-void load_rows(JobState& state, size_t place, const WeightTensor* stored) {
+void load_rows(JobState& state, size_t place, const data::WeightTensor* stored) {
   const JobTensor& tensor = state.tensors()[place];
   const int64_t row = tensor.row_bytes();
   std::vector<std::byte> bytes;
@@ -53,7 +53,7 @@ void load_rows(JobState& state, size_t place, const WeightTensor* stored) {
     bytes.resize(static_cast<size_t>(count * row));
     if (stored != nullptr) {
       convert_rows(*stored, first, count, tensor, bytes);
-      const int64_t row_in_file = stored->strides[0] * size_of(stored->type);
+      const int64_t row_in_file = stored->strides[0] * data::size_of(stored->type);
       const auto begin = static_cast<size_t>(first * row_in_file);
       forget_pages(stored->data.subspan(begin, static_cast<size_t>((count - 1) * row_in_file)));
     }
@@ -63,12 +63,14 @@ void load_rows(JobState& state, size_t place, const WeightTensor* stored) {
 
 }  // namespace
 
-SafetensorsTensor describe_tensor(const JobTensor& tensor) {
-  const DataType type = tensor.in_rows() ? tensor.stored : DataType::f32;
+data::SafetensorsTensor describe_tensor(const JobTensor& tensor) {
+  const graph::DataType type = tensor.in_rows() ? tensor.stored : graph::DataType::f32;
   return {.name = tensor.name, .dtype = std::string(name_in_file(type)), .shape = tensor.shape};
 }
 
-bool is_weight(Role role) { return role == Role::parameter || role == Role::buffer; }
+bool is_weight(graph::Role role) {
+  return role == graph::Role::parameter || role == graph::Role::buffer;
+}
 
 void take_snapshot(const JobState& state, StateSnapshot& snapshot) {
   const std::vector<JobTensor>& tensors = state.tensors();
@@ -84,17 +86,18 @@ void take_snapshot(const JobState& state, StateSnapshot& snapshot) {
   }
 }
 
-SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
-                                         const StateSnapshot& snapshot, bool (*wanted)(Role),
-                                         const std::map<std::string, std::string>& metadata) {
-  std::vector<SafetensorsTensor> tensors;
+data::SafetensorsWriter::Written write_tensors(const std::filesystem::path& path,
+                                               const StateSnapshot& snapshot,
+                                               bool (*wanted)(graph::Role),
+                                               const std::map<std::string, std::string>& metadata) {
+  std::vector<data::SafetensorsTensor> tensors;
   for (const StateTensor& tensor : snapshot) {
     if (!wanted(tensor.role)) continue;
     tensors.push_back({.name = tensor.name, .dtype = "F32", .shape = tensor.shape});
     tensors.back().data = tensor.values.data();
     tensors.back().size = tensor.values.size() * sizeof(float);
   }
-  return write_safetensors(path, tensors, metadata);
+  return data::write_safetensors(path, tensors, metadata);
 }
 
 WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
@@ -107,7 +110,7 @@ WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
     places.push_back(i);
     tensors.push_back(state.tensors()[i]);
   }
-  std::optional<WeightsFile> file;
+  std::optional<data::WeightsFile> file;
   WeightMatch match;
   std::string loaded;
   if (state.holds_values()) {
@@ -119,22 +122,31 @@ WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
   std::vector<float> values;
   for (size_t i = 0; i < places.size(); ++i) {
     if (loaded.at(i) == 'n') continue;
-    const WeightTensor* stored = file ? file->find(tensors[i].name) : nullptr;
+    const data::WeightTensor* stored = file ? file->find(tensors[i].name) : nullptr;
     if (tensors[i].in_rows()) {
       load_rows(state, places[i], stored);
       continue;
     }
     if (stored != nullptr) {
       values.resize(static_cast<size_t>(stored->elements()));
-      read_values(*stored, values);
+      data::read_values(*stored, values);
     }
     state.write(places[i], values);
   }
   return match;
 }
 
+std::filesystem::path starting_weights(const TrainJob& job) {
+  return job.load_weights.empty() ? models::onnx_file(job.model) : job.load_weights;
+}
+
+std::filesystem::path weights_in(const std::filesystem::path& checkpoint) {
+  const std::filesystem::path average = checkpoint / kAverageFile;
+  return std::filesystem::exists(average) ? average : checkpoint / kWeightsFile;
+}
+
 std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observer) {
-  if (!job.load_weights.empty()) return job.load_weights;
+  if (!job.load_weights.empty() || job.checkpoint.empty()) return starting_weights(job);
   const auto warn = [&](std::string_view sentence) {
     observer.on_message(Severity::warning, sentence);
   };
@@ -142,13 +154,13 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
     const auto best = find_best(job.checkpoint);
     if (!best) {
       fail_input(
-          "--best: no checkpoint in '{}' was measured; train with --eval-data or --valid-share.",
+          "‹best›: no checkpoint in '{}' was measured; train with ‹eval_data› or ‹valid_share›.",
           job.checkpoint.string());
     }
     verify_checkpoint(*best);
-    return *best / kWeightsFile;
+    return weights_in(*best);
   }
-  return newest_checkpoint(job.checkpoint, warn) / kWeightsFile;
+  return weights_in(newest_checkpoint(job.checkpoint, warn));
 }
 
 WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
@@ -161,7 +173,7 @@ WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
 void save_weights(const JobState& state, const std::filesystem::path& path,
                   const std::map<std::string, std::string>& metadata) {
   state.settle();
-  std::vector<SafetensorsTensor> tensors;
+  std::vector<data::SafetensorsTensor> tensors;
   std::vector<size_t> places;
   for (const bool in_rows : {false, true}) {  // 16 bits behind 32, so that all are aligned
     for (size_t i = 0; i < state.tensors().size(); ++i) {
@@ -171,7 +183,7 @@ void save_weights(const JobState& state, const std::filesystem::path& path,
       places.push_back(i);
     }
   }
-  std::optional<SafetensorsWriter> writer;
+  std::optional<data::SafetensorsWriter> writer;
   if (state.holds_values()) writer.emplace(path, tensors, metadata);
   std::vector<float> values;
   std::vector<std::byte> bytes;
@@ -191,4 +203,4 @@ void save_weights(const JobState& state, const std::filesystem::path& path,
   if (writer) writer->commit();
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,30 +9,32 @@
 #include "runtime/device_collectives.h"
 #include "runtime/session.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A stage on one of its devices. Owned by the engine, which outlives nothing of it; the members
 // are in the order of their lives.
 struct Worker {
-  DeviceId id;
+  parallel::DeviceId id;
   int stage = 0;
   int member = 0;  // among the devices of its stage
   int members = 1;
-  Device* device = nullptr;  // the engine's; two workers may share one
-  std::optional<Program> training;
-  std::optional<Program> evaluation;
-  std::unique_ptr<DeviceCollectives> collectives;  // with several members
-  std::optional<Group> messages;  // to other stages, of all the workers on this one's device
-  std::optional<Session> session;
+  backend::Device* device = nullptr;  // the engine's; two workers may share one
+  std::optional<compile::Program> training;
+  std::optional<compile::Program> evaluation;
+  std::unique_ptr<runtime::DeviceCollectives> collectives;  // with several members
+  std::optional<comm::Group>
+      agreement;  // of the same, where the order of their tasks is left to run time
+  std::optional<comm::Group> messages;  // to other stages, of all the workers on this one's device
+  std::optional<runtime::Session> session;
 
   // The program that needs the larger arena.
-  const Program& largest() const;
+  const compile::Program& largest() const;
 };
 
 // A result of the whole job, which is "<name>.total" where several devices have a share of it.
-const Slot* find_result(const Program& program, std::string_view name);
+const compile::Slot* find_result(const compile::Program& program, std::string_view name);
 
 // The rows of a micro-batch that an input or result has; all `samples` if it is not divided.
-RowRange rows_of_slot(const Slot& slot, int64_t samples);
+RowRange rows_of_slot(const compile::Slot& slot, int64_t samples);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,14 +5,14 @@
 #include "base/error.h"
 #include "train/feed/feeds.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr std::string_view kOwn = "own";
 
-const Tensor& input_of(const Graph& network, std::string_view name) {
-  const TensorId id = network.find_tensor(name);
-  if (id == kNone || network.tensor(id).role != Role::input) {
+const graph::Tensor& input_of(const graph::Graph& network, std::string_view name) {
+  const graph::TensorId id = network.find_tensor(name);
+  if (id == graph::kNone || network.tensor(id).role != graph::Role::input) {
     fail_input(
         "The network has no input '{}'; build it with Builder::image and end it with "
         "Builder::classify.",
@@ -21,8 +21,8 @@ const Tensor& input_of(const Graph& network, std::string_view name) {
   return network.tensor(id);
 }
 
-const Tensor& result_of(const Graph& network, std::string_view name) {
-  for (const TensorId id : network.results()) {
+const graph::Tensor& result_of(const graph::Graph& network, std::string_view name) {
+  for (const graph::TensorId id : network.results()) {
     if (network.tensor(id).name == name) return network.tensor(id);
   }
   fail_input("The network has no result '{}'; end it with Builder::classify.", name);
@@ -60,9 +60,9 @@ DataSource data_of(const TrainJob& job, const Workload& work) {
 
 TrainJob job_for(TrainJob job, const Workload& work) {
   if (!work.training) fail_input("The workload has no training data.");
-  const Shape& images = input_of(work.network, "images").type.shape;
+  const graph::Shape& images = input_of(work.network, "images").type.shape;
   input_of(work.network, "labels");
-  for (const std::string_view name : {"loss", "top1", "top5"}) result_of(work.network, name);
+  result_of(work.network, "loss");
   job.options.batch = images.at(0);
   job.options.channels = images.at(1);
   job.options.image = images.at(2);
@@ -73,4 +73,4 @@ TrainJob job_for(TrainJob job, const Workload& work) {
   return job;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

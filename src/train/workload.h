@@ -3,7 +3,7 @@
 
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A network and where the batches of it come from, of each only the rows given.
 struct DataSource {
@@ -22,4 +22,4 @@ DataSource data_of(const TrainJob& job, const Workload& work);
 // InputError if the network lacks the inputs and results of a classifier.
 TrainJob job_for(TrainJob job, const Workload& work);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -10,7 +10,7 @@
 #include "graph/types.h"
 #include "train/job_state.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // The trained class centres of a file of weights or of the shards of a checkpoint, which it keeps
 // open.
@@ -18,7 +18,7 @@ struct TrainedCentres {
   int64_t classes = 0;
   int64_t features = 0;
   double scale = 64;  // that of the training where the file tells, or the usual one
-  DataType dtype = DataType::f32;
+  graph::DataType dtype = graph::DataType::f32;
   // Rows from `first` on, as they are stored.
   std::function<void(int64_t first, std::span<std::byte> bytes)> read = {};
 };
@@ -34,4 +34,4 @@ void require_classifier(const std::string& model, const std::filesystem::path& w
 // with ModelOptions::cosines: its logits are then what the head computes without the margin.
 void load_centres_as_classifier(const TrainedCentres& centres, JobState& state);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,12 +9,35 @@
 #include "train/job_state.h"
 #include "train/weights.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr int64_t kSmallestBatch = 2;  // networks are checked as if they trained
 
 }  // namespace
+
+void mirror_images(std::span<const float> images, int64_t width, std::vector<float>& mirrored) {
+  mirrored.resize(images.size());
+  for (ptrdiff_t at = 0; at < static_cast<ptrdiff_t>(images.size()); at += width) {
+    std::reverse_copy(images.begin() + at, images.begin() + at + width, mirrored.begin() + at);
+  }
+}
+
+void append_unit_sums(std::span<const float> first, std::span<const float> second, size_t rows,
+                      int64_t features, std::vector<float>& embeddings) {
+  const auto width = static_cast<size_t>(features);
+  std::vector<float> sum(width);
+  for (size_t row = 0; row < rows; ++row) {
+    double squares = 0;
+    for (size_t i = 0; i < width; ++i) {
+      sum[i] = first[row * width + i] + second[row * width + i];
+      squares += static_cast<double>(sum[i]) * sum[i];
+    }
+    const auto scale =
+        static_cast<float>(1 / std::sqrt(std::max(squares, std::numeric_limits<double>::min())));
+    for (const float value : sum) embeddings.push_back(value * scale);
+  }
+}
 
 TrainJob embedding_job(TrainJob job) {
   job.options.classifier = false;
@@ -26,10 +49,9 @@ TrainJob embedding_job(TrainJob job) {
 
 Embedder::Embedder(const TrainJob& job, TrainingObserver& observer)
     : job_(embedding_job(job)), engine_(job_, Purpose::evaluation, observer) {
-  engine_.start(job_.seed);
+  engine_.start({});
   JobState state(engine_);
   load_weights(state, weights_file(job_, observer));
-  mirrored_.resize(static_cast<size_t>(batch_shape(job_).batch * image_values()));
 }
 
 int64_t Embedder::image_values() const {
@@ -44,33 +66,16 @@ void Embedder::append(std::span<const float> images, size_t rows, std::vector<fl
   if (job_.stop != nullptr && job_.stop->load()) {
     fail_job("Stopped before the whole data set was evaluated.");
   }
-  std::vector<float> sum = run(images);
-  mirror(images);
-  const std::vector<float> second = run(mirrored_);
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
-  const auto width = static_cast<size_t>(features());
-  for (size_t row = 0; row < rows; ++row) {
-    float* values = sum.data() + row * width;
-    double squares = 0;
-    for (size_t i = 0; i < width; ++i) squares += static_cast<double>(values[i]) * values[i];
-    const auto scale =
-        static_cast<float>(1 / std::sqrt(std::max(squares, std::numeric_limits<double>::min())));
-    for (size_t i = 0; i < width; ++i) embeddings.push_back(values[i] * scale);
-  }
+  const std::vector<float> plain = run(images);
+  mirror_images(images, job_.options.image, mirrored_);
+  append_unit_sums(plain, run(mirrored_), rows, features(), embeddings);
 }
 
 std::vector<float> Embedder::run(std::span<const float> images) {
-  const Program& program = *engine_.evaluation();
+  const compile::Program& program = *engine_.evaluation();
   engine_.session().write_input(program, "images", images);
-  engine_.session().run(program, StepState{});
+  engine_.session().run(program, kernels::StepState{});
   return engine_.session().result(program, "embedding");
 }
 
-void Embedder::mirror(std::span<const float> images) {
-  const auto width = static_cast<ptrdiff_t>(job_.options.image);
-  for (ptrdiff_t at = 0; at < static_cast<ptrdiff_t>(images.size()); at += width) {
-    std::reverse_copy(images.begin() + at, images.begin() + at + width, mirrored_.begin() + at);
-  }
-}
-
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,14 @@
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
+
+// Writes mirror images of images with rows of `width` values.
+void mirror_images(std::span<const float> images, int64_t width, std::vector<float>& mirrored);
+
+// Appends the first `rows` sums of two embeddings of `features` values, scaled to unit length.
+void append_unit_sums(std::span<const float> first, std::span<const float> second, size_t rows,
+                      int64_t features, std::vector<float>& embeddings);
 
 // The job of the network without its classifier, for identities that need not be its classes.
 TrainJob embedding_job(TrainJob job);
@@ -33,11 +40,10 @@ class Embedder {
 
  private:
   std::vector<float> run(std::span<const float> images);
-  void mirror(std::span<const float> images);
 
   TrainJob job_;
   Engine engine_;
   std::vector<float> mirrored_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

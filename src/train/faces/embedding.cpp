@@ -4,36 +4,12 @@
 #include <chrono>
 
 #include "base/error.h"
-#include "data/formats/face_pairs.h"
-#include "data/image/transform.h"
 #include "train/faces/embedder.h"
+#include "train/faces/verifier.h"
 #include "train/feed/feeds.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
-
-VerificationReport measure_pairs(Embedder& embedder, const std::filesystem::path& path,
-                                 const FacePairs& pairs) {
-  Transformer transformer(evaluation_transform(embedder.job()));
-  const auto values = static_cast<size_t>(embedder.image_values());
-  const auto batch = static_cast<size_t>(embedder.batch());
-  std::vector<float> images(batch * values, 0.0f);
-  std::vector<float> embeddings;
-  for (size_t first = 0; first < pairs.images.size(); first += batch) {
-    const size_t rows = std::min(batch, pairs.images.size() - first);
-    for (size_t row = 0; row < rows; ++row) {
-      Sample sample;
-      sample.bytes = pairs.images[first + row];
-      try {
-        transformer.apply(sample, Random(0, 0), images.data() + row * values);
-      } catch (const BadData& error) {
-        fail_input("Image {} of '{}' is bad: {}.", first + row, path.string(), error.what());
-      }
-    }
-    embedder.append(images, rows, embeddings);
-  }
-  return verify_pairs(embeddings, pairs.same);
-}
 
 IdentificationReport measure_gallery(Embedder& embedder, const EvaluationData& data) {
   const std::unique_ptr<Feed> feed = data.start();
@@ -57,8 +33,7 @@ IdentificationReport measure_gallery(Embedder& embedder, const EvaluationData& d
 
 FaceEvaluationResult evaluate_faces(const TrainJob& job, const FaceEvaluationRequest& request,
                                     TrainingObserver& observer) {
-  std::optional<FacePairsFile> pairs;
-  if (!request.pairs.empty()) pairs.emplace(request.pairs);
+  const std::vector<PairsSet> sets = open_pairs(request.pairs);
   std::unique_ptr<EvaluationData> gallery;
   if (!request.identification.empty()) {
     TrainJob labelled = embedding_job(job);
@@ -68,9 +43,11 @@ FaceEvaluationResult evaluate_faces(const TrainJob& job, const FaceEvaluationReq
   Embedder embedder(job, observer);
   const auto start = std::chrono::steady_clock::now();
   FaceEvaluationResult result;
-  if (pairs) {
-    result.verification = measure_pairs(embedder, request.pairs, pairs->pairs());
-    result.images += static_cast<int64_t>(pairs->pairs().images.size());
+  for (const PairsSet& set : sets) {
+    const auto report = verify_set(embedder.job(), embedder.engine(), set, job.stop);
+    if (!report) fail_job("Stopped before the whole data set was evaluated.");
+    result.verification.emplace_back(set.name, *report);
+    result.images += static_cast<int64_t>(set.file->pairs().images.size());
   }
   if (gallery) {
     result.identification = measure_gallery(embedder, *gallery);
@@ -83,4 +60,4 @@ FaceEvaluationResult evaluate_faces(const TrainJob& job, const FaceEvaluationReq
   return result;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,27 +4,29 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "compile/memory_breakdown.h"
 #include "train/faces/verification.h"
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // What to measure; one of the two at least.
 struct FaceEvaluationRequest {
-  std::filesystem::path pairs = {};  // an InsightFace verification set
-  std::string identification = {};   // FORMAT:PATH, labels are identities
+  std::vector<std::filesystem::path> pairs = {};  // InsightFace's verification sets
+  std::string identification = {};                // FORMAT:PATH, labels are identities
 };
 
 struct FaceEvaluationResult {
-  std::optional<VerificationReport> verification;
+  std::vector<std::pair<std::string, VerificationReport>> verification;  // by the names of the sets
   std::optional<IdentificationReport> identification;
   int64_t images = 0;
   double seconds = 0;
   int64_t arena_bytes = 0;
-  MemoryBreakdown breakdown;
+  compile::MemoryBreakdown breakdown;
 };
 
 // Measures the face network of a job with the weights of load_weights or of the newest valid
@@ -34,4 +36,4 @@ struct FaceEvaluationResult {
 FaceEvaluationResult evaluate_faces(const TrainJob& job, const FaceEvaluationRequest& request,
                                     TrainingObserver& observer);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/parallel.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr int kThresholds = 400;
 constexpr double kThresholdStep = 0.01;
 constexpr double kRates[] = {1e-2, 1e-3, 1e-4, 1e-5};
+constexpr double kSearchRates[] = {1e-1, 1e-2, 1e-3};
 
 void require_finite(std::span<const float> embeddings) {
   for (const float value : embeddings) {
@@ -90,6 +92,25 @@ AcceptRate accept_rate(double far, const std::vector<double>& genuine,
   return rate;
 }
 
+// The area under the curve of true over false accepts; `impostors` are sorted, best first. Equal
+// similarities count half.
+double area_under_curve(const std::vector<double>& genuine, const std::vector<double>& impostors) {
+  double wins = 0;
+  for (const double similarity : genuine) {
+    const auto [first, last] =
+        std::equal_range(impostors.begin(), impostors.end(), similarity, std::greater<>());
+    wins += static_cast<double>(impostors.end() - last) + static_cast<double>(last - first) / 2;
+  }
+  return wins / static_cast<double>(genuine.size()) / static_cast<double>(impostors.size());
+}
+
+// What a probe finds in the gallery.
+struct Search {
+  bool found = false;  // its own identity first
+  double own = -2;     // similarity
+  double other = -2;   // of the best of all others
+};
+
 }  // namespace
 
 VerificationReport verify_pairs(std::span<const float> embeddings, const std::vector<bool>& same) {
@@ -115,6 +136,7 @@ VerificationReport verify_pairs(std::span<const float> embeddings, const std::ve
   report.pairs = static_cast<int64_t>(count);
   report.different = static_cast<int64_t>(impostors.size());
   measure_folds(distances, same, report);
+  report.auc = area_under_curve(genuine, impostors);
   for (const double far : kRates) report.rates.push_back(accept_rate(far, genuine, impostors));
   return report;
 }
@@ -132,25 +154,38 @@ IdentificationReport identify(std::span<const float> embeddings, std::span<const
         "Identification needs a second image of some identity to look up; the set has none.");
   }
   const auto row = [&](size_t i) { return embeddings.data() + static_cast<int64_t>(i) * features; };
-  std::vector<uint8_t> found(probes.size(), 0);
+  std::vector<Search> searches(probes.size());
   parallel_for(static_cast<int64_t>(probes.size()), 1, [&](int64_t p) {
     const size_t probe = probes[static_cast<size_t>(p)];
-    double nearest = INFINITY;
-    size_t match = gallery.front();
-    for (const size_t candidate : gallery) {
-      const double distance =
-          squared_distance(row(probe), row(candidate), static_cast<size_t>(features));
-      if (distance < nearest) {
-        nearest = distance;
-        match = candidate;
-      }
+    Search& search = searches[static_cast<size_t>(p)];
+    size_t own = 0, other = 0;  // places in the gallery
+    for (size_t i = 0; i < gallery.size(); ++i) {
+      const double similarity =
+          1 - squared_distance(row(probe), row(gallery[i]), static_cast<size_t>(features)) / 2;
+      const bool is_own = labels[gallery[i]] == labels[probe];
+      double& best = is_own ? search.own : search.other;
+      if (similarity <= best) continue;
+      best = similarity;
+      (is_own ? own : other) = i;
     }
-    found[static_cast<size_t>(p)] = labels[match] == labels[probe] ? 1 : 0;
+    search.found = search.own > search.other || (search.own == search.other && own < other);
   });
-  const auto right = std::count(found.begin(), found.end(), 1);
-  return {.gallery = static_cast<int64_t>(gallery.size()),
-          .probes = static_cast<int64_t>(probes.size()),
-          .rank1 = static_cast<double>(right) / static_cast<double>(probes.size())};
+  IdentificationReport report;
+  report.gallery = static_cast<int64_t>(gallery.size());
+  report.probes = static_cast<int64_t>(probes.size());
+  std::vector<double> mates, strangers;
+  for (const Search& search : searches) {
+    report.rank1 += search.found ? 1 : 0;
+    mates.push_back(search.found ? search.own : -2);
+    strangers.push_back(search.other);
+  }
+  report.rank1 /= static_cast<double>(probes.size());
+  if (gallery.size() < 2) return report;
+  std::sort(strangers.rbegin(), strangers.rend());
+  for (const double rate : kSearchRates) {
+    report.rates.push_back(accept_rate(rate, mates, strangers));
+  }
+  return report;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,13 +5,13 @@
 #include <span>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 inline constexpr int kFolds = 10;
 
-// True accepts at a rate of false accepts. `threshold` is the highest similarity that is not
-// accepted. Where there are fewer than 1 / far pairs of different people, the rate is that of no
-// false accept at all, and not `resolved`.
+// True accepts at a rate of false accepts: pairs, or searches of a gallery. `threshold` is the
+// highest similarity that is not accepted. Where there are fewer than 1 / far pairs of different
+// people, the rate is that of no false accept at all, and not `resolved`.
 struct AcceptRate {
   double far = 0;
   double tar = 0;
@@ -25,6 +25,7 @@ struct VerificationReport {
   double accuracy = 0;    // mean over ten folds
   double deviation = 0;   // of the folds' accuracies
   double threshold = 0;   // squared distance below which a pair is taken for one person
+  double auc = 0;         // how often a pair of one person is more alike than one of two
   std::vector<AcceptRate> rates;
 };
 
@@ -32,6 +33,10 @@ struct IdentificationReport {
   int64_t gallery = 0;  // identities
   int64_t probes = 0;
   double rank1 = 0;  // share of the probes whose nearest gallery image is of their identity
+  // TPIR at FPIR: of the probes, how many find their own identity first and more alike than the
+  // threshold, where at most that share of them would find another if their own were not there.
+  // None if the gallery has one identity.
+  std::vector<AcceptRate> rates;
 };
 
 // `embeddings` has a row of unit length for each image, pair i in rows 2i and 2i + 1. As
@@ -42,8 +47,9 @@ struct IdentificationReport {
 VerificationReport verify_pairs(std::span<const float> embeddings, const std::vector<bool>& same);
 
 // The first image of each label is the gallery, the others are probes. Rows of unit length and
-// `features` values. Throws InputError if there is no probe or a value is not finite.
+// `features` values. `rates` are computed for 1e-1, 1e-2 and 1e-3. Throws InputError if there is no
+// probe or a value is not finite.
 IdentificationReport identify(std::span<const float> embeddings, std::span<const int32_t> labels,
                               int64_t features);
 
-}  // namespace millrace
+}  // namespace millrace::train

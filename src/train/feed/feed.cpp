@@ -5,7 +5,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr uint64_t kImageStream = 0x73796e7468696d67;
@@ -80,4 +80,4 @@ std::unique_ptr<Feed> make_synthetic_evaluation_feed(const BatchShape& shape, ui
   return std::make_unique<SyntheticEvaluationFeed>(shape, seed);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

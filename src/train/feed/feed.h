@@ -10,7 +10,7 @@
 
 #include "base/rows.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Where the next batch starts: `index` samples into an epoch.
 struct FeedPosition {
@@ -30,6 +30,8 @@ struct FeedBatch {
   std::span<const float> images;
   std::span<const int32_t> labels;
   FeedPosition position;  // of the whole batch's first sample
+  // For each row the label that it is mixed with and its own share of kWholeShare; empty: none is.
+  std::span<const int32_t> mixing = {};
 };
 
 // A sequence of batches of one size. Used by one thread; a feed may have threads of its own.
@@ -103,4 +105,4 @@ std::unique_ptr<Feed> make_row_feed(std::unique_ptr<Feed> whole, const BatchShap
 std::unique_ptr<Feed> make_memory_evaluation_feed(std::shared_ptr<const MemoryData> data,
                                                   const BatchShape& shape);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,7 @@
 #include "data/share_source.h"
 #include "train/feed/loader_feed.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr std::string_view kSynthetic = "synthetic";
@@ -16,32 +16,32 @@ constexpr int kPrefetch = 3;
 
 enum class Use : uint8_t { training, evaluation };
 
-TransformOptions transform_for(const TrainJob& job, Use use) {
+data::TransformOptions transform_for(const TrainJob& job, Use use) {
   const auto size = static_cast<int>(job.options.image);
   const auto channels = static_cast<int>(job.options.channels);
   const std::vector<std::string> names = {"auto", "photo", "face", "small", "none"};
   std::string name = job.data.augment;
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     const std::string close = nearest(name, names);
-    fail_input("--augment is '{}'; choose auto, photo, face, small or none{}.", name,
+    fail_input("‹augment› is '{}'; choose auto, photo, face, small or none{}.", name,
                close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
   }
   const bool plain = use == Use::evaluation || name == "none";
   if (name == "auto" || name == "none") {
     name = job.options.image <= kLargestSmallImage ? "small" : "photo";
-    if (!job.model.empty() && is_face_model(job.model)) name = "face";
+    if (!job.model.empty() && models::is_face_model(job.model)) name = "face";
   }
-  TransformOptions options;
+  data::TransformOptions options;
   if (name == "small") {
-    options = plain ? small_evaluation(size, channels) : small_training(size, channels);
+    options = plain ? data::small_evaluation(size, channels) : data::small_training(size, channels);
   } else if (name == "face") {
-    options = plain ? face_evaluation(size) : face_training(size);
+    options = plain ? data::face_evaluation(size) : data::face_training(size);
   } else {
-    options = plain ? photograph_evaluation(size) : photograph_training(size);
+    options = plain ? data::photograph_evaluation(size) : data::photograph_training(size);
   }
   options.channels = channels;
   if (use == Use::evaluation && job.data.recipe) {
-    options = transform_of(resized(*job.data.recipe, size));
+    options = data::transform_of(data::resized(*job.data.recipe, size));
     options.channels = channels;
   }
   options.mean = job.data.mean.value_or(options.mean);
@@ -49,8 +49,9 @@ TransformOptions transform_for(const TrainJob& job, Use use) {
   return options;
 }
 
-LoaderOptions loader_options(const TrainJob& job, Use use, const std::vector<RowRange>& rows) {
-  LoaderOptions options;
+data::LoaderOptions loader_options(const TrainJob& job, Use use,
+                                   const std::vector<RowRange>& rows) {
+  data::LoaderOptions options;
   options.rows = rows;
   options.transform = transform_for(job, use);
   options.batch = job.options.batch;
@@ -59,26 +60,27 @@ LoaderOptions loader_options(const TrainJob& job, Use use, const std::vector<Row
   options.prefetch = kPrefetch;
   options.classes = job.options.classes;
   options.label_offset = job.data.label_offset;
-  options.bad_records = job.data.skip_bad_records ? BadRecords::skip : BadRecords::fail;
+  options.bad_records = job.data.skip_bad_records ? data::BadRecords::skip : data::BadRecords::fail;
   return options;
 }
 
 // Every record once, in order.
-LoaderOptions evaluation_options(const TrainJob& job, const std::vector<RowRange>& rows) {
-  LoaderOptions options = loader_options(job, Use::evaluation, rows);
+data::LoaderOptions evaluation_options(const TrainJob& job, const std::vector<RowRange>& rows) {
+  data::LoaderOptions options = loader_options(job, Use::evaluation, rows);
   options.shuffle = false;
-  options.last_batch = LastBatch::pad;
+  options.last_batch = data::LastBatch::pad;
   options.epochs = 1;
   return options;
 }
 
 // The evaluation data, or what is held back of the training data.
-std::unique_ptr<RecordSource> open_evaluation_source(const TrainJob& job) {
+std::unique_ptr<data::RecordSource> open_evaluation_source(const TrainJob& job) {
   if (job.data.valid_share == 0) {
-    return open_source(job.evaluation_data, Split::test, job.class_names);
+    return data::open_source(job.evaluation_data, data::Split::test, job.class_names);
   }
-  return take_share(open_source(job.evaluation_data, Split::train, job.class_names),
-                    job.data.valid_share, job.seed, Split::test);
+  return data::take_share(
+      data::open_source(job.evaluation_data, data::Split::train, job.class_names),
+      job.data.valid_share, job.seed, data::Split::test);
 }
 
 class SyntheticEvaluationData : public EvaluationData {
@@ -102,13 +104,13 @@ class LoadedEvaluationData : public EvaluationData {
   std::unique_ptr<Feed> start() const override { return make_loader_feed(source_, options_); }
 
  private:
-  std::shared_ptr<const RecordSource> source_;
-  LoaderOptions options_;
+  std::shared_ptr<const data::RecordSource> source_;
+  data::LoaderOptions options_;
 };
 
 }  // namespace
 
-TransformOptions evaluation_transform(const TrainJob& job) {
+data::TransformOptions evaluation_transform(const TrainJob& job) {
   return transform_for(job, Use::evaluation);
 }
 
@@ -126,20 +128,33 @@ std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start
   if (job.data.source == kSynthetic) {
     return make_synthetic_feed(batch_shape(job, rows), job.seed, start);
   }
-  LoaderOptions options = loader_options(job, Use::training, rows);
+  std::unique_ptr<data::RecordSource> source =
+      data::open_source(job.data.source, data::Split::train, job.class_names);
+  if (job.data.valid_share > 0) {
+    source =
+        data::take_share(std::move(source), job.data.valid_share, job.seed, data::Split::train);
+  }
+  return make_training_feed(job, std::move(source), start, rows);
+}
+
+std::unique_ptr<Feed> make_training_feed(const TrainJob& job,
+                                         std::shared_ptr<const data::RecordSource> source,
+                                         FeedPosition start, const std::vector<RowRange>& rows) {
+  data::LoaderOptions options = loader_options(job, Use::training, rows);
+  options.balanced = job.data.balanced;
+  options.mix = job.data.mix;
+  options.transform.jitter = job.data.jitter;
+  options.transform.rand_augment = job.data.rand_augment;
+  options.transform.erasing = job.data.erasing;
   options.start_epoch = static_cast<uint64_t>(start.epoch);
   options.start_position = static_cast<uint64_t>(start.index);
-  std::unique_ptr<RecordSource> source =
-      open_source(job.data.source, Split::train, job.class_names);
-  if (job.data.valid_share > 0) {
-    source = take_share(std::move(source), job.data.valid_share, job.seed, Split::train);
-  }
   return make_loader_feed(std::move(source), options);
 }
 
 std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
-                                           std::shared_ptr<const RecordSource> source) {
-  return make_loader_feed(std::move(source), evaluation_options(job, {}));
+                                           std::shared_ptr<const data::RecordSource> source,
+                                           const std::vector<RowRange>& rows) {
+  return make_loader_feed(std::move(source), evaluation_options(job, rows));
 }
 
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
@@ -150,4 +165,4 @@ std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
   return std::make_unique<LoadedEvaluationData>(job, rows);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,16 +8,22 @@
 #include "train/feed/feed.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // What an evaluation of the job does to images. Throws InputError naming --augment.
-TransformOptions evaluation_transform(const TrainJob& job);
+data::TransformOptions evaluation_transform(const TrainJob& job);
 
 BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows = {});
 
 // The training data from a position on, of each batch only the rows given (all if none are). The
 // job's batch is that of the whole job. Throws InputError naming the data set.
 std::unique_ptr<Feed> make_training_feed(const TrainJob& job, FeedPosition start,
+                                         const std::vector<RowRange>& rows = {});
+
+// Likewise from records of any kind; those that are trained on.
+std::unique_ptr<Feed> make_training_feed(const TrainJob& job,
+                                         std::shared_ptr<const data::RecordSource> source,
+                                         FeedPosition start,
                                          const std::vector<RowRange>& rows = {});
 
 // An evaluation set; `start` goes through it once from the beginning. Opened before training
@@ -30,9 +36,10 @@ class EvaluationData {
 
 // Records of any kind, once in order, as an evaluation of the job sees them.
 std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
-                                           std::shared_ptr<const RecordSource> source);
+                                           std::shared_ptr<const data::RecordSource> source,
+                                           const std::vector<RowRange>& rows = {});
 
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
                                                      const std::vector<RowRange>& rows = {});
 
-}  // namespace millrace
+}  // namespace millrace::train

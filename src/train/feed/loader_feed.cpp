@@ -2,12 +2,12 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 class LoaderFeed : public Feed {
  public:
-  LoaderFeed(std::shared_ptr<const RecordSource> source, const LoaderOptions& options)
+  LoaderFeed(std::shared_ptr<const data::RecordSource> source, const data::LoaderOptions& options)
       : samples_(static_cast<int64_t>(source->count())),
         passed_over_(source->passed_over()),
         loader_(std::move(source), options),
@@ -18,7 +18,10 @@ class LoaderFeed : public Feed {
     if (!loader_.next(batch_)) return {};
     const auto epoch = static_cast<int64_t>(batch_.epoch);
     position_ = {epoch, static_cast<int64_t>(batch_.next_position)};
-    return FeedBatch{batch_.images, batch_.labels, {epoch, static_cast<int64_t>(batch_.position)}};
+    return FeedBatch{batch_.images,
+                     batch_.labels,
+                     {epoch, static_cast<int64_t>(batch_.position)},
+                     batch_.mixing};
   }
   FeedPosition position() const override { return position_; }
   int64_t batches_per_epoch() const override {
@@ -36,16 +39,16 @@ class LoaderFeed : public Feed {
  private:
   int64_t samples_;
   std::vector<std::string> passed_over_;
-  Loader loader_;
-  Batch batch_;
+  data::Loader loader_;
+  data::Batch batch_;
   FeedPosition position_;
 };
 
 }  // namespace
 
-std::unique_ptr<Feed> make_loader_feed(std::shared_ptr<const RecordSource> source,
-                                       const LoaderOptions& options) {
+std::unique_ptr<Feed> make_loader_feed(std::shared_ptr<const data::RecordSource> source,
+                                       const data::LoaderOptions& options) {
   return std::make_unique<LoaderFeed>(std::move(source), options);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

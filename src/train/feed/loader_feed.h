@@ -6,10 +6,10 @@
 #include "data/loader.h"
 #include "train/feed/feed.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Hands out the loader's batches; images must be in NCHW. Ends when the loader does.
-std::unique_ptr<Feed> make_loader_feed(std::shared_ptr<const RecordSource> source,
-                                       const LoaderOptions& options);
+std::unique_ptr<Feed> make_loader_feed(std::shared_ptr<const data::RecordSource> source,
+                                       const data::LoaderOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,7 +4,7 @@
 #include "data/order.h"
 #include "train/feed/feed.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 int64_t image_elements(const BatchShape& shape) {
@@ -87,8 +87,8 @@ class ShuffledMemoryFeed : public MemoryFeed {
 
   std::optional<FeedBatch> next() override {
     if (position_.index + shape_.batch > count()) position_ = {position_.epoch + 1, 0};
-    const ShuffledOrder order(static_cast<uint64_t>(count()), seed_,
-                              static_cast<uint64_t>(position_.epoch));
+    const data::ShuffledOrder order(static_cast<uint64_t>(count()), seed_,
+                                    static_cast<uint64_t>(position_.epoch));
     return fill([&](int64_t place) {
       return static_cast<int64_t>(order.at(static_cast<uint64_t>(place)));
     });
@@ -121,4 +121,4 @@ std::unique_ptr<Feed> make_memory_evaluation_feed(std::shared_ptr<const MemoryDa
   return std::make_unique<OrderedMemoryFeed>(std::move(data), shape);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

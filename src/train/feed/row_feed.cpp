@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "train/feed/feed.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 class RowFeed : public Feed {
@@ -54,4 +54,4 @@ std::unique_ptr<Feed> make_row_feed(std::unique_ptr<Feed> whole, const BatchShap
   return std::make_unique<RowFeed>(std::move(whole), shape);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-namespace millrace {
+namespace millrace::train {
 
 bool BestModel::look(const EvaluationReport& report) {
-  const Measured measured = measure(report, metric_);
+  const Measured& measured = report.figure(metric_);
   ++waited_;
   if (best_ && !measured.better_than(*best_)) return false;
   best_ = measured;
@@ -16,8 +16,7 @@ bool BestModel::look(const EvaluationReport& report) {
 
 std::string BestModel::describe() const {
   return fmt::format("No better figure in {} evaluation{}: the best was {} at step {}.", waited_,
-                     waited_ == 1 ? "" : "s", best_ ? millrace::describe(*best_) : "none",
-                     best_step_);
+                     waited_ == 1 ? "" : "s", best_ ? train::describe(*best_) : "none", best_step_);
 }
 
 Json BestModel::record() const {
@@ -40,4 +39,4 @@ void BestModel::resume(const Json& record) {
   waited_ = number("waited");
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

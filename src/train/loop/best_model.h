@@ -4,15 +4,16 @@
 #include <optional>
 
 #include "base/json.h"
-#include "train/metric.h"
+#include "train/observer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Watches the evaluations of a run. Plain data; a resumed run goes on from its record.
 class BestModel {
  public:
   // `patience`: evaluations in a row without a better figure after which to stop; 0: never.
-  BestModel(Metric metric, int64_t patience) : metric_(metric), patience_(patience) {}
+  BestModel(std::string metric, int64_t patience)
+      : metric_(std::move(metric)), patience_(patience) {}
 
   // Whether it is better than all before.
   bool look(const EvaluationReport& report);
@@ -26,11 +27,11 @@ class BestModel {
   void resume(const Json& record);
 
  private:
-  Metric metric_;
+  std::string metric_;
   int64_t patience_;
   std::optional<Measured> best_;
   int64_t best_step_ = 0;
   int64_t waited_ = 0;  // evaluations since
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include "train/job_record.h"
 #include "train/model_card.h"
 
-namespace millrace {
+namespace millrace::train {
 
 Checkpoints::Checkpoints(const TrainJob& job, Engine& engine, const JobState& state,
                          TrainingObserver& observer, int64_t saved_step)
@@ -19,7 +19,8 @@ Checkpoints::Checkpoints(const TrainJob& job, Engine& engine, const JobState& st
   if (engine_.rank() == 0) {
     writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
     writer_->reserve(state_);
-    if (const std::string lack = writer_->lack_of_space(state_); !lack.empty()) {
+    if (const std::string lack = writer_->lack_of_space(state_, job_.average_decay > 0);
+        !lack.empty()) {
       observer_.on_message(Severity::warning, lack + " Make room before the first is due.");
     }
   } else {
@@ -49,8 +50,8 @@ void Checkpoints::save(const Progress& progress) {
   manifest.loss_scale = progress.loss_scale;
   manifest.measured = progress.measured;
   manifest.best = progress.best;
-  manifest.preprocessing = to_json(*card_of(job_).recipe);
-  writer_->save(state_, std::move(manifest));
+  manifest.preprocessing = data::to_json(*card_of(job_).recipe);
+  writer_->save(state_, std::move(manifest), progress.average);
 }
 
 void Checkpoints::report() {
@@ -78,4 +79,4 @@ double Checkpoints::seconds_writing_since(std::chrono::steady_clock::time_point 
   return writer_ ? writer_->seconds_writing_since(start) : 0;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

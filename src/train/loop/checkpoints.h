@@ -10,15 +10,16 @@
 #include "train/engine.h"
 #include "train/feed/feed.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Where a job stands when its state is saved. Plain data.
 struct Progress {
   int64_t step = 0;
   FeedPosition position = {};
   Json loss_scale = {};
-  std::optional<Measured> measured = {};  // of an evaluation at this very step
-  Json best = {};                         // BestModel::record
+  std::optional<Measured> measured = {};   // of an evaluation at this very step
+  Json best = {};                          // BestModel::record
+  const StateSnapshot* average = nullptr;  // of the weights; null: none
 };
 
 // Saves the job's state at most once for each step, or never if the job names no directory. Borrows
@@ -55,4 +56,4 @@ class Checkpoints {
   std::string failure_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

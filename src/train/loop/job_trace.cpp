@@ -3,7 +3,7 @@
 #include "comm/texts.h"
 #include "runtime/trace_file.h"
 
-namespace millrace {
+namespace millrace::train {
 
 constexpr int64_t kEvents = 200000;
 
@@ -12,21 +12,22 @@ JobTrace::JobTrace(Engine& engine) : recorder_(engine.trace_devices(), kEvents) 
 }
 
 void JobTrace::save(const std::filesystem::path& path, Engine& engine) const {
-  const TraceLog own = recorder_.log();
+  const runtime::TraceLog own = recorder_.log();
   if (engine.rank_group() == nullptr) {
-    write_trace(path, own);
+    runtime::write_trace(path, own);
     return;
   }
-  const auto texts = collect_texts(*engine.rank_group(), trace_to_json(own), 0);
-  const auto starts = gather_texts(*engine.rank_group(), std::to_string(earliest(own)));
+  const auto texts = comm::collect_texts(*engine.rank_group(), runtime::trace_to_json(own), 0);
+  const auto starts =
+      comm::gather_texts(*engine.rank_group(), std::to_string(runtime::earliest(own)));
   if (engine.rank() != 0) return;
-  std::vector<TraceLog> logs;
+  std::vector<runtime::TraceLog> logs;
   std::vector<int64_t> offsets;  // each text counts from its own earliest event
   for (size_t i = 0; i < texts.size(); ++i) {
-    logs.push_back(parse_trace(texts[i], "--trace"));
+    logs.push_back(runtime::parse_trace(texts[i], "‹trace›"));
     offsets.push_back(std::stoll(starts[i]) - std::stoll(starts[0]));
   }
-  write_trace(path, merge(logs, offsets));
+  runtime::write_trace(path, runtime::merge(logs, offsets));
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

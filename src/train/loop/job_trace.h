@@ -6,7 +6,7 @@
 #include "runtime/trace.h"
 #include "train/engine.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Records what the devices of this process do. Made before the engine is started, which borrows it;
 // lives longer than the engine. Used by the loop's thread.
@@ -19,7 +19,7 @@ class JobTrace {
   void save(const std::filesystem::path& path, Engine& engine) const;
 
  private:
-  TraceRecorder recorder_;
+  runtime::TraceRecorder recorder_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

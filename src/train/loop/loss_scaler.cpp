@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::train {
 
 void LossScaler::resume(const StartingPoint& start, Engine& engine) {
   const Json& saved = start.manifest.loss_scale;
@@ -31,16 +31,17 @@ int64_t LossScaler::most_steps(int64_t most) const {
   return settings_.dynamic ? std::min(most, state_.good_steps + 1) : most;
 }
 
-void LossScaler::finish_step(const StepState& step, const StepOutcome& outcome, Engine& engine) {
+void LossScaler::finish_step(const kernels::StepState& step, const StepOutcome& outcome,
+                             Engine& engine) {
   state_ = after_step(settings_, state_, used_, outcome.skipped);
   if (!is_stuck(settings_, state_)) return;
-  std::string first = engine.explain(step, Watch::finite);
+  std::string first = engine.explain(step, runtime::Watch::finite);
   if (first.empty()) first = outcome.overflow;
   fail_job(
       "Gradients have overflowed in {} steps in a row, up to step {}, with the loss scale at its "
-      "least, {:g}: {}; lower --lr, use --clip-norm, or lower {}.",
+      "least, {:g}: {}; lower ‹lr›, use ‹clip_norm›, or lower {}.",
       state_.stuck, step.step + 1, used_, first,
-      settings_.dynamic ? "--loss-scale-min" : "--loss-scale");
+      settings_.dynamic ? "‹loss_scale_min›" : "‹loss_scale›");
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include "train/loop/starting_point.h"
 #include "train/loss_scale.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // Moves the scale with each step; owned by the loop and used by its thread. `use` fixes the scale
 // of the steps that start next, of which `used` then tells.
@@ -28,7 +28,7 @@ class LossScaler {
   int64_t most_steps(int64_t most) const;
 
   // Throws JobError when the scale cannot be lowered and nothing but overflows comes of it.
-  void finish_step(const StepState& step, const StepOutcome& outcome, Engine& engine);
+  void finish_step(const kernels::StepState& step, const StepOutcome& outcome, Engine& engine);
 
   const LossScaleState& state() const { return state_; }
 
@@ -38,4 +38,4 @@ class LossScaler {
   double used_ = 1;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

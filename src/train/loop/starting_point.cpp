@@ -4,7 +4,7 @@
 #include "comm/texts.h"
 #include "train/job_record.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 StartingPoint look_for_start(const TrainJob& job, TrainingObserver& observer) {
@@ -14,7 +14,7 @@ StartingPoint look_for_start(const TrainJob& job, TrainingObserver& observer) {
     const std::vector<CheckpointPlace> places = list_checkpoints(job.checkpoint);
     if (places.empty()) return start;
     fail_input(
-        "--checkpoint names '{}', which already holds checkpoints up to step {}; add --resume to "
+        "‹checkpoint› names '{}', which already holds checkpoints up to step {}; add ‹resume› to "
         "continue or give another directory.",
         job.checkpoint.string(), places.back().step);
   }
@@ -39,10 +39,10 @@ StartingPoint find_start(const TrainJob& job, Engine& engine, TrainingObserver& 
   StartingPoint start;
   if (engine.rank() == 0) start = look_for_start(job, observer);
   if (engine.rank_group() == nullptr) return start;
-  Group& ranks = *engine.rank_group();
-  start.checkpoint = broadcast_text(ranks, start.checkpoint.string(), 0);
+  comm::Group& ranks = *engine.rank_group();
+  start.checkpoint = comm::broadcast_text(ranks, start.checkpoint.string(), 0);
   if (start.checkpoint.empty()) return start;
-  const Json agreed = Json::parse(broadcast_text(ranks, to_json(start.manifest).dump(), 0));
+  const Json agreed = Json::parse(comm::broadcast_text(ranks, to_json(start.manifest).dump(), 0));
   start.manifest = parse_manifest(agreed, start.checkpoint / kManifestFile);
   return start;
 }
@@ -61,7 +61,7 @@ void tell_changes(const StartingPoint& start, const TrainJob& job, TrainingObser
   }
   if (!job.load_weights.empty()) {
     observer.on_message(Severity::note,
-                        "--load-weights is passed over: the weights are those of the checkpoint.");
+                        "‹load_weights› is passed over: the weights are those of the checkpoint.");
   }
 }
 
@@ -77,4 +77,4 @@ void restore(const StartingPoint& start, JobState& state, Engine& engine,
   observer.on_message(Severity::note, fmt::format("Resumed from '{}'.", start.checkpoint.string()));
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 #include "train/checkpoint.h"
 #include "train/engine.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // What an earlier run left to go on from. Plain data, the same in every process.
 struct StartingPoint {
@@ -27,4 +27,4 @@ void tell_changes(const StartingPoint& start, const TrainJob& job, TrainingObser
 void restore(const StartingPoint& start, JobState& state, Engine& engine,
              TrainingObserver& observer);
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace millrace {
+namespace millrace::train {
 
 void StepClock::start() {
   start_ = Clock::now() - ahead_;
@@ -30,4 +30,4 @@ double StepClock::recent() const {
   return sum / static_cast<double>(count);
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

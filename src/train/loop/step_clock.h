@@ -5,7 +5,7 @@
 #include <chrono>
 #include <vector>
 
-namespace millrace {
+namespace millrace::train {
 
 // Times one step after the other. `wait` may be called by any thread while steps run, everything
 // else by the loop's.
@@ -58,4 +58,4 @@ class StepClock {
   std::vector<double> seconds_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train
