@@ -13,7 +13,7 @@
 #include "bench/line_process.h"
 #include "bench/statistics.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 constexpr const char* kPeerPython = "/usr/bin/python3";  // Debian's, which has Debian's PyTorch
@@ -125,23 +125,23 @@ void measure(const HeadBenchOptions& options, const HeadRow* earlier, HeadRow& r
 void check_head_options(const HeadBenchOptions& options) {
   for (const int64_t classes : options.classes) {
     if (classes < 1 || classes > INT32_MAX) {
-      fail_input("--classes has {}; it must lie between 1 and {}.", classes, INT32_MAX);
+      fail_input("‹classes› has {}; it must lie between 1 and {}.", classes, INT32_MAX);
     }
   }
   for (const std::string& mode : options.modes) {
     if (mode != "dp" && mode != "mp" && mode != "pfc") {
-      fail_input("--modes has '{}'; choose among dp, mp and pfc.", mode);
+      fail_input("‹modes› has '{}'; choose among dp, mp and pfc.", mode);
     }
   }
   if (!(options.sample_rate > 0 && options.sample_rate <= 1)) {
-    fail_input("--sample-rate is {}; it must be above 0 and at most 1.", options.sample_rate);
+    fail_input("‹sample_rate› is {}; it must be above 0 and at most 1.", options.sample_rate);
   }
   if (options.batch < 1 || options.dimension < 1 || options.steps < 1 || options.threads < 1) {
-    fail_input("--batch, --dimension, --steps and --threads must be at least 1.");
+    fail_input("‹batch›, ‹dimension›, ‹steps› and ‹threads› must be at least 1.");
   }
   if (options.peer && !std::filesystem::exists(options.peer_script)) {
     fail_input(
-        "--peer-script names '{}', which does not exist; run from the repository's root or give "
+        "‹peer_script› names '{}', which does not exist; run from the repository's root or give "
         "its path.",
         options.peer_script.string());
   }
@@ -175,8 +175,8 @@ std::vector<HeadRow> run_head_bench(const HeadBenchOptions& options, const Progr
       try {
         measure(options, earlier_head_row(rows, classes, mode), row, progress);
       } catch (const JobError& error) {
-        row.refusal = error.what();
-        progress(fmt::format("{} {}: {}", classes, mode, error.what()));
+        row.refusal = error.marked();
+        progress(fmt::format("{} {}: {}", classes, mode, error.marked()));
       }
       rows.push_back(std::move(row));
     }
@@ -225,4 +225,4 @@ Json to_json(const std::vector<HeadRow>& rows, const HeadBenchOptions& options) 
   return list;
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

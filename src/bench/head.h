@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 struct HeadBenchOptions {
   std::vector<int64_t> classes;
@@ -52,4 +52,4 @@ std::vector<HeadRow> run_head_bench(const HeadBenchOptions& options,
 std::string to_table(const std::vector<HeadRow>& rows);
 Json to_json(const std::vector<HeadRow>& rows, const HeadBenchOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -11,19 +11,19 @@
 #include "runtime/session.h"
 #include "train/summary.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 constexpr float kLearningRate = 0.1f;
 
 // The centres start out uniform with the deviation that training starts with: drawing millions
 // of them from a normal distribution would take longer than the measurement.
-Graph head_graph(const HeadJob& job) {
-  Builder net;
+graph::Graph head_graph(const HeadJob& job) {
+  graph::Builder net;
   net.margin_head(net.input("embeddings", {job.batch, job.dimension}), job.head);
-  Graph graph = net.take();
+  graph::Graph graph = net.take();
   constexpr float kBound = 0.01f * 1.7320508f;
-  graph.tensor(graph.find_tensor("head.centres")).initializer = {Initializer::Kind::uniform,
+  graph.tensor(graph.find_tensor("head.centres")).initializer = {graph::Initializer::Kind::uniform,
                                                                  -kBound, kBound};
   return graph;
 }
@@ -31,18 +31,18 @@ Graph head_graph(const HeadJob& job) {
 class HeadServer {
  public:
   explicit HeadServer(const HeadJob& job) : job_(job), device_({.threads = job.threads}) {
-    CompileOptions options;
+    compile::CompileOptions options;
     options.kernels.threads = job.threads;
     options.optimizer.momentum = 0.9;
     options.optimizer.weight_decay = 5e-4;
-    device_.run([&] { program_ = compile_training(head_graph(job), options); });
+    device_.run([&] { program_ = compile::compile_training(head_graph(job), options); });
     const int64_t room = available_memory();
     if (program_.arena_bytes > room) {
       fail_job("A head of {} classes needs {} but the machine has {} left.", job.head.classes,
                format_bytes(static_cast<uint64_t>(program_.arena_bytes)),
                format_bytes(static_cast<uint64_t>(room)));
     }
-    session_.emplace(device_, std::vector<const Program*>{&program_});
+    session_.emplace(device_, std::vector<const compile::Program*>{&program_});
     session_->initialize(job.seed);
     const Random random(job.seed, 1);
     std::vector<float> embeddings(static_cast<size_t>(job.batch * job.dimension));
@@ -64,14 +64,15 @@ class HeadServer {
   }
 
   Json memory() const {
-    return {{"peak_rss_bytes", peak_resident_bytes()}, {"arena_bytes", program_.arena_bytes}};
+    return {{"peak_rss_bytes", train::peak_resident_bytes()},
+            {"arena_bytes", program_.arena_bytes}};
   }
 
  private:
   HeadJob job_;
-  Device device_;
-  Program program_;
-  std::optional<Session> session_;
+  backend::Device device_;
+  compile::Program program_;
+  std::optional<runtime::Session> session_;
   int64_t step_ = 0;
 };
 
@@ -84,4 +85,4 @@ void serve_head_steps(const HeadJob& job, const RequestLines& lines) {
       {{"step", [&] { return server.step(); }}, {"memory", [&] { return server.memory(); }}});
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -9,10 +9,10 @@
 #include "bench/request_loop.h"
 #include "graph/margin_head.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 struct HeadJob {
-  MarginHeadOptions head;
+  graph::MarginHeadOptions head;
   int64_t batch = 128;
   int64_t dimension = 512;
   int threads = 2;
@@ -23,4 +23,4 @@ struct HeadJob {
 // memory that the head needs.
 void serve_head_steps(const HeadJob& job, const RequestLines& lines);
 
-}  // namespace millrace
+}  // namespace millrace::bench

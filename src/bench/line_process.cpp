@@ -14,7 +14,7 @@
 
 extern char** environ;
 
-namespace millrace {
+namespace millrace::bench {
 
 LineProcess::LineProcess(const std::vector<std::string>& command) : name_(command.at(0)) {
   int input[2];
@@ -78,4 +78,4 @@ Json LineProcess::ask(const std::string& line) {
   return parsed;
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 // Starts the program on construction and ends it on destruction. Its standard error is ours.
 class LineProcess {
@@ -30,4 +30,4 @@ class LineProcess {
   std::string pending_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::bench

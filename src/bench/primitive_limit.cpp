@@ -13,7 +13,7 @@
 #include "bench/statistics.h"
 #include "kernels/convolution_problem.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 // A primitive with the descriptors of its arguments.
@@ -69,9 +69,10 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
-Candidate convolution_candidate(const ConvolutionProblem& problem, const ConvolutionOffer& offer) {
-  const bool data = problem.direction == ConvolutionDirection::backward_data;
-  const bool weights = problem.direction == ConvolutionDirection::backward_weights;
+Candidate convolution_candidate(const kernels::ConvolutionProblem& problem,
+                                const kernels::ConvolutionOffer& offer) {
+  const bool data = problem.direction == kernels::ConvolutionDirection::backward_data;
+  const bool weights = problem.direction == kernels::ConvolutionDirection::backward_weights;
   Candidate candidate = {offer.make(), {}, {}};
   candidate.arguments = {{data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, offer.descs.x},
                          {weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, offer.descs.w},
@@ -83,12 +84,12 @@ Candidate convolution_candidate(const ConvolutionProblem& problem, const Convolu
   return candidate;
 }
 
-std::vector<Candidate> linear_candidates(const TensorType& x, const TensorType& w,
-                                         const TensorType& y, int direction) {
-  const auto any = [](const TensorType& type) { return dnnl_any(type); };
+std::vector<Candidate> linear_candidates(const graph::TensorType& x, const graph::TensorType& w,
+                                         const graph::TensorType& y, int direction) {
+  const auto any = [](const graph::TensorType& type) { return kernels::dnnl_any(type); };
   const dnnl::inner_product_forward::primitive_desc forward(
       dnnl::inner_product_forward::desc(dnnl::prop_kind::forward_training, any(x), any(w), any(y)),
-      dnnl_attributes(), dnnl_engine());
+      kernels::dnnl_attributes(), kernels::dnnl_engine());
   if (direction == 0) {
     return {{dnnl::inner_product_forward(forward),
              {{DNNL_ARG_SRC, forward.src_desc()},
@@ -99,8 +100,8 @@ std::vector<Candidate> linear_candidates(const TensorType& x, const TensorType& 
   }
   if (direction == 1) {
     const dnnl::inner_product_backward_data::primitive_desc chosen(
-        dnnl::inner_product_backward_data::desc(any(x), any(w), any(y)), dnnl_attributes(),
-        dnnl_engine(), forward);
+        dnnl::inner_product_backward_data::desc(any(x), any(w), any(y)), kernels::dnnl_attributes(),
+        kernels::dnnl_engine(), forward);
     return {{dnnl::inner_product_backward_data(chosen),
              {{DNNL_ARG_DIFF_SRC, chosen.diff_src_desc()},
               {DNNL_ARG_WEIGHTS, chosen.weights_desc()},
@@ -109,8 +110,8 @@ std::vector<Candidate> linear_candidates(const TensorType& x, const TensorType& 
              {}}};
   }
   const dnnl::inner_product_backward_weights::primitive_desc chosen(
-      dnnl::inner_product_backward_weights::desc(any(x), any(w), any(y)), dnnl_attributes(),
-      dnnl_engine(), forward);
+      dnnl::inner_product_backward_weights::desc(any(x), any(w), any(y)),
+      kernels::dnnl_attributes(), kernels::dnnl_engine(), forward);
   return {{dnnl::inner_product_backward_weights(chosen),
            {{DNNL_ARG_SRC, chosen.src_desc()},
             {DNNL_ARG_DIFF_WEIGHTS, chosen.diff_weights_desc()},
@@ -119,16 +120,16 @@ std::vector<Candidate> linear_candidates(const TensorType& x, const TensorType& 
            {}}};
 }
 
-std::vector<Candidate> norm_candidates(const TensorType& x, bool backward) {
+std::vector<Candidate> norm_candidates(const graph::TensorType& x, bool backward) {
   std::vector<Candidate> candidates;
   for (const char* tag : {"aBcd16b", "aBcd8b", "acdb", "abcd"}) {
-    const auto desc = dnnl_desc({x, Layout(tag)});
+    const auto desc = kernels::dnnl_desc({x, graph::Layout(tag)});
     const auto flags = dnnl::normalization_flags::use_scale_shift;
     try {
       const dnnl::batch_normalization_forward::primitive_desc forward(
           dnnl::batch_normalization_forward::desc(dnnl::prop_kind::forward_training, desc, 1e-5f,
                                                   flags),
-          dnnl_attributes(), dnnl_engine());
+          kernels::dnnl_attributes(), kernels::dnnl_engine());
       if (!backward) {
         candidates.push_back({dnnl::batch_normalization_forward(forward),
                               {{DNNL_ARG_SRC, desc},
@@ -143,7 +144,7 @@ std::vector<Candidate> norm_candidates(const TensorType& x, bool backward) {
       const dnnl::batch_normalization_backward::primitive_desc chosen(
           dnnl::batch_normalization_backward::desc(dnnl::prop_kind::backward, desc, desc, 1e-5f,
                                                    flags),
-          dnnl_attributes(), dnnl_engine(), forward);
+          kernels::dnnl_attributes(), kernels::dnnl_engine(), forward);
       candidates.push_back({dnnl::batch_normalization_backward(chosen),
                             {{DNNL_ARG_SRC, desc},
                              {DNNL_ARG_DIFF_DST, desc},
@@ -165,18 +166,18 @@ std::vector<Candidate> norm_candidates(const TensorType& x, bool backward) {
 
 class PrimitiveLimit::Impl {
  public:
-  explicit Impl(const Graph& graph) {
-    for (OperatorId id : graph.order()) {
-      const Operator& op = graph.op(id);
-      const auto type = [&](TensorId tensor) { return graph.tensor(tensor).type; };
-      const bool first = graph.tensor(op.inputs.at(0)).role == Role::input;
+  explicit Impl(const graph::Graph& graph) {
+    for (graph::OperatorId id : graph.order()) {
+      const graph::Operator& op = graph.op(id);
+      const auto type = [&](graph::TensorId tensor) { return graph.tensor(tensor).type; };
+      const bool first = graph.tensor(op.inputs.at(0)).role == graph::Role::input;
       if (op.type == "convolution") add_convolution(graph, op, first);
       if (op.type == "linear") {
         for (int direction = 0; direction < 3; ++direction) {
           if (direction == 1 && first) continue;
           add("linear",
-              fmt::format("{} {}", to_string(type(op.inputs[0]).shape), direction) +
-                  to_string(type(op.inputs[1]).shape),
+              fmt::format("{} {}", graph::to_string(type(op.inputs[0]).shape), direction) +
+                  graph::to_string(type(op.inputs[1]).shape),
               [&] {
                 return linear_candidates(type(op.inputs[0]), type(op.inputs[1]),
                                          type(op.outputs[0]), direction);
@@ -185,7 +186,8 @@ class PrimitiveLimit::Impl {
       }
       if (op.type == "batch_norm") {
         for (bool backward : {false, true}) {
-          add("batch_norm", fmt::format("{} {}", to_string(type(op.inputs[0]).shape), backward),
+          add("batch_norm",
+              fmt::format("{} {}", graph::to_string(type(op.inputs[0]).shape), backward),
               [&] { return norm_candidates(type(op.inputs[0]), backward); });
         }
       }
@@ -225,28 +227,29 @@ class PrimitiveLimit::Impl {
     ++entry.count;
   }
 
-  void add_convolution(const Graph& graph, const Operator& op, bool first) {
-    ConvolutionProblem problem;
+  void add_convolution(const graph::Graph& graph, const graph::Operator& op, bool first) {
+    kernels::ConvolutionProblem problem;
     {
-      const KernelOptions options;
-      KernelRequest request = {op, {}, {}, options};
-      for (TensorId id : op.inputs) request.inputs.push_back({graph.tensor(id).type, {}});
-      for (TensorId id : op.outputs) request.outputs.push_back({graph.tensor(id).type, {}});
-      problem = convolution_problem(request);
+      const kernels::KernelOptions options;
+      kernels::KernelRequest request = {op, {}, {}, options};
+      for (graph::TensorId id : op.inputs) request.inputs.push_back({graph.tensor(id).type, {}});
+      for (graph::TensorId id : op.outputs) request.outputs.push_back({graph.tensor(id).type, {}});
+      problem = kernels::convolution_problem(request);
     }
-    for (ConvolutionDirection direction :
-         {ConvolutionDirection::forward, ConvolutionDirection::backward_data,
-          ConvolutionDirection::backward_weights}) {
-      ConvolutionProblem variant = problem;
+    for (kernels::ConvolutionDirection direction :
+         {kernels::ConvolutionDirection::forward, kernels::ConvolutionDirection::backward_data,
+          kernels::ConvolutionDirection::backward_weights}) {
+      kernels::ConvolutionProblem variant = problem;
       variant.direction = direction;
-      if (direction == ConvolutionDirection::backward_data) {
+      if (direction == kernels::ConvolutionDirection::backward_data) {
         if (first) continue;
         variant.bias = false;
       }
       add("convolution", variant.key(), [&] {
         std::vector<Candidate> candidates;
-        for (ConvolutionMethod method : methods_for(variant)) {
-          const auto offer = offer_convolution(variant, method, any_descs(variant), nullptr);
+        for (kernels::ConvolutionMethod method : kernels::methods_for(variant)) {
+          const auto offer =
+              kernels::offer_convolution(variant, method, kernels::any_descs(variant), nullptr);
           if (offer) candidates.push_back(convolution_candidate(variant, *offer));
         }
         return candidates;
@@ -259,9 +262,9 @@ class PrimitiveLimit::Impl {
     for (const auto& [argument, desc] : candidate.arguments) {
       Buffer& buffer = buffers_[argument];
       buffer.reserve(desc.get_size());
-      arguments.emplace(argument, dnnl::memory(desc, dnnl_engine(), buffer.data()));
+      arguments.emplace(argument, dnnl::memory(desc, kernels::dnnl_engine(), buffer.data()));
     }
-    dnnl::stream stream(dnnl_engine());
+    dnnl::stream stream(kernels::dnnl_engine());
     const auto start = std::chrono::steady_clock::now();
     candidate.primitive.execute(stream, arguments);
     stream.wait();
@@ -272,10 +275,10 @@ class PrimitiveLimit::Impl {
   std::map<int, Buffer> buffers_;
 };
 
-PrimitiveLimit::PrimitiveLimit(const Graph& graph) : impl_(std::make_unique<Impl>(graph)) {}
+PrimitiveLimit::PrimitiveLimit(const graph::Graph& graph) : impl_(std::make_unique<Impl>(graph)) {}
 PrimitiveLimit::~PrimitiveLimit() = default;
 void PrimitiveLimit::measure() { impl_->measure(); }
 double PrimitiveLimit::seconds() const { return impl_->seconds(""); }
 double PrimitiveLimit::seconds(const std::string& kind) const { return impl_->seconds(kind); }
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -8,13 +8,13 @@
 
 #include "graph/graph.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 // Owns buffers as large as the largest layer. Use on a device's thread.
 class PrimitiveLimit {
  public:
   // `graph` is a forward graph; backward primitives are derived from it.
-  explicit PrimitiveLimit(const Graph& graph);
+  explicit PrimitiveLimit(const graph::Graph& graph);
   ~PrimitiveLimit();
   PrimitiveLimit(const PrimitiveLimit&) = delete;
   PrimitiveLimit& operator=(const PrimitiveLimit&) = delete;
@@ -33,4 +33,4 @@ class PrimitiveLimit {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -12,48 +12,48 @@
 #include "train/plan.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 constexpr int kOneMachine = 4096;  // devices are numbered through
 constexpr double kOfFreeMemory = 0.6;
 
-std::optional<MarginHeadOptions> head_of(const PublishedRow& row) {
-  using Parallel = PlannedHead::Parallel;
-  const PlannedHead& head = row.job.head;
+std::optional<graph::MarginHeadOptions> head_of(const planner::PublishedRow& row) {
+  using Parallel = planner::PlannedHead::Parallel;
+  const planner::PlannedHead& head = row.job.head;
   if (head.parallel == Parallel::none) return std::nullopt;
-  MarginHeadOptions options;
+  graph::MarginHeadOptions options;
   options.addend = 0.5;
-  options.parallel = head.parallel == Parallel::data    ? HeadParallel::dp
-                     : head.parallel == Parallel::model ? HeadParallel::mp
-                                                        : HeadParallel::pfc;
+  options.parallel = head.parallel == Parallel::data    ? graph::HeadParallel::dp
+                     : head.parallel == Parallel::model ? graph::HeadParallel::mp
+                                                        : graph::HeadParallel::pfc;
   options.sample_rate = head.parallel == Parallel::sampled ? head.sample_rate : 1;
   return options;
 }
 
-TrainJob job_of(const PublishedTables& tables, const PublishedRow& row) {
-  TrainJob job;
+train::TrainJob job_of(const planner::PublishedTables& tables, const planner::PublishedRow& row) {
+  train::TrainJob job;
   job.model = row.model;
   job.options = row.options;
-  job.plan = plan_of(tables.network(row), row.job, kOneMachine);
+  job.plan = planner::plan_of(tables.network(row), row.job, kOneMachine);
   job.options.head = head_of(row);
   job.precision.type = row.job.precision;
   job.steps = 1;
   job.threads = 1;
   job.oversubscribe = true;
-  job.convolution = ConvolutionAlgorithm::direct;
+  job.convolution = kernels::ConvolutionAlgorithm::direct;
   job.learning_rate.base = 1e-3;
   job.optimizer.weight_decay = 1e-4;
   return job;
 }
 
-void set_classes(TrainJob& job, double classes) {
+void set_classes(train::TrainJob& job, double classes) {
   if (!job.options.head) return;
   job.options.classes = std::max<int64_t>(64, std::llround(classes));
   job.options.head->classes = job.options.classes;
 }
 
-int64_t samples_of(const PublishedRow& row, int64_t batch) {
+int64_t samples_of(const planner::PublishedRow& row, int64_t batch) {
   return row.job.round_robin ? batch : batch * row.job.devices();
 }
 
@@ -65,27 +65,27 @@ int64_t total_memory(const Json& plan) {
 
 }  // namespace
 
-TrainJob full_job(const PublishedTables& tables, const PublishedRow& row) {
-  TrainJob job = job_of(tables, row);
+train::TrainJob full_job(const planner::PublishedTables& tables, const planner::PublishedRow& row) {
+  train::TrainJob job = job_of(tables, row);
   job.options.batch = samples_of(row, std::llround(row.job.batch));
   set_classes(job, row.job.head.classes);
   return job;
 }
 
-TrainJob reduced_job(const PublishedTables& tables, const PublishedRow& row,
-                     const ReducedSize& size) {
-  TrainJob job = job_of(tables, row);
+train::TrainJob reduced_job(const planner::PublishedTables& tables,
+                            const planner::PublishedRow& row, const ReducedSize& size) {
+  train::TrainJob job = job_of(tables, row);
   job.options.batch = samples_of(row, size.batch);
-  job.options.image = std::max(size.image, smallest_image(job.model, job.options));
+  job.options.image = std::max(size.image, models::smallest_image(job.model, job.options));
   set_classes(job, row.job.head.classes * size.classes);
   job.steps = size.steps;
   return job;
 }
 
-void add_exact_memory(const TrainJob& job, Json& described) {
+void add_exact_memory(const train::TrainJob& job, Json& described) {
   try {
-    TrainingObserver silent;
-    const Json plan = describe_plan(job, silent);
+    train::TrainingObserver silent;
+    const Json plan = train::describe_plan(job, silent);
     std::map<std::string, double> devices;  // stages may share them
     for (const Json& device : plan["devices"]) {
       devices[device["id"].get<std::string>()] += device["peak_bytes"].get<double>();
@@ -93,23 +93,24 @@ void add_exact_memory(const TrainJob& job, Json& described) {
     std::vector<double> stages(static_cast<size_t>(job.plan.stage_count()), 0.0);
     for (const Json& device : plan["devices"]) {
       double& most = stages.at(device["stage"].get<size_t>());
-      most = std::max(most, std::round(devices[device["id"].get<std::string>()] / kMebibyte));
+      most =
+          std::max(most, std::round(devices[device["id"].get<std::string>()] / planner::kMebibyte));
     }
     described["exact_memory_mib"] = stages;
   } catch (const InputError& error) {
-    described["exact_note"] = error.what();
+    described["exact_note"] = error.marked();
   }
 }
 
-void add_run(const TrainJob& job, const ReducedSize& size, Json& described) {
+void add_run(const train::TrainJob& job, const ReducedSize& size, Json& described) {
   try {
-    TrainingObserver silent;
-    const int64_t needed = total_memory(describe_plan(job, silent));
+    train::TrainingObserver silent;
+    const int64_t needed = total_memory(train::describe_plan(job, silent));
     if (static_cast<double>(needed) > kOfFreeMemory * static_cast<double>(available_memory())) {
       described["run_note"] = fmt::format("needs {}", format_bytes(static_cast<uint64_t>(needed)));
       return;
     }
-    const TrainResult result = run_training(job, silent);
+    const train::TrainResult result = train::run_training(job, silent);
     std::vector<double> seconds(result.seconds.begin() + (result.seconds.size() > 1 ? 1 : 0),
                                 result.seconds.end());
     std::sort(seconds.begin(), seconds.end());
@@ -124,8 +125,8 @@ void add_run(const TrainJob& job, const ReducedSize& size, Json& described) {
         {"last_loss", result.losses.empty() ? 0 : result.losses.back()},
         {"peak_bytes", needed}};
   } catch (const std::exception& error) {  // one row's failure is not the table's
-    described["run_note"] = error.what();
+    described["run_note"] = marked_text(error);
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -6,7 +6,7 @@
 #include "planner/published/rows.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 struct ReducedSize {
   int64_t image = 32;     // pixels, more where the network needs them
@@ -16,17 +16,17 @@ struct ReducedSize {
 };
 
 // The row as published, all devices in one process.
-TrainJob full_job(const PublishedTables& tables, const PublishedRow& row);
-TrainJob reduced_job(const PublishedTables& tables, const PublishedRow& row,
-                     const ReducedSize& size);
+train::TrainJob full_job(const planner::PublishedTables& tables, const planner::PublishedRow& row);
+train::TrainJob reduced_job(const planner::PublishedTables& tables,
+                            const planner::PublishedRow& row, const ReducedSize& size);
 
 // Adds "exact_memory_mib", one number a stage, to the row's description, or "exact_note" with the
 // reason why Millrace cannot run it.
-void add_exact_memory(const TrainJob& job, Json& described);
+void add_exact_memory(const train::TrainJob& job, Json& described);
 
 // Runs the job and adds "run": {image, batch, devices, steps, samples_per_second, first_loss,
 // last_loss, peak_bytes}, or "run_note" with the reason why it was not: no such configuration in
 // Millrace, or more memory than most of what is free here.
-void add_run(const TrainJob& job, const ReducedSize& size, Json& described);
+void add_run(const train::TrainJob& job, const ReducedSize& size, Json& described);
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -1,6 +1,6 @@
 #include "bench/request_loop.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 void serve_requests(const RequestLines& lines, const Json& ready,
                     const std::map<std::string, std::function<Json()>>& answers) {
@@ -14,4 +14,4 @@ void serve_requests(const RequestLines& lines, const Json& ready,
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 // `read` gives the next line, or false at the end; `write` takes an answer.
 struct RequestLines {
@@ -21,4 +21,4 @@ struct RequestLines {
 void serve_requests(const RequestLines& lines, const Json& ready,
                     const std::map<std::string, std::function<Json()>>& answers);
 
-}  // namespace millrace
+}  // namespace millrace::bench

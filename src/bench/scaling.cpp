@@ -10,7 +10,7 @@
 #include "bench/line_process.h"
 #include "bench/statistics.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -57,21 +57,21 @@ const ScalingRow* find_row(const std::vector<ScalingRow>& rows, int devices,
 }
 
 void check_scaling_options(const ScalingOptions& options) {
-  if (options.devices.empty()) fail_input("--devices names no number of devices.");
+  if (options.devices.empty()) fail_input("‹devices› names no number of devices.");
   for (const int devices : options.devices) {
     if (devices < 1 || devices > 1024) {
-      fail_input("--devices has {}; numbers of devices run from 1 to 1024.", devices);
+      fail_input("‹devices› has {}; numbers of devices run from 1 to 1024.", devices);
     }
   }
-  if (options.precisions.empty()) fail_input("--precisions names none of fp32, fp16 and bf16.");
+  if (options.precisions.empty()) fail_input("‹precisions› names none of fp32, fp16 and bf16.");
   for (const std::string& name : options.precisions) {
     if (name != "fp32" && name != "fp16" && name != "bf16") {
-      fail_input("--precisions has '{}'; choose among fp32, fp16 and bf16.", name);
+      fail_input("‹precisions› has '{}'; choose among fp32, fp16 and bf16.", name);
     }
   }
-  if (options.batch < 1) fail_input("--batch is {}; it must be at least 1.", options.batch);
-  if (options.repeat < 1) fail_input("--repeat is {}; it must be at least 1.", options.repeat);
-  if (options.steps < 1) fail_input("--steps is {}; it must be at least 1.", options.steps);
+  if (options.batch < 1) fail_input("‹batch› is {}; it must be at least 1.", options.batch);
+  if (options.repeat < 1) fail_input("‹repeat› is {}; it must be at least 1.", options.repeat);
+  if (options.steps < 1) fail_input("‹steps› is {}; it must be at least 1.", options.steps);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ std::vector<ScalingRow> run_scaling(const ScalingOptions& options,
       try {
         row.runs.push_back(run_once(options, row));
       } catch (const JobError& error) {
-        row.refusal = error.what();
+        row.refusal = error.marked();
         row.runs.clear();
       }
       taken[i] = std::chrono::duration<double>(Clock::now() - start).count();
@@ -192,4 +192,4 @@ Json to_json(const std::vector<ScalingRow>& rows, const ScalingOptions& options)
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

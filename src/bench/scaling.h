@@ -12,7 +12,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 struct ScalingOptions {
   std::string model = "resnet50";
@@ -54,4 +54,4 @@ void compare(std::vector<ScalingRow>& rows);
 std::string to_table(const std::vector<ScalingRow>& rows, const ScalingOptions& options);
 Json to_json(const std::vector<ScalingRow>& rows, const ScalingOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::bench

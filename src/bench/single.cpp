@@ -10,7 +10,7 @@
 #include "bench/line_process.h"
 #include "bench/statistics.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 constexpr const char* kPython = "/usr/bin/python3";  // Debian's, which has Debian's PyTorch
@@ -128,7 +128,7 @@ SingleJob parse_single_job(const std::string& text) {
     if (parts.size() == 3) job.algorithm = parts[2];
     if (status == std::errc() && stop == end && job.batch > 0) return job;
   }
-  fail_input("--jobs has '{}', which is not MODEL:BATCH or MODEL:BATCH:ALGORITHM.", text);
+  fail_input("‹jobs› has '{}', which is not MODEL:BATCH or MODEL:BATCH:ALGORITHM.", text);
 }
 
 double SingleRow::speed_ratio() const {
@@ -145,8 +145,8 @@ std::vector<SingleRow> run_single(const SingleOptions& options,
                                   const std::function<void(const std::string&)>& progress) {
   if (options.peer && !std::filesystem::exists(options.peer_script)) {
     fail_input(
-        "--peer-script names '{}', which does not exist; run from the repository's root, "
-        "give its path, or leave PyTorch out with --no-peer.",
+        "‹peer_script› names '{}', which does not exist; run from the repository's root, "
+        "give its path, or leave PyTorch out with ‹no_peer›.",
         options.peer_script.string());
   }
   std::vector<SingleRow> rows;
@@ -193,4 +193,4 @@ Json to_json(const std::vector<SingleRow>& rows) {
   return list;
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

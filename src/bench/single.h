@@ -14,7 +14,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::bench {
 
 struct SingleJob {
   std::string model;
@@ -60,4 +60,4 @@ std::vector<SingleRow> run_single(const SingleOptions& options,
 std::string to_table(const std::vector<SingleRow>& rows);
 Json to_json(const std::vector<SingleRow>& rows);
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace millrace {
+namespace millrace::bench {
 
 double median(std::vector<double> values) {
   if (values.empty()) return std::numeric_limits<double>::infinity();
@@ -12,4 +12,4 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-namespace millrace {
+namespace millrace::bench {
 
 // The middle value, or the mean of the two middle ones; infinity for none.
 double median(std::vector<double> values);
 
-}  // namespace millrace
+}  // namespace millrace::bench

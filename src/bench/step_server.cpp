@@ -9,13 +9,13 @@
 #include "train/feed/feeds.h"
 #include "train/summary.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 class StepServer {
  public:
-  explicit StepServer(const TrainJob& job)
-      : job_(job), engine_(job, Purpose::training, observer_), feed_(make_training_feed(job, {})) {
+  StepServer(const train::TrainJob& job, train::Purpose purpose)
+      : job_(job), engine_(job, purpose, observer_), feed_(train::make_training_feed(job, {})) {
     engine_.start(job.seed);
     batch_ = feed_->next();
   }
@@ -23,14 +23,14 @@ class StepServer {
   // Every step has the same samples; the first takes them in.
   Json step() {
     double loss = 0;
-    Engine::Steps steps;
+    train::Engine::Steps steps;
     steps.seed = job_.seed;
     steps.first = step_;
     steps.learning_rate = [&](int64_t) { return static_cast<float>(job_.learning_rate.base); };
-    steps.next = [&]() -> const FeedBatch* {
+    steps.next = [&]() -> const train::FeedBatch* {
       return step_ == 0 || !job_.plan.runs_whole() ? &*batch_ : nullptr;
     };
-    steps.finished = [&](int64_t, const StepOutcome& outcome) { loss = outcome.loss(); };
+    steps.finished = [&](int64_t, const train::StepOutcome& outcome) { loss = outcome.loss(); };
     const auto start = std::chrono::steady_clock::now();
     engine_.train(steps);
     const auto end = std::chrono::steady_clock::now();
@@ -38,15 +38,23 @@ class StepServer {
     return {{"seconds", std::chrono::duration<double>(end - start).count()}, {"loss", loss}};
   }
 
+  Json evaluate() {
+    train::Scores scores(engine_.classes());
+    const auto start = std::chrono::steady_clock::now();
+    engine_.evaluate(*batch_, scores);
+    const auto end = std::chrono::steady_clock::now();
+    return {{"seconds", std::chrono::duration<double>(end - start).count()}};
+  }
+
   Json memory() const {
-    return {{"peak_rss_bytes", peak_resident_bytes()},
-            {"arena_bytes", engine_.training()->arena_bytes}};
+    return {{"peak_rss_bytes", train::peak_resident_bytes()},
+            {"arena_bytes", engine_.largest().arena_bytes}};
   }
 
   Json limit() {
     engine_.device().run([&] {
       if (limit_ == nullptr) {
-        limit_ = std::make_unique<PrimitiveLimit>(build_model(job_.model, job_.options));
+        limit_ = std::make_unique<PrimitiveLimit>(models::build_model(job_.model, job_.options));
       }
       limit_->measure();
     });
@@ -57,23 +65,23 @@ class StepServer {
   }
 
  private:
-  TrainJob job_;
-  TrainingObserver observer_;
-  Engine engine_;
-  std::unique_ptr<Feed> feed_;
+  train::TrainJob job_;
+  train::TrainingObserver observer_;
+  train::Engine engine_;
+  std::unique_ptr<train::Feed> feed_;
   std::unique_ptr<PrimitiveLimit> limit_;
-  std::optional<FeedBatch> batch_;
+  std::optional<train::FeedBatch> batch_;
   int64_t step_ = 0;
 };
 
 }  // namespace
 
-void serve_steps(const TrainJob& job, const RequestLines& lines) {
-  StepServer server(job);
+void serve_steps(const train::TrainJob& job, const RequestLines& lines, bool inference) {
+  StepServer server(job, inference ? train::Purpose::evaluation : train::Purpose::training);
   serve_requests(lines, {{"ready", true}, {"model", job.model}, {"batch", job.options.batch}},
-                 {{"step", [&] { return server.step(); }},
+                 {{"step", [&] { return inference ? server.evaluate() : server.step(); }},
                   {"memory", [&] { return server.memory(); }},
                   {"limit", [&] { return server.limit(); }}});
 }
 
-}  // namespace millrace
+}  // namespace millrace::bench

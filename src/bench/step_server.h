@@ -1,5 +1,5 @@
-// Runs training steps one at a time on request, so that a benchmark can alternate between this
-// process and another.
+// Runs training steps, or evaluations of a batch, one at a time on request, so that a benchmark can
+// alternate between this process and another.
 //
 // Protocol, lines of JSON: first {"ready": true, ...}; then "step" runs one step and answers
 // {"seconds", "loss"}; "memory" answers {"peak_rss_bytes", "arena_bytes"}; "limit" times the
@@ -10,8 +10,9 @@
 #include "bench/request_loop.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::bench {
 
-void serve_steps(const TrainJob& job, const RequestLines& lines);
+// With `inference` a step evaluates a batch, and there are no "loss" and no "limit".
+void serve_steps(const train::TrainJob& job, const RequestLines& lines, bool inference);
 
-}  // namespace millrace
+}  // namespace millrace::bench

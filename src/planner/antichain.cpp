@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 // Planning takes time with the square of the states, and with the cube on several levels.
@@ -69,4 +69,4 @@ StateSpace find_states(const ProfileGraph& graph) {
   return space;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

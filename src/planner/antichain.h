@@ -5,7 +5,7 @@
 
 #include "planner/profile_graph.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // A prefix of the network: some operators and everything before them. `antichain` are its last
 // operators, which stand for it.
@@ -29,4 +29,4 @@ struct StateSpace {
 // Throws InputError if there are too many states to plan with.
 StateSpace find_states(const ProfileGraph& graph);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace millrace {
+namespace millrace::planner {
 
 // A subset of {0, ..., count - 1}; sets that meet in an operation have the same count. A value.
 class NodeSet {
@@ -56,4 +56,4 @@ class NodeSet {
   std::vector<uint64_t> words_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::planner

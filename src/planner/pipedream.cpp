@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "planner/antichain.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr double kImpossible = std::numeric_limits<double>::infinity();
@@ -239,4 +239,4 @@ PipedreamPlan optimize_pipedream(const Profile& profile, const PipedreamOptions&
   return Optimizer(graph, options).plan();
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

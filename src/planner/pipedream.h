@@ -7,7 +7,7 @@
 
 #include "planner/profile.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // One level: so many workers (those of the level below, together, are one worker of this one),
 // joined with this many bytes per second each.
@@ -48,4 +48,4 @@ PipedreamPlan optimize_pipedream(const Profile& profile, const PipedreamOptions&
 // Throws InputError naming what is out of range.
 void check(const PipedreamOptions& options);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr std::string_view kSeparator = " -- ";
@@ -295,4 +295,4 @@ void write_profile(const std::filesystem::path& path, const Profile& profile) {
   write_text(path, format_profile(profile));
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

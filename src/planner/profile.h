@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace millrace {
+namespace millrace::planner {
 
 // One operator. Times and sizes are per mini-batch, finite, and not negative. A list of activation
 // sizes is kept as its sum. Updates have no place in the text: they are written as backward.
@@ -40,4 +40,4 @@ Profile read_profile(const std::filesystem::path& path);
 std::string format_profile(const Profile& profile);
 void write_profile(const std::filesystem::path& path, const Profile& profile);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 // Sets of ancestors take a bit per pair of operators.
@@ -109,4 +109,4 @@ double ProfileGraph::output_bytes(const std::vector<int>& antichain) const {
   return totals(sending).activation_bytes;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include "planner/node_set.h"
 #include "planner/profile.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // What a set of operators costs together, per mini-batch.
 struct Totals {
@@ -51,4 +51,4 @@ class ProfileGraph {
   std::vector<NodeSet> open_ancestors_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 constexpr double kFloat = 4;
@@ -22,8 +22,8 @@ Line line_through(double x1, double y1, double x2, double y2) {
   return {fixed, slope};
 }
 
-bool takes_time(const std::vector<OperatorWork>& works) {
-  return std::any_of(works.begin(), works.end(), [](const OperatorWork& work) {
+bool takes_time(const std::vector<planner::OperatorWork>& works) {
+  return std::any_of(works.begin(), works.end(), [](const planner::OperatorWork& work) {
     return work.elements.fixed > 0 || work.elements.per_sample > 0;
   });
 }
@@ -60,26 +60,26 @@ LayerSeconds parse_layer_seconds(const Json& json) {
   return seconds;
 }
 
-CalibratedCosts calibrate(const CostContext& context, DataType precision,
-                          const DeviceKind& measured_on, const LayerSeconds& few,
+CalibratedCosts calibrate(const planner::CostContext& context, graph::DataType precision,
+                          const planner::DeviceKind& measured_on, const LayerSeconds& few,
                           const LayerSeconds& many) {
   CalibratedCosts costs = {context.network, context.constants, context.software};
-  OperatorConstants& operators = costs.constants.operators;
+  planner::OperatorConstants& operators = costs.constants.operators;
   operators.kernel_seconds = 0;
   costs.software.slowness = 1;
   costs.software.straggling = 0;
   const double memory_rate = measured_on.memory_bandwidth * operators.memory;
-  const double elements_per_second = memory_rate / static_cast<double>(size_of(precision));
+  const double elements_per_second = memory_rate / static_cast<double>(graph::size_of(precision));
   std::map<std::string, size_t> place;
   for (size_t i = 0; i < many.layers.size(); ++i) place[many.layers[i].name] = i;
   const bool comparable = few.layers.size() == many.layers.size();
   const auto work_for = [&](double less, double more) {
     const Line line = line_through(few.samples, less, many.samples, more);
-    OperatorWork work;
+    planner::OperatorWork work;
     work.elements = {line.fixed * elements_per_second, line.per_sample * elements_per_second};
-    return std::vector<OperatorWork>{work};
+    return std::vector<planner::OperatorWork>{work};
   };
-  for (LayerWork& layer : costs.network.layers) {
+  for (planner::LayerWork& layer : costs.network.layers) {
     const auto found = place.find(layer.name);
     if (found == place.end() || !comparable) continue;
     const LayerSeconds::Layer& less = few.layers[found->second];
@@ -88,18 +88,18 @@ CalibratedCosts calibrate(const CostContext& context, DataType precision,
     layer.backward = work_for(less.backward, more.backward);
   }
   const double parameters =
-      parameters_of(costs.network, 0, static_cast<int>(costs.network.layers.size()));
+      planner::parameters_of(costs.network, 0, static_cast<int>(costs.network.layers.size()));
   if (parameters > 0 && many.update > 0) {
     costs.software.update_passes = many.update * memory_rate / (parameters * kFloat);
   }
   return costs;
 }
 
-void cut_behind_joined(const NetworkWork& network, PlannedJob& job) {
+void cut_behind_joined(const planner::NetworkWork& network, planner::PlannedJob& job) {
   for (size_t stage = 0; stage + 1 < job.stages.size(); ++stage) {
     int& end = job.stages[stage].end;
     const auto joined = [&] {
-      const LayerWork& next = network.layers.at(static_cast<size_t>(end));
+      const planner::LayerWork& next = network.layers.at(static_cast<size_t>(end));
       return !takes_time(next.forward) && !takes_time(next.backward);
     };
     while (end + 1 < job.stages[stage + 1].end && joined()) ++end;
@@ -107,4 +107,4 @@ void cut_behind_joined(const NetworkWork& network, PlannedJob& job) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

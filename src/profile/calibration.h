@@ -5,7 +5,7 @@
 #include "planner/cost/planned_job.h"
 #include "profile/job_profile.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // What the layers of a network take for one number of samples, on one device. Plain data.
 struct LayerSeconds {
@@ -25,19 +25,19 @@ LayerSeconds parse_layer_seconds(const Json& json);
 
 // What `search_plans` needs, with values of its own.
 struct CalibratedCosts {
-  NetworkWork network;
-  CostConstants constants;
-  SoftwareConstants software;
+  planner::NetworkWork network;
+  planner::CostConstants constants;
+  planner::SoftwareConstants software;
 };
 
 // Costs by which the layers take the measured seconds on a device like `measured_on`, straight
 // lines through both measurements, and in proportion on faster or slower ones. Layers that were
 // not measured keep their work. `few` has fewer samples than `many`.
-CalibratedCosts calibrate(const CostContext& context, DataType precision,
-                          const DeviceKind& measured_on, const LayerSeconds& few,
+CalibratedCosts calibrate(const planner::CostContext& context, graph::DataType precision,
+                          const planner::DeviceKind& measured_on, const LayerSeconds& few,
                           const LayerSeconds& many);
 
 // Moves each cut behind layers that take no time because they are joined into the one before.
-void cut_behind_joined(const NetworkWork& network, PlannedJob& job);
+void cut_behind_joined(const planner::NetworkWork& network, planner::PlannedJob& job);
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -5,10 +5,11 @@
 #include "profile/measure.h"
 #include "train/summary.h"
 
-namespace millrace {
+namespace millrace::profile {
 
-Json compare(const TrainJob& job, Json prediction, const TrainResult& result, bool own_process) {
-  const Json summary = summary_of(job, result);
+Json compare(const train::TrainJob& job, Json prediction, const train::TrainResult& result,
+             bool own_process) {
+  const Json summary = train::summary_of(job, result);
   const double measured = summary["seconds_per_step"]["median"].get<double>();
   const double predicted = prediction["predicted_step_seconds"].get<double>();
   prediction["measured_step_seconds"] = measured;
@@ -17,7 +18,7 @@ Json compare(const TrainJob& job, Json prediction, const TrainResult& result, bo
   prediction["measured_samples_per_second"] = summary["samples_per_second"];
   prediction["error"] = measured > 0 ? predicted / measured - 1 : 0.0;
   std::map<std::pair<std::string, int>, int64_t> arenas;
-  for (const DeviceReport& device : result.devices) {
+  for (const train::DeviceReport& device : result.devices) {
     arenas[{device.id, device.stage}] = device.arena_bytes;
   }
   bool exact = true;
@@ -29,11 +30,11 @@ Json compare(const TrainJob& job, Json prediction, const TrainResult& result, bo
   }
   prediction["arena_exact"] = exact;
   if (own_process) {
-    const auto rss = static_cast<double>(peak_resident_bytes());
+    const auto rss = static_cast<double>(train::peak_resident_bytes());
     prediction["measured_rss_bytes"] = static_cast<int64_t>(rss);
     prediction["rss_error"] = prediction["process_rss_bytes"].get<double>() / rss - 1;
   }
   return prediction;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -1,24 +1,31 @@
 #include "profile/costed_program.h"
 
-#include <algorithm>
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 using Kind = CostedStep::Kind;
 
-Kind work_kind_of(const Instruction& instruction) {
+Kind work_kind_of(const compile::Instruction& instruction) {
   if (!instruction.exchanges()) return Kind::compute;
   if (instruction.ticket < 0) return Kind::together;
   return instruction.exchanged_bytes > 0 ? Kind::post : Kind::wait;
 }
 
-CostedSteps steps_of(const Program& program, const PhaseRange& range,
+planner::Collective collective_of(compile::InstructionKind kind) {
+  if (kind == compile::InstructionKind::reduce_scatter) return planner::Collective::reduce_scatter;
+  return kind == compile::InstructionKind::all_gather ? planner::Collective::all_gather
+                                                      : planner::Collective::all_reduce;
+}
+
+CostedSteps steps_of(const compile::Program& program, const compile::TaskRange& range,
                      const std::vector<InstructionCost>& costs, bool coarse) {
   CostedSteps steps;
   for (size_t i = range.begin; i < range.end; ++i) {
-    const Instruction& instruction = program.instructions[i];
+    const compile::Instruction& instruction = program.instructions[i];
+    // Messages between stages and copies of versions have costs of their own.
+    if (instruction.is_of_message() || instruction.copies_version()) continue;
     const Kind kind = work_kind_of(instruction);
     const bool goes_on = !steps.empty() && steps.back().kind == Kind::compute &&
                          (coarse || steps.back().phase == instruction.phase);
@@ -29,50 +36,39 @@ CostedSteps steps_of(const Program& program, const PhaseRange& range,
     steps.push_back({.kind = kind,
                      .phase = instruction.phase,
                      .bytes = static_cast<double>(instruction.exchanged_bytes),
-                     .ticket = instruction.ticket});
+                     .ticket = instruction.ticket,
+                     .collective = collective_of(instruction.kind)});
   }
   return steps;
 }
 
 }  // namespace
 
-CostedProgram cost_program(const Program& program, const std::vector<InstructionCost>& costs,
-                           bool coarse) {
+CostedProgram cost_program(const compile::Program& program,
+                           const std::vector<InstructionCost>& costs, bool coarse) {
   if (costs.size() != program.instructions.size()) {
     throw std::logic_error("a program is simulated with costs of another");
   }
   CostedProgram costed;
-  const MemoryMap& memory = program.memory;
-  costed.forward = steps_of(program, program.phase(Phase::forward), costs, coarse);
-  if (!program.has_phase(Phase::backward)) {
+  const compile::MemoryMap& memory = program.memory;
+  const auto steps = [&](parallel::Work work) {
+    const compile::TaskRange* range = program.find(work);
+    return range != nullptr ? steps_of(program, *range, costs, coarse) : CostedSteps();
+  };
+  costed.forward = steps(parallel::Work::forward);
+  if (program.runs_whole()) {
     costed.persistent_bytes = static_cast<double>(program.arena_bytes);
     return costed;
   }
-  costed.backward = steps_of(program, program.phase(Phase::backward), costs, coarse);
-  costed.backward_weights = steps_of(program, program.backward_weights, costs, coarse);
-  costed.updates_in_backward = !program.has_phase(Phase::update);
-  if (!costed.updates_in_backward) {
-    costed.update = steps_of(program, program.phase(Phase::update), costs, coarse);
-  }
+  const bool split = program.find(parallel::Work::backward_weights) != nullptr;
+  costed.backward = steps(split ? parallel::Work::backward_input : parallel::Work::backward);
+  costed.backward_weights = steps(parallel::Work::backward_weights);
+  costed.updates_in_backward = program.find(parallel::Work::update) == nullptr;
+  costed.update = steps(parallel::Work::update);
   costed.persistent_bytes = static_cast<double>(memory.persistent() + memory.channels);
   costed.saved_bytes = static_cast<double>(memory.saved);
   costed.scratch_bytes = static_cast<double>(memory.scratch);
   return costed;
 }
 
-std::vector<InstructionCost> analytic_costs(const Program& program, double operations_per_second,
-                                            double bytes_per_second, double overhead_seconds) {
-  std::vector<InstructionCost> costs;
-  for (const Instruction& instruction : program.instructions) {
-    const double seconds =
-        overhead_seconds +
-        (instruction.exchanges()
-             ? 0.0
-             : std::max(instruction.arithmetic / operations_per_second,
-                        static_cast<double>(instruction.bytes_touched) / bytes_per_second));
-    costs.push_back({seconds, seconds});
-  }
-  return costs;
-}
-
-}  // namespace millrace
+}  // namespace millrace::profile

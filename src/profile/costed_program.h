@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "compile/program.h"
+#include "planner/simulate/collective.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 struct CostedStep {
   enum class Kind : uint8_t {
@@ -18,11 +19,12 @@ struct CostedStep {
     together,  // a sum or a gathering that the device waits for
   };
   Kind kind = Kind::compute;
-  Phase phase = Phase::forward;
+  graph::Phase phase = graph::Phase::forward;
   double seconds = 0;       // of computing, alone
   double busy_seconds = 0;  // with all devices of the host at work
   double bytes = 0;         // of the tensor that is exchanged
   int64_t ticket = -1;
+  planner::Collective collective = planner::Collective::all_reduce;  // of `post` and `together`
 };
 
 using CostedSteps = std::vector<CostedStep>;
@@ -45,11 +47,7 @@ struct InstructionCost {
 
 // `costs`: one per instruction. Instructions that follow each other become one stretch as long as
 // they are of one phase, or of any with `coarse`.
-CostedProgram cost_program(const Program& program, const std::vector<InstructionCost>& costs,
-                           bool coarse = false);
+CostedProgram cost_program(const compile::Program& program,
+                           const std::vector<InstructionCost>& costs, bool coarse = false);
 
-// The cost of each instruction as the longer of computing and moving its tensors.
-std::vector<InstructionCost> analytic_costs(const Program& program, double operations_per_second,
-                                            double bytes_per_second, double overhead_seconds);
-
-}  // namespace millrace
+}  // namespace millrace::profile

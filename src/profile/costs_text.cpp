@@ -2,14 +2,14 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 Json to_json(const CostedSteps& steps) {
   Json list = Json::array();
   for (const CostedStep& step : steps) {
     list.push_back({static_cast<int>(step.kind), static_cast<int>(step.phase), step.seconds,
-                    step.busy_seconds, step.bytes, step.ticket});
+                    step.busy_seconds, step.bytes, step.ticket, static_cast<int>(step.collective)});
   }
   return list;
 }
@@ -18,8 +18,9 @@ CostedSteps steps_from(const Json& list) {
   CostedSteps steps;
   for (const Json& entry : list) {
     steps.push_back({static_cast<CostedStep::Kind>(entry[0].get<int>()),
-                     static_cast<Phase>(entry[1].get<int>()), entry[2].get<double>(),
-                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<int64_t>()});
+                     static_cast<graph::Phase>(entry[1].get<int>()), entry[2].get<double>(),
+                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<int64_t>(),
+                     static_cast<planner::Collective>(entry[6].get<int>())});
   }
   return steps;
 }
@@ -67,4 +68,4 @@ std::vector<CostsOfMember> costs_from_text(std::string_view text) {
   return costs;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

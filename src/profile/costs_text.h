@@ -8,7 +8,7 @@
 
 #include "profile/costed_program.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // What a member of a stage takes. Plain data.
 struct CostsOfMember {
@@ -23,4 +23,4 @@ struct CostsOfMember {
 std::string costs_to_text(const std::vector<CostsOfMember>& costs);
 std::vector<CostsOfMember> costs_from_text(std::string_view text);
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -10,7 +10,7 @@
 #include "comm/local_group.h"
 #include "profile/measure.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 constexpr size_t kElements = size_t{1} << 23;  // 32 MiB, beyond the caches
@@ -30,7 +30,7 @@ double median_seconds(int repeats, Work&& work) {
 }
 
 // Sends there and gets one byte back.
-double message_seconds(Group& group, std::span<std::byte> data, int repeats) {
+double message_seconds(comm::Group& group, std::span<std::byte> data, int repeats) {
   std::byte answer{};
   const std::span<std::byte> small(&answer, 1);
   return median_seconds(repeats, [&] {
@@ -44,7 +44,7 @@ double message_seconds(Group& group, std::span<std::byte> data, int repeats) {
   });
 }
 
-ExchangeSpeed measure_member(Group& group) {
+ExchangeSpeed measure_member(comm::Group& group) {
   std::vector<float> values(kElements, 1.0f);
   const std::span<std::byte> bytes = std::as_writable_bytes(std::span(values));
   const auto n = static_cast<double>(group.size());
@@ -66,7 +66,7 @@ ExchangeSpeed measure_member(Group& group) {
 }  // namespace
 
 ExchangeSpeed measure_local_exchange(int members) {
-  std::vector<Group> groups = make_local_groups(std::max(2, members), {});
+  std::vector<comm::Group> groups = comm::make_local_groups(std::max(2, members), {});
   std::vector<ExchangeSpeed> speeds(groups.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -79,6 +79,6 @@ ExchangeSpeed measure_local_exchange(int members) {
   return speeds[0];
 }
 
-ExchangeSpeed measure_exchange(Group& group) { return measure_member(group); }
+ExchangeSpeed measure_exchange(comm::Group& group) { return measure_member(group); }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -4,12 +4,12 @@
 #include "comm/group.h"
 #include "planner/cluster/cluster.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // Between devices of this process: a message from one to another, and the rate at which a ring of
 // that speed would sum (an all-reduce of n members moves 2(n-1)/n of the tensor).
 struct ExchangeSpeed {
-  LinkClass message;
+  planner::LinkClass message;
   double collective_rate = 0;
   double collective_latency = 0;
 };
@@ -19,6 +19,6 @@ ExchangeSpeed measure_local_exchange(int members);
 
 // Between the processes of a group; called by all of them. Messages go from the first to the
 // second.
-ExchangeSpeed measure_exchange(Group& group);
+ExchangeSpeed measure_exchange(comm::Group& group);
 
-}  // namespace millrace
+}  // namespace millrace::profile

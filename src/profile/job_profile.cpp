@@ -9,30 +9,30 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
-double bytes_of(const TensorType& type) {
-  return static_cast<double>(type.elements() * size_of(type.dtype));
+double bytes_of(const graph::TensorType& type) {
+  return static_cast<double>(type.elements() * graph::size_of(type.dtype));
 }
 
-std::vector<LayerCost> layers_of(const Graph& network) {
+std::vector<LayerCost> layers_of(const graph::Graph& network) {
   std::vector<LayerCost> layers;
-  std::map<OperatorId, int> place;
-  for (const OperatorId id : network.order()) {
-    const Operator& op = network.op(id);
+  std::map<graph::OperatorId, int> place;
+  for (const graph::OperatorId id : network.order()) {
+    const graph::Operator& op = network.op(id);
     LayerCost layer = {.name = op.name, .type = op.type};
-    for (const TensorId input : op.inputs) {
-      const Tensor& tensor = network.tensor(input);
-      if (tensor.role == Role::parameter) layer.parameter_bytes += bytes_of(tensor.type);
+    for (const graph::TensorId input : op.inputs) {
+      const graph::Tensor& tensor = network.tensor(input);
+      if (tensor.role == graph::Role::parameter) layer.parameter_bytes += bytes_of(tensor.type);
       const auto producer = place.find(tensor.producer);
-      if (tensor.producer == kNone || producer == place.end()) continue;
+      if (tensor.producer == graph::kNone || producer == place.end()) continue;
       if (std::find(layer.inputs.begin(), layer.inputs.end(), producer->second) ==
           layer.inputs.end()) {
         layer.inputs.push_back(producer->second);
       }
     }
-    for (const TensorId output : op.outputs) {
+    for (const graph::TensorId output : op.outputs) {
       layer.activation_bytes += bytes_of(network.tensor(output).type);
     }
     place[id] = static_cast<int>(layers.size());
@@ -55,9 +55,9 @@ const int* owner_of(const std::map<std::string, int, std::less<>>& layers, std::
 ProgramProfile describe(const MeasuredProgram& measured) {
   ProgramProfile profile = {measured.stage, measured.member, {}};
   for (size_t i = 0; i < measured.costs.size(); ++i) {
-    const Instruction& instruction = measured.program->instructions[i];
+    const compile::Instruction& instruction = measured.program->instructions[i];
     profile.operators.push_back({instruction.name, instruction.type, instruction.implementation,
-                                 std::string(name_of(instruction.phase)),
+                                 std::string(graph::name_of(instruction.phase)),
                                  measured.costs[i].busy_seconds, measured.costs[i].seconds,
                                  measured.spread[i], instruction.arithmetic,
                                  static_cast<double>(instruction.bytes_touched)});
@@ -93,7 +93,7 @@ void add_up(JobProfile& profile) {
 
 }  // namespace
 
-JobProfile describe_measured(const TrainJob& job, Engine& engine,
+JobProfile describe_measured(const train::TrainJob& job, train::Engine& engine,
                              const std::vector<MeasuredProgram>& programs, int rounds) {
   JobProfile profile;
   profile.model = job.model;
@@ -104,9 +104,9 @@ JobProfile describe_measured(const TrainJob& job, Engine& engine,
   profile.threads = engine.device().threads();
   profile.devices = static_cast<int>(job.plan.devices().size());
   profile.rounds = rounds;
-  ModelOptions sizes = job.options;
+  models::ModelOptions sizes = job.options;
   sizes.batch = profile.samples;
-  profile.layers = layers_of(build_model(job.model, sizes));
+  profile.layers = layers_of(models::build_model(job.model, sizes));
   for (const MeasuredProgram& measured : programs) {
     profile.programs.push_back(describe(measured));
     profile.step_spread = std::max(profile.step_spread, measured.round_spread());
@@ -115,9 +115,9 @@ JobProfile describe_measured(const TrainJob& job, Engine& engine,
   return profile;
 }
 
-JobProfile profile_job(const TrainJob& job, const MeasureOptions& options,
-                       TrainingObserver& observer) {
-  Engine engine(job, Purpose::training, observer);
+JobProfile profile_job(const train::TrainJob& job, const MeasureOptions& options,
+                       train::TrainingObserver& observer) {
+  train::Engine engine(job, train::Purpose::training, observer);
   engine.start(job.seed);
   JobProfile profile =
       describe_measured(job, engine, measure_programs(engine, options), options.rounds);
@@ -125,9 +125,9 @@ JobProfile profile_job(const TrainJob& job, const MeasureOptions& options,
   return profile;
 }
 
-Profile to_pipedream(const JobProfile& profile) {
+planner::Profile to_pipedream(const JobProfile& profile) {
   constexpr double kMilliseconds = 1e3;
-  Profile made;
+  planner::Profile made;
   for (size_t i = 0; i < profile.layers.size(); ++i) {
     const LayerCost& layer = profile.layers[i];
     made.nodes.push_back({.id = fmt::format("node{}", i + 1),
@@ -145,7 +145,7 @@ Profile to_pipedream(const JobProfile& profile) {
 PlanningProfile read_planning_profile(const std::string& file) {
   const std::string text = read_text(file);
   const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos || text[first] != '{') return {parse_profile(text, file)};
+  if (first == std::string::npos || text[first] != '{') return {planner::parse_profile(text, file)};
   const JobProfile saved = parse_job_profile(text, file);
   PlanningProfile planning = {to_pipedream(saved), static_cast<double>(saved.samples)};
   for (size_t i = 0; i < saved.layers.size(); ++i) {
@@ -178,4 +178,4 @@ std::string layer_table(const JobProfile& profile, size_t most) {
   return text;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

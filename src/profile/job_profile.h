@@ -11,7 +11,7 @@
 #include "profile/exchange.h"
 #include "profile/measure.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // One instruction of a device's program. Seconds are medians.
 struct OperatorCost {
@@ -64,17 +64,17 @@ struct JobProfile {
 };
 
 // Compiles and measures; the job runs in this process alone.
-JobProfile profile_job(const TrainJob& job, const MeasureOptions& options,
-                       TrainingObserver& observer);
+JobProfile profile_job(const train::TrainJob& job, const MeasureOptions& options,
+                       train::TrainingObserver& observer);
 
 // The same from what was measured with an engine that runs the job. `exchange` is not measured.
-JobProfile describe_measured(const TrainJob& job, Engine& engine,
+JobProfile describe_measured(const train::TrainJob& job, train::Engine& engine,
                              const std::vector<MeasuredProgram>& programs, int rounds);
 
 // What the profile says about the programs of an engine that runs the job. Throws InputError naming
 // `file` and what does not match: it is a profile of another job.
-std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const TrainJob& job,
-                                         Engine& engine, std::string_view file);
+std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const train::TrainJob& job,
+                                         train::Engine& engine, std::string_view file);
 
 Json to_json(const JobProfile& profile);
 
@@ -82,12 +82,12 @@ Json to_json(const JobProfile& profile);
 JobProfile parse_job_profile(std::string_view text, std::string_view file);
 
 // Updates stand apart until they are written: the text has no place for them but backward.
-Profile to_pipedream(const JobProfile& profile);
+planner::Profile to_pipedream(const JobProfile& profile);
 
 // A profile to plan with, as text or as JSON. Plain data.
 struct PlanningProfile {
-  Profile profile;     // of JSON: ids are the names of layers
-  double samples = 0;  // of its mini-batch; 0: the file does not say
+  planner::Profile profile;  // of JSON: ids are the names of layers
+  double samples = 0;        // of its mini-batch; 0: the file does not say
 };
 
 // Throws InputError naming the file and what is wrong with it.
@@ -96,4 +96,4 @@ PlanningProfile read_planning_profile(const std::string& file);
 // The dearest layers as a table for people.
 std::string layer_table(const JobProfile& profile, size_t most);
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -12,6 +12,7 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/version.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
@@ -22,7 +23,7 @@
 #include "profile/measure.h"
 #include "train/plan.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 constexpr int kRounds = 5;
@@ -60,7 +61,7 @@ double measure_bf16() {
 }
 
 struct DeviceSpeed {
-  MachineSpeed speed;
+  train::MachineSpeed speed;
   double bf16 = 0;
 };
 
@@ -70,15 +71,15 @@ DeviceSpeed measure_devices(const std::vector<std::vector<int>>& teams) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < teams.size(); ++i) {
     threads.emplace_back([&, i] {
-      Device device({.threads = static_cast<int>(teams[i].size()), .cores = teams[i]});
-      speeds[i].speed = measure_speed(device);
+      backend::Device device({.threads = static_cast<int>(teams[i].size()), .cores = teams[i]});
+      speeds[i].speed = train::measure_speed(device);
       device.run([&] { speeds[i].bf16 = measure_bf16(); });
     });
   }
   for (std::thread& thread : threads) thread.join();
   DeviceSpeed slowest = speeds[0];
   for (const DeviceSpeed& one : speeds) {
-    MachineSpeed& speed = slowest.speed;
+    train::MachineSpeed& speed = slowest.speed;
     speed.operations_per_second =
         std::min(speed.operations_per_second, one.speed.operations_per_second);
     speed.bytes_per_second = std::min(speed.bytes_per_second, one.speed.bytes_per_second);
@@ -89,16 +90,17 @@ DeviceSpeed measure_devices(const std::vector<std::vector<int>>& teams) {
 
 }  // namespace
 
-Cluster measure_machine(const MachineRequest& request) {
-  Cluster cluster = this_machine();
+planner::Cluster measure_machine(const MachineRequest& request) {
+  planner::Cluster cluster = planner::this_machine();
   const double memory = cluster.device.memory_bytes * cluster.devices_per_machine;
-  const DeviceCores cores = cores_of_devices(launch_place(), request.devices, request.threads);
+  const backend::DeviceCores cores =
+      backend::cores_of_devices(comm::launch_place(), request.devices, request.threads);
   const DeviceSpeed speed = measure_devices(cores.teams);
   const ExchangeSpeed local = measure_local_exchange(2);
   cluster.name = "this-machine-measured";
   cluster.source = "measured by millrace profile --machine";
   cluster.devices_per_machine = request.devices;
-  cluster.host_cores = available_cores();
+  cluster.host_cores = backend::available_cores();
   cluster.device.memory_bytes = memory / request.devices;
   cluster.device.fp32_operations = speed.speed.operations_per_second;
   cluster.device.fp16_operations = speed.speed.operations_per_second;
@@ -112,9 +114,9 @@ Cluster measure_machine(const MachineRequest& request) {
     cluster.links.back()[i] = std::string("X");
   }
   if (request.processes != nullptr && request.processes->size() > 1) {
-    JobGroups groups(std::vector<int>(static_cast<size_t>(request.processes->size()), 1),
-                     request.processes);
-    Group group = groups.make(groups.all()).front();
+    comm::JobGroups groups(std::vector<int>(static_cast<size_t>(request.processes->size()), 1),
+                           request.processes);
+    comm::Group group = groups.make(groups.all()).front();
     cluster.network = measure_exchange(group).message;
     cluster.machines = group.size();
   }
@@ -125,27 +127,28 @@ namespace {
 
 // The descriptions in the file, by machine.
 Json read_machines(const std::filesystem::path& path, const std::string& identity,
-                   TrainingObserver& observer) {
+                   train::TrainingObserver& observer) {
   std::error_code error;
   if (path.empty() || (!std::filesystem::exists(path, error) && !error)) return Json::object();
   if (error) {
-    observer.on_message(Severity::warning, fmt::format("'{}' cannot be read: {}; this machine is "
-                                                       "measured.",
-                                                       path.string(), error.message()));
+    observer.on_message(train::Severity::warning,
+                        fmt::format("'{}' cannot be read: {}; this machine is "
+                                    "measured.",
+                                    path.string(), error.message()));
     return Json::object();
   }
-  const Json file = Json::parse(read_text(path), nullptr, false);
+  const Json file = parse_json(read_text(path));
   if (!file.is_object() || file.value("version", Json()) != kFileVersion ||
       !file.value("machines", Json()).is_object()) {
     observer.on_message(
-        Severity::warning,
+        train::Severity::warning,
         fmt::format("'{}' does not say which machine it describes; this one is measured.",
                     path.string()));
     return Json::object();
   }
   const Json& machines = file["machines"];
   if (!machines.empty() && !machines.contains(identity)) {
-    observer.on_message(Severity::warning,
+    observer.on_message(train::Severity::warning,
                         fmt::format("'{}' describes another machine ({}); this one ({}) is "
                                     "measured.",
                                     path.string(), machines.begin().key(), identity));
@@ -156,35 +159,36 @@ Json read_machines(const std::filesystem::path& path, const std::string& identit
 }  // namespace
 
 std::filesystem::path machine_path() {
-  const std::filesystem::path choices = ConvolutionChoices::default_path();
+  const std::filesystem::path choices = kernels::ConvolutionChoices::default_path();
   return choices.empty() ? choices : choices.parent_path() / "machine.json";
 }
 
 std::string machine_identity() {
   char host[256] = {};
   if (::gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
-  return fmt::format("host {}, {} cores, {}, Millrace {}", host, available_cores(),
-                     processor_description(), kVersion);
+  return fmt::format("host {}, {} cores, {}, Millrace {}", host, backend::available_cores(),
+                     kernels::processor_description(), kVersion);
 }
 
-Cluster cluster_here(TrainingObserver& observer) {
+planner::Cluster cluster_here(train::TrainingObserver& observer) {
   const std::filesystem::path path = machine_path();
   const std::string identity = machine_identity();
   Json kept = read_machines(path, identity, observer);
-  if (kept.contains(identity)) return parse_cluster(kept[identity].dump(), path);
-  const Cluster cluster = measure_machine({.devices = this_machine().devices_per_machine});
+  if (kept.contains(identity)) return planner::parse_cluster(kept[identity].dump(), path);
+  const planner::Cluster cluster =
+      measure_machine({.devices = planner::this_machine().devices_per_machine});
   if (path.empty()) return cluster;
   try {
     std::filesystem::create_directories(path.parent_path());
-    kept[identity] = describe(cluster);
+    kept[identity] = planner::describe(cluster);
     write_text(path, Json{{"version", kFileVersion}, {"machines", kept}}.dump(2) + "\n");
-    observer.on_message(Severity::note,
+    observer.on_message(train::Severity::note,
                         fmt::format("Measured this machine; kept in '{}'.", path.string()));
   } catch (const std::exception& error) {
-    observer.on_message(Severity::warning,
-                        fmt::format("The measured machine was not kept: {}", error.what()));
+    observer.on_message(train::Severity::warning,
+                        fmt::format("The measured machine was not kept: {}", marked_text(error)));
   }
   return cluster;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

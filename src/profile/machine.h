@@ -6,20 +6,23 @@
 #include "planner/cluster/cluster.h"
 #include "train/observer.h"
 
-namespace millrace {
-
+namespace millrace::comm {
 class MpiSession;
+}  // namespace millrace::comm
+
+namespace millrace::profile {
 
 struct MachineRequest {
   int devices = 1;
-  int threads = 0;                  // of a device; 0: cores divided evenly
-  MpiSession* processes = nullptr;  // borrowed; with several the network between them is measured
+  int threads = 0;  // of a device; 0: cores divided evenly
+  comm::MpiSession* processes =
+      nullptr;  // borrowed; with several the network between them is measured
 };
 
 // `devices` devices, each with its part of the cores (found with hwloc): arithmetic in float32 and
 // bfloat16 and memory bandwidth with all of them at work at once, and what joins two of them. With
 // processes, each is a machine and the network is what joins the first two. Takes a few seconds.
-Cluster measure_machine(const MachineRequest& request);
+planner::Cluster measure_machine(const MachineRequest& request);
 
 // Where descriptions of machines are kept: next to the choices of convolutions; empty if there is
 // no home.
@@ -30,6 +33,6 @@ std::string machine_identity();
 
 // `measure_machine` of one device per NUMA node, from the file where it is kept if this machine is
 // there; otherwise it is measured and kept beside the others, which `observer` is told.
-Cluster cluster_here(TrainingObserver& observer);
+planner::Cluster cluster_here(train::TrainingObserver& observer);
 
-}  // namespace millrace
+}  // namespace millrace::profile

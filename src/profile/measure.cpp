@@ -7,21 +7,19 @@
 #include <mutex>
 #include <thread>
 
-#include "base/parts.h"
 #include "base/random.h"
-#include "kernels/row_copy.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 constexpr float kLearningRate = 1e-6f;
 constexpr float kGradientScale = 1e-3f;
 
-void write_inputs(Worker& worker) {
+void write_inputs(train::Worker& worker) {
   const Random random(1, 2);
-  for (const Slot& slot : worker.training->inputs) {
+  for (const compile::Slot& slot : worker.training->inputs) {
     const auto count = static_cast<size_t>(slot.type.elements());
-    if (slot.type.dtype == DataType::s32) {
+    if (slot.type.dtype == graph::DataType::s32) {
       worker.session->write_input(*worker.training, slot.name, std::vector<int32_t>(count, 0));
       continue;
     }
@@ -40,7 +38,7 @@ struct Rounds {
   std::vector<std::vector<double>> instructions;  // [instruction][round]
   std::vector<double> totals;
 
-  void add(const std::vector<InstructionTime>& times) {
+  void add(const std::vector<runtime::InstructionTime>& times) {
     instructions.resize(times.size());
     double total = 0;
     for (size_t i = 0; i < times.size(); ++i) {
@@ -65,8 +63,8 @@ struct Rounds {
   }
 };
 
-void run_once(Worker& worker, int round, Rounds* rounds) {
-  StepState step;
+void run_once(train::Worker& worker, int round, Rounds* rounds) {
+  kernels::StepState step;
   step.step = round;
   step.learning_rate = kLearningRate;
   const auto times = worker.session->run_timed(*worker.training, step);
@@ -75,8 +73,8 @@ void run_once(Worker& worker, int round, Rounds* rounds) {
 
 // Every device goes on until all have their rounds, so that none is measured beside an idle one.
 void run_together(const std::vector<std::vector<size_t>>& teams,
-                  const std::vector<std::unique_ptr<Worker>>& workers, int warm_up, int count,
-                  std::vector<Rounds>& rounds) {
+                  const std::vector<std::unique_ptr<train::Worker>>& workers, int warm_up,
+                  int count, std::vector<Rounds>& rounds) {
   std::atomic<size_t> finished = 0;
   std::mutex mutex;
   std::exception_ptr error;
@@ -102,7 +100,7 @@ void run_together(const std::vector<std::vector<size_t>>& teams,
 
 // The median of what is enqueued, run to its end.
 template <typename Enqueue>
-double seconds_on(Worker& worker, int rounds, Enqueue&& enqueue) {
+double seconds_on(train::Worker& worker, int rounds, Enqueue&& enqueue) {
   std::vector<double> seconds;
   worker.device->run([&] {
     for (int i = 0; i < rounds; ++i) {
@@ -116,37 +114,34 @@ double seconds_on(Worker& worker, int rounds, Enqueue&& enqueue) {
   return median_of(seconds);
 }
 
-double seconds_to_copy(Worker& worker, const RouteEnd& end, int64_t scratch_offset,
-                       bool round_robin, int rounds) {
-  const Program& program = *worker.training;
-  const std::string name = !end.route.gradient ? end.route.edge.name
-                           : end.sends         ? end.route.edge.name + ".grad"
-                                               : arriving_gradient(end.route.edge);
-  const Slot& slot = end.sends ? program.result(name) : program.input(name);
-  const int64_t first =
-      round_robin ? 0 : part_begin(end.route.edge.type.shape[0], worker.member, worker.members);
-  const auto copy =
-      make_row_copy({.name = slot.name,
-                     .tensor = {slot.type, slot.layout},
-                     .rows = {end.route.rows.begin - first, end.route.rows.end - first},
-                     .out = end.sends,
-                     .wire = end.route.wire});
-  Session& session = *worker.session;
-  const DeviceAddress message = session.channels() + end.offset;
-  const DeviceAddress tensor = session.address(program, slot);
-  const DeviceAddress from = end.sends ? tensor : message;
-  const DeviceAddress to = end.sends ? message : tensor;
+double seconds_to_copy(train::Worker& worker, const compile::Instruction& instruction, int rounds) {
+  const runtime::Session& session = *worker.session;
+  const auto place = [&](const compile::Address& address) {
+    return session.address(*worker.training, address);
+  };
+  const backend::DeviceAddress from = place(instruction.inputs[0]);
+  const backend::DeviceAddress to = place(instruction.outputs[0]);
   return seconds_on(worker, rounds, [&] {
-    session.stream().give(command::Launch{.kernel = copy.get(),
-                                          .inputs = {&from, 1},
-                                          .outputs = {&to, 1},
-                                          .workspace = session.channels() + scratch_offset});
+    session.stream().give(backend::command::Launch{.kernel = instruction.kernel.get(),
+                                                   .inputs = {&from, 1},
+                                                   .outputs = {&to, 1},
+                                                   .workspace = place(instruction.workspace)});
   });
 }
 
-double seconds_to_carry(Worker& worker, int rounds) {
+double seconds_to_carry(train::Worker& worker, int rounds) {
   if (worker.training->memory.versions < 2) return 0;
   return seconds_on(worker, rounds, [&] { worker.session->copy_version(0, 1); });
+}
+
+// Members of a stage differ in what they send and receive alone.
+std::vector<double> without_messages(const compile::Program& program,
+                                     const std::vector<double>& times) {
+  std::vector<double> others;
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (!program.instructions[i].is_of_message()) others.push_back(times[i]);
+  }
+  return others;
 }
 
 double relative_spread(std::vector<double> values) {
@@ -169,18 +164,19 @@ double median_of(std::vector<double> values) {
 double MeasuredProgram::seconds() const { return median_of(totals); }
 double MeasuredProgram::round_spread() const { return relative_spread(totals); }
 
-std::string copy_key(const Route& route, bool sends) {
+std::string copy_key(const parallel::Route& route, bool sends) {
   return fmt::format("{} {}.{} {}.{} {}", route.name(), route.from_stage(), route.from_member,
                      route.to_stage(), route.to_member, sends ? "out" : "in");
 }
 
-std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptions& options) {
+std::vector<MeasuredProgram> measure_programs(train::Engine& engine,
+                                              const MeasureOptions& options) {
   const auto& workers = engine.workers();
-  std::vector<std::unique_ptr<DeviceCollectives>> nobodies;
-  std::map<Device*, std::vector<size_t>> by_device;
+  std::vector<std::unique_ptr<runtime::DeviceCollectives>> nobodies;
+  std::map<backend::Device*, std::vector<size_t>> by_device;
   for (size_t i = 0; i < workers.size(); ++i) {
-    nobodies.push_back(std::make_unique<DeviceCollectives>(*workers[i]->device, workers[i]->members,
-                                                           workers[i]->member));
+    nobodies.push_back(std::make_unique<runtime::DeviceCollectives>(
+        *workers[i]->device, workers[i]->members, workers[i]->member));
     workers[i]->session->set_collectives(nobodies[i].get());
     write_inputs(*workers[i]);
     by_device[workers[i]->device].push_back(i);
@@ -190,7 +186,7 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
   std::vector<Rounds> busy(workers.size());
   run_together(teams, workers, options.warm_up, options.rounds, busy);
   std::vector<Rounds> alone(workers.size());
-  // Members of a stage have equal programs; the first of each that is here is run alone.
+  // Members of a stage compute the same; the first of each that is here is run alone.
   std::map<int, size_t> first_of_stage;
   for (size_t i = 0; i < workers.size(); ++i) first_of_stage.insert({workers[i]->stage, i});
   if (teams.size() > 1) {
@@ -200,23 +196,29 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
   }
   std::vector<MeasuredProgram> measured;
   for (size_t i = 0; i < workers.size(); ++i) {
-    Worker& worker = *workers[i];
+    train::Worker& worker = *workers[i];
     MeasuredProgram one;
     one.stage = worker.stage;
     one.member = worker.member;
     one.program = &*worker.training;
     one.totals = busy[i].totals;
     const std::vector<double> together = busy[i].medians();
-    const std::vector<double> single = alone[first_of_stage.at(worker.stage)].medians();
+    const size_t first = first_of_stage.at(worker.stage);
+    const std::vector<double> single =
+        without_messages(*workers[first]->training, alone[first].medians());
+    size_t place = 0;  // among those that are not of messages
     for (size_t k = 0; k < busy[i].instructions.size(); ++k) {
-      const double by_itself = k < single.size() ? single[k] : together[k];
+      const bool known = !one.program->instructions[k].is_of_message() && place < single.size();
+      const double by_itself = known ? single[place++] : together[k];
       one.costs.push_back({std::min(by_itself, together[k]), together[k]});
       one.spread.push_back(relative_spread(busy[i].instructions[k]));
     }
-    const std::vector<RouteEnd> ends = engine.layout().ends(worker.stage, worker.member);
-    for (const RouteEnd& end : ends) {
-      one.copies[copy_key(end.route, end.sends)] = seconds_to_copy(
-          worker, end, ring_bytes(ends), engine.graphs().plan().round_robin, options.rounds);
+    for (const compile::Instruction& instruction : worker.training->instructions) {
+      if (!instruction.is_of_message() || instruction.exchanges()) continue;
+      const parallel::RouteEnd& end =
+          worker.training->channels[static_cast<size_t>(instruction.channel)];
+      one.copies[copy_key(end.route, end.sends)] =
+          seconds_to_copy(worker, instruction, options.rounds);
     }
     one.carry_seconds = seconds_to_carry(worker, options.alone_rounds);
     worker.session->set_collectives(worker.collectives.get());
@@ -225,4 +227,4 @@ std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptio
   return measured;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

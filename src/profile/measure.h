@@ -8,7 +8,7 @@
 #include "profile/costed_program.h"
 #include "train/engine.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 struct MeasureOptions {
   int rounds = 5;        // with all devices of this process at work at once
@@ -20,7 +20,7 @@ struct MeasureOptions {
 struct MeasuredProgram {
   int stage = 0;
   int member = 0;
-  const Program* program = nullptr;
+  const compile::Program* program = nullptr;
   std::vector<InstructionCost> costs;    // of each instruction
   std::vector<double> spread;            // of each instruction, relative
   std::vector<double> totals;            // of each round
@@ -32,13 +32,13 @@ struct MeasuredProgram {
 };
 
 // The name under which the copying of a message is kept.
-std::string copy_key(const Route& route, bool sends);
+std::string copy_key(const parallel::Route& route, bool sends);
 
 // Runs the training programs of an engine that has been started, with made-up inputs and without
 // exchanging anything, on the engine's own devices. Weights change: start again to train. Two
 // workers of one device take turns.
-std::vector<MeasuredProgram> measure_programs(Engine& engine, const MeasureOptions& options);
+std::vector<MeasuredProgram> measure_programs(train::Engine& engine, const MeasureOptions& options);
 
 double median_of(std::vector<double> values);
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -7,49 +7,28 @@
 #include <functional>
 #include <set>
 
-#include "base/text.h"
-#include "planner/cost/stage_cost.h"
+#include "planner/cost/memory_needs.h"
 #include "profile/calibration.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 constexpr size_t kByEstimate = 3;  // every third finalist is chosen by its estimate alone
 
-std::vector<PipelineOrder> orders_for(const HereRequest& request) {
-  if (request.search.order) return {*request.search.order};
-  std::vector<PipelineOrder> orders = {PipelineOrder::flush};
-  if (request.search.asynchronous) {
-    orders.insert(orders.end(),
-                  {PipelineOrder::one_by_one, PipelineOrder::stale, PipelineOrder::two_copies});
+// Those in which any pipeline runs whose devices have a stage each.
+std::vector<parallel::ScheduleKind> schedules_for(const HereRequest& request) {
+  if (request.search.schedule) return {*request.search.schedule};
+  std::vector<parallel::ScheduleKind> kinds = {parallel::ScheduleKind::one_f_one_b_flush,
+                                               parallel::ScheduleKind::zero_bubble};
+  if (request.search.allow_stale) {
+    kinds.insert(kinds.end(), {parallel::ScheduleKind::one_f_one_b, parallel::ScheduleKind::ssp,
+                               parallel::ScheduleKind::two_bw});
   }
-  return orders;
+  return kinds;
 }
 
-// The schedules that run in this order, as far as the formulas can tell.
-std::vector<ScheduleKind> schedules_for(const HereRequest& request, const PlannedJob& job) {
-  if (job.stages.size() == 1) return {schedule_kind(job.order)};
-  if (request.schedule) return {*request.schedule};
-  if (job.order == PipelineOrder::flush) {
-    return {ScheduleKind::one_f_one_b_flush, ScheduleKind::zero_bubble};
-  }
-  return {schedule_kind(job.order)};
-}
-
-// Filling and draining take a third where the weights' gradients fill the gaps.
-double share_of_flush(ScheduleKind schedule, const PlannedJob& job) {
-  if (schedule != ScheduleKind::zero_bubble) return 1;
-  const auto idle = static_cast<double>(job.stages.size()) - 1;
-  return (job.micro_batches + idle / 3) / (job.micro_batches + idle);
-}
-
-std::string shape_of(const PlannedJob& job, const Plan& plan) {
-  std::string text = describe_shape(job);
-  const std::string ordered = fmt::format(", {},", name_of(job.order));
-  const size_t found = text.find(ordered);
-  if (found != std::string::npos) {
-    text.replace(found, ordered.size(), fmt::format(", {},", name_of(plan.schedule)));
-  }
+std::string shape_of(const planner::PlannedJob& job, const parallel::Plan& plan) {
+  std::string text = planner::describe_shape(job);
   if (!plan.cut_after.empty()) {
     text += fmt::format(", cut after {}", fmt::join(plan.cut_after, " and "));
   }
@@ -58,82 +37,76 @@ std::string shape_of(const PlannedJob& job, const Plan& plan) {
 
 class Gathering {
  public:
-  Gathering(const CostContext& context, const HereRequest& request)
+  Gathering(const planner::CostContext& context, const HereRequest& request)
       : context_(context), request_(request) {}
 
   HereCandidates run() {
-    SearchOutcome outcome = search_plans(context_, request_.search);
+    planner::SearchOutcome outcome = planner::search_plans(context_, request_.search);
     for (const auto* results : {&outcome.plans, &outcome.others}) {
-      for (const SearchResult& result : *results) add_result(result);
+      for (const planner::SearchResult& result : *results) add_result(result);
     }
     result_.tried = std::max(outcome.tried, result_.list.size());
     return std::move(result_);
   }
 
  private:
-  void add_result(const SearchResult& result) {
-    PlannedJob job = result.job;
+  void add_result(const planner::SearchResult& result) {
+    planner::PlannedJob job = result.job;
     cut_behind_joined(context_.network, job);
     add(job, request_.search.global_batch / result.samples_per_second, result.verdict, result.fits);
     if (!result.fits || job.stages.size() == 1 || job.round_robin) return;
-    for (const PipelineOrder order : orders_for(request_)) {
-      if (order == job.order) continue;
-      if (order == PipelineOrder::two_copies && job.micro_batches < std::ssize(job.stages))
+    if (job.schedule == parallel::ScheduleKind::interleaved) return;
+    for (const parallel::ScheduleKind kind : schedules_for(request_)) {
+      if (kind == job.schedule || kind == parallel::ScheduleKind::interleaved) continue;
+      if (kind == parallel::ScheduleKind::two_bw && job.micro_batches < std::ssize(job.stages))
         continue;
-      PlannedJob sibling = job;
-      sibling.order = order;
-      if (seen_.contains(key_of(sibling, schedule_kind(order)))) continue;
-      const Prediction prediction = predict(context_.network, sibling, context_.cluster,
-                                            context_.constants, context_.software);
+      planner::PlannedJob sibling = job;
+      sibling.schedule = kind;
+      if (seen_.contains(key_of(sibling))) continue;
+      const planner::Prediction prediction = planner::predict(
+          context_.network, sibling, context_.cluster, context_.constants, context_.software);
       add(sibling, request_.search.global_batch / prediction.samples_per_second, prediction.reason,
           prediction.fits);
     }
   }
 
-  void add(const PlannedJob& job, double seconds, const std::string& reason, bool fits) {
-    for (const ScheduleKind schedule : schedules_for(request_, job)) {
-      if (!seen_.insert(key_of(job, schedule)).second) continue;
-      HereCandidate candidate;
-      candidate.job = job;
-      candidate.plan = plan_for(job, schedule);
-      candidate.shape = shape_of(job, candidate.plan);
-      candidate.estimated_seconds = seconds * share_of_flush(schedule, job);
-      candidate.fits = fits;
-      if (!fits) candidate.reason = reason;
-      set_memory(candidate);
-      result_.list.push_back(std::move(candidate));
-    }
+  void add(const planner::PlannedJob& job, double seconds, const std::string& reason, bool fits) {
+    if (!seen_.insert(key_of(job)).second) return;
+    HereCandidate candidate;
+    candidate.job = job;
+    candidate.plan = plan_for(job);
+    candidate.shape = shape_of(job, candidate.plan);
+    candidate.estimated_seconds = seconds;
+    candidate.fits = fits;
+    if (!fits) candidate.reason = reason;
+    set_memory(candidate);
+    result_.list.push_back(std::move(candidate));
   }
 
-  Plan plan_for(const PlannedJob& job, ScheduleKind schedule) const {
-    Plan plan = plan_of(context_.network, job, context_.cluster.devices_per_machine);
-    plan.schedule = schedule;
+  parallel::Plan plan_for(const planner::PlannedJob& job) const {
+    parallel::Plan plan =
+        planner::plan_of(context_.network, job, context_.cluster.devices_per_machine);
     plan.sharding.synchronise_batch_norm = request_.synchronise_batch_norm;
     return plan;
   }
 
-  std::string key_of(const PlannedJob& job, ScheduleKind schedule) const {
-    return fmt::format("{} {} {}", to_json(plan_for(job, schedule)).dump(), job.recompute,
+  std::string key_of(const planner::PlannedJob& job) const {
+    return fmt::format("{} {} {}", parallel::to_json(plan_for(job)).dump(), job.recompute,
                        static_cast<int>(job.head.parallel));
   }
 
   void set_memory(HereCandidate& candidate) const {
-    const PlannedJob& job = candidate.job;
-    for (size_t stage = 0; stage < job.stages.size(); ++stage) {
-      const double one = stage_memory(context_.network, job, static_cast<int>(stage),
-                                      context_.cluster, context_.constants, context_.software)
-                             .total();
-      candidate.fullest = std::max(candidate.fullest, one);
-      candidate.memory += one * static_cast<double>(job.stages[stage].devices.size());
-    }
-    if (!candidate.fits || candidate.memory <= request_.memory) return;
-    candidate.fits = false;
-    candidate.reason = fmt::format("does not fit: its devices need {} together, {} are free.",
-                                   format_bytes(static_cast<uint64_t>(candidate.memory)),
-                                   format_bytes(static_cast<uint64_t>(request_.memory)));
+    const planner::MemoryNeeds needs = planner::memory_needs(context_, candidate.job);
+    candidate.fullest = needs.most();
+    candidate.memory = needs.host;
+    if (!candidate.fits) return;
+    const std::string refusal =
+        planner::why_not(needs, context_.cluster, context_.cluster.device.memory_bytes);
+    candidate.fits = refusal.empty();
+    if (!candidate.fits) candidate.reason = "does not fit: " + refusal;
   }
 
-  const CostContext& context_;
+  const planner::CostContext& context_;
   const HereRequest& request_;
   std::set<std::string> seen_;
   HereCandidates result_;
@@ -149,13 +122,14 @@ std::string devices_of(const HereCandidate& one) { return fmt::format("{}", one.
 
 std::string stages_of(const HereCandidate& one) {
   std::vector<size_t> replicas;
-  for (const PlannedStage& stage : one.job.stages) replicas.push_back(stage.devices.size());
+  for (const planner::PlannedStage& stage : one.job.stages)
+    replicas.push_back(stage.devices.size());
   return fmt::format("{} {}", devices_of(one), fmt::join(replicas, "-"));
 }
 
 std::string schedule_of(const HereCandidate& one) {
   return fmt::format("{} {}", stages_of(one),
-                     one.job.stages.size() > 1 ? name_of(one.plan.schedule) : "");
+                     one.job.stages.size() > 1 ? parallel::name_of(one.plan.schedule) : "");
 }
 
 // All but cuts, micro-batches and recomputation.
@@ -172,7 +146,7 @@ void HereCandidates::merge(HereCandidates other) {
   sort_by_estimate(list);
 }
 
-HereCandidates candidates_here(const CostContext& context, const HereRequest& request) {
+HereCandidates candidates_here(const planner::CostContext& context, const HereRequest& request) {
   HereCandidates found;
   found.merge(Gathering(context, request).run());
   return found;
@@ -190,7 +164,7 @@ std::vector<size_t> choose_finalists(const std::vector<HereCandidate>& candidate
     }
   };
   const Kind each = [](const HereCandidate& one) {
-    return fmt::format("{} {}", to_json(one.plan).dump(), one.job.recompute);
+    return fmt::format("{} {}", parallel::to_json(one.plan).dump(), one.job.recompute);
   };
   take(each, count / kByEstimate);
   for (const Kind& kind :
@@ -212,4 +186,4 @@ std::vector<size_t> neighbours_of(const HereCandidate& plan,
   return found;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -7,15 +7,15 @@
 
 #include "planner/search/search.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // A plan with what the formulas say of it. Plain data.
 struct HereCandidate {
-  PlannedJob job;
-  Plan plan;  // its schedule may be one that the formulas do not tell from the job's order
+  planner::PlannedJob job;
+  parallel::Plan plan;
   std::string shape;
   double estimated_seconds = 0;  // of the global batch
-  double memory = 0;             // of all its devices together
+  double memory = 0;             // of all its devices together, and the process
   double fullest = 0;            // of the one that needs most
   bool fits = true;
   std::string reason;  // why it does not fit
@@ -25,10 +25,8 @@ struct HereCandidate {
 };
 
 struct HereRequest {
-  SearchRequest search;                  // its devices are those of the cluster
-  std::optional<ScheduleKind> schedule;  // none: any that `search` allows
+  planner::SearchRequest search;  // its devices are those of the cluster
   bool synchronise_batch_norm = false;
-  double memory = 0;  // of the machine, which the devices share
 };
 
 struct HereCandidates {
@@ -40,7 +38,7 @@ struct HereCandidates {
 
 // What the search finds for the devices of this cluster, and the same stages with every schedule
 // that `train` knows. Throws InputError as `search_plans` does.
-HereCandidates candidates_here(const CostContext& context, const HereRequest& request);
+HereCandidates candidates_here(const planner::CostContext& context, const HereRequest& request);
 
 // The places in `candidates` of at most `count` that fit: the best by estimate, then the best of
 // each number of devices, of stages, of each schedule, of each other kind, then by estimate again.
@@ -52,4 +50,4 @@ std::vector<size_t> choose_finalists(const std::vector<HereCandidate>& candidate
 std::vector<size_t> neighbours_of(const HereCandidate& plan,
                                   const std::vector<HereCandidate>& candidates);
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -17,7 +17,7 @@
 #include "profile/costs_text.h"
 #include "train/stage_options.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 constexpr int64_t kUsualSteps = 5;
@@ -32,20 +32,21 @@ int64_t resident_now() {
 
 // The devices of the job as a cluster with a machine for each process.
 struct Surroundings {
-  Cluster cluster;
+  planner::Cluster cluster;
   std::vector<std::vector<int>> devices;  // of each stage
 
-  explicit Surroundings(const Plan& plan, int processes) {
-    std::vector<std::vector<DeviceId>> by_node(static_cast<size_t>(processes));
-    for (const DeviceId& id : plan.devices()) by_node[static_cast<size_t>(id.node)].push_back(id);
+  explicit Surroundings(const parallel::Plan& plan, int processes) {
+    std::vector<std::vector<parallel::DeviceId>> by_node(static_cast<size_t>(processes));
+    for (const parallel::DeviceId& id : plan.devices())
+      by_node[static_cast<size_t>(id.node)].push_back(id);
     size_t most = 1;
     for (const auto& list : by_node) most = std::max(most, list.size());
     cluster.name = "here";
     cluster.machines = processes;
     cluster.devices_per_machine = static_cast<int>(most);
-    for (const Placement& stage : plan.stages) {
+    for (const parallel::Placement& stage : plan.stages) {
       devices.emplace_back();
-      for (const DeviceId& id : stage.devices) {
+      for (const parallel::DeviceId& id : stage.devices) {
         const auto& list = by_node[static_cast<size_t>(id.node)];
         const auto place = std::find(list.begin(), list.end(), id) - list.begin();
         devices.back().push_back(id.node * static_cast<int>(most) + static_cast<int>(place));
@@ -88,7 +89,7 @@ CostedProgram costs_of(const MeasuredProgram& measured, int crowding) {
   CostedProgram program = cost_program(*measured.program, costs);
   if (measured.carry_seconds > 0) {
     CostedSteps& last = program.updates_in_backward ? program.backward : program.update;
-    last.push_back({.phase = Phase::update,
+    last.push_back({.phase = graph::Phase::update,
                     .seconds = measured.carry_seconds,
                     .busy_seconds = measured.carry_seconds});
   }
@@ -96,7 +97,7 @@ CostedProgram costs_of(const MeasuredProgram& measured, int crowding) {
 }
 
 // The bytes of images and labels that this process is fed with at a time.
-int64_t feed_bytes(const TrainJob& job, const Engine& engine) {
+int64_t feed_bytes(const train::TrainJob& job, const train::Engine& engine) {
   int64_t rows = 0;
   for (const RowRange& range : engine.rows()) rows += range.end - range.begin;
   return rows * job.options.channels * job.options.image * job.options.image *
@@ -115,18 +116,18 @@ struct KnownCosts {
 };
 
 // The costs of all processes: each sends its own to the others.
-std::vector<CostsOfMember> share_costs(const std::vector<CostsOfMember>& own, Group* ranks) {
+std::vector<CostsOfMember> share_costs(const std::vector<CostsOfMember>& own, comm::Group* ranks) {
   if (ranks == nullptr) return own;
   std::vector<CostsOfMember> all;
-  for (const std::string& text : gather_texts(*ranks, costs_to_text(own))) {
+  for (const std::string& text : comm::gather_texts(*ranks, costs_to_text(own))) {
     for (CostsOfMember& one : costs_from_text(text)) all.push_back(std::move(one));
   }
   return all;
 }
 
-DeviceReport memory_of(const TrainJob& job, const MeasuredProgram& one) {
-  DeviceReport report;
-  report.id = to_string(
+train::DeviceReport memory_of(const train::TrainJob& job, const MeasuredProgram& one) {
+  train::DeviceReport report;
+  report.id = parallel::to_string(
       job.plan.stages[static_cast<size_t>(one.stage)].devices[static_cast<size_t>(one.member)]);
   report.stage = one.stage;
   report.arena_bytes = one.program->arena_bytes;
@@ -139,19 +140,20 @@ void estimate_error(HerePrediction& prediction, const std::vector<CostsOfMember>
   for (const CostsOfMember& one : costs) {
     prediction.round_spread = std::max(prediction.round_spread, one.spread);
   }
-  prediction.checked_error = quantile(checked_errors(), kShare);
+  prediction.checked_error = planner::quantile(planner::checked_errors(), kShare);
   prediction.error_estimate = std::hypot(prediction.round_spread, prediction.checked_error);
 }
 
-void simulate_job(const TrainJob& job, Engine& engine, const KnownCosts& known,
+void simulate_job(const train::TrainJob& job, train::Engine& engine, const KnownCosts& known,
                   HerePrediction& prediction) {
   Surroundings here(job.plan, engine.ranks());
   const int local_devices = here.cluster.devices_per_machine;
-  std::set<const Device*> own_devices;
+  std::set<const backend::Device*> own_devices;
   for (const auto& worker : engine.workers()) own_devices.insert(worker->device);
-  const auto teams = cores_of_devices(launch_place(), static_cast<int>(own_devices.size()),
-                                      job.threads, job.oversubscribe)
-                         .teams;
+  const auto teams =
+      backend::cores_of_devices(comm::launch_place(), static_cast<int>(own_devices.size()),
+                                job.threads, job.oversubscribe)
+          .teams;
   const std::vector<int> crowding = crowding_of(teams);
   std::vector<CostsOfMember> costs;
   for (const MeasuredProgram& one : known.programs) {
@@ -173,7 +175,7 @@ void simulate_job(const TrainJob& job, Engine& engine, const KnownCosts& known,
   SimulatedJob simulated;
   simulated.host.collective_efficiency = sums.collective_rate / sums.message.bandwidth;
   simulated.cluster = &here.cluster;
-  simulated.host.cores = available_cores();
+  simulated.host.cores = backend::available_cores();
   simulated.host.threads_per_device = engine.device().threads();
   simulated.host.busy_devices = local_devices;
   if (*std::max_element(crowding.begin(), crowding.end()) > 1) simulated.host.teams = teams;
@@ -185,33 +187,33 @@ void simulate_job(const TrainJob& job, Engine& engine, const KnownCosts& known,
         &one.program;
     copies.insert(one.copies.begin(), one.copies.end());
   }
-  simulated.copy_seconds = [&](const Route& route, bool sends) {
+  simulated.copy_seconds = [&](const parallel::Route& route, bool sends) {
     return copies.at(copy_key(route, sends));
   };
   simulated.steps = std::min(job.steps > 0 ? job.steps : kUsualSteps, kMostSteps);
   if (!job.plan.runs_whole()) {
     simulated.routes = engine.layout().request();
-    simulated.schedule = [&](int64_t steps) { return schedule_of(job.plan, steps); };
+    simulated.schedule = [&](int64_t steps) { return train::schedule_of(job.plan, steps); };
   }
   prediction.simulation = build_simulation(simulated);
-  prediction.result = simulate(prediction.simulation.input);
+  prediction.result = planner::simulate(prediction.simulation.input);
   prediction.steps = steps_of(prediction.simulation, prediction.result);
   prediction.step_seconds = prediction.steps.median;
   prediction.samples_per_second = static_cast<double>(job.options.batch) / prediction.step_seconds;
-  prediction.devices = gather_reports(engine, prediction.devices);
+  prediction.devices = train::gather_reports(engine, prediction.devices);
 }
 
 }  // namespace
 
-HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
-                            TrainingObserver& observer) {
+HerePrediction predict_here(const train::TrainJob& job, const MeasureOptions& options,
+                            train::TrainingObserver& observer) {
   const auto start = std::chrono::steady_clock::now();
-  Engine engine(job, Purpose::training, observer);
+  train::Engine engine(job, train::Purpose::training, observer);
   HerePrediction prediction;
   prediction.resident_bytes = resident_now() + feed_bytes(job, engine);
   engine.start(job.seed);
   // Each process measures its own programs while the others do the same.
-  Group* ranks = engine.rank_group();
+  comm::Group* ranks = engine.rank_group();
   if (ranks != nullptr) ranks->barrier();
   KnownCosts known;
   known.programs = measure_programs(engine, options);
@@ -225,12 +227,12 @@ HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
   return prediction;
 }
 
-HerePrediction predict_here(const TrainJob& job, const JobProfile& profile, std::string_view file,
-                            TrainingObserver& observer) {
+HerePrediction predict_here(const train::TrainJob& job, const JobProfile& profile,
+                            std::string_view file, train::TrainingObserver& observer) {
   const auto start = std::chrono::steady_clock::now();
-  Engine engine(job, Purpose::training, observer);
+  train::Engine engine(job, train::Purpose::training, observer);
   if (engine.rank_group() != nullptr) {
-    fail_input("--profile predicts jobs of one process; leave out mpirun, or measure anew.");
+    fail_input("‹profile› predicts jobs of one process; leave out mpirun, or measure anew.");
   }
   HerePrediction prediction;
   prediction.resident_bytes = resident_now() + feed_bytes(job, engine);
@@ -244,6 +246,7 @@ HerePrediction predict_here(const TrainJob& job, const JobProfile& profile, std:
 
 Json to_json(const HerePrediction& prediction) {
   Json json;
+  json["source"] = "profile";
   json["predicted_step_seconds"] = prediction.step_seconds;
   json["predicted_seconds_per_step"] = prediction.step_seconds;  // as other plans name it
   json["predicted_samples_per_second"] = prediction.samples_per_second;
@@ -258,8 +261,8 @@ Json to_json(const HerePrediction& prediction) {
   json["process_rss_bytes"] = prediction.resident_bytes;
   json["profile_seconds"] = prediction.profile_seconds;
   json["devices"] = Json::array();
-  for (const DeviceReport& report : prediction.devices) {
-    Json device = to_json(report);
+  for (const train::DeviceReport& report : prediction.devices) {
+    Json device = train::to_json(report);
     device.erase("resident_bytes");
     device.erase("communication");
     json["devices"].push_back(std::move(device));
@@ -267,7 +270,7 @@ Json to_json(const HerePrediction& prediction) {
   json["links"] = Json::array();
   const auto steps = static_cast<double>(std::max<size_t>(1, prediction.steps.seconds.size()));
   for (size_t i = 0; i < prediction.simulation.input.links.size(); ++i) {
-    const SimulationLink& link = prediction.simulation.input.links[i];
+    const planner::SimulationLink& link = prediction.simulation.input.links[i];
     const double bytes = prediction.result.link_bytes[i];
     const bool counts_bytes = link.name.find("cores") == std::string::npos &&
                               link.name.find(" memory") == std::string::npos;
@@ -278,4 +281,4 @@ Json to_json(const HerePrediction& prediction) {
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -6,7 +6,7 @@
 #include "profile/program_simulation.h"
 #include "train/device_report.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 struct HerePrediction {
   SimulatedSteps steps;
@@ -17,29 +17,29 @@ struct HerePrediction {
   double error_estimate = 0;
   double round_spread = 0;
   double checked_error = 0;
-  std::vector<DeviceReport> devices;  // memory, of the devices of this process
-  int64_t resident_bytes = 0;         // of this process at most
-  double profile_seconds = 0;         // that measuring took
-  JobProfile profile;                 // of this process, with the speed of exchange
+  std::vector<train::DeviceReport> devices;  // memory, of the devices of this process
+  int64_t resident_bytes = 0;                // of this process at most
+  double profile_seconds = 0;                // that measuring took
+  JobProfile profile;                        // of this process, with the speed of exchange
   ProgramSimulation simulation;
-  SimulationResult result;
+  planner::SimulationResult result;
 };
 
 // Compiles the job, measures every program with all devices at work, and simulates as many steps as
 // the job has (at most those that one segment of an undrained pipeline holds). Called by all
 // processes of the job, which measure at the same time and get the same times. Throws InputError
 // as `run_training` does.
-HerePrediction predict_here(const TrainJob& job, const MeasureOptions& options,
-                            TrainingObserver& observer);
+HerePrediction predict_here(const train::TrainJob& job, const MeasureOptions& options,
+                            train::TrainingObserver& observer);
 
 // The same from a saved profile of the very job, without measuring; equal profiles give equal
 // times. `file` is named in errors. The job runs in this process alone. Throws InputError for a
 // profile of another job.
-HerePrediction predict_here(const TrainJob& job, const JobProfile& profile, std::string_view file,
-                            TrainingObserver& observer);
+HerePrediction predict_here(const train::TrainJob& job, const JobProfile& profile,
+                            std::string_view file, train::TrainingObserver& observer);
 
 // "predicted_step_seconds", "predicted_samples_per_second", "error_estimate" and where it is
 // "from", "devices", "bubble", "links" with their bytes, "process_rss_bytes".
 Json to_json(const HerePrediction& prediction);
 
-}  // namespace millrace
+}  // namespace millrace::profile

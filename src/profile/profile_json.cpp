@@ -1,9 +1,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "profile/job_profile.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 constexpr int kProfileVersion = 2;
@@ -195,7 +196,7 @@ Json to_json(const JobProfile& profile) {
 
 JobProfile parse_job_profile(std::string_view text, std::string_view file) {
   const Reader reader(file);
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   if (json.is_discarded()) reader.fail("it is not JSON");
   if (reader.count(json, "millrace_profile") != kProfileVersion) {
     reader.fail("'millrace_profile' is another version than 2");
@@ -222,4 +223,4 @@ JobProfile parse_job_profile(std::string_view text, std::string_view file) {
   return profile;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -7,17 +7,17 @@
 #include "profile/simulation/messages.h"
 #include "profile/simulation/task_order.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 using Kind = CostedStep::Kind;
 
 constexpr const char* kPhaseNames[] = {"forward", "backward", "update"};
 
-std::string_view name_in_trace(Work work) {
-  return work == Work::backward_input     ? "backward to inputs"
-         : work == Work::backward_weights ? "backward to weights"
-                                          : name_of(work);
+std::string_view name_in_trace(parallel::Work work) {
+  return work == parallel::Work::backward_input     ? "backward to inputs"
+         : work == parallel::Work::backward_weights ? "backward to weights"
+                                                    : parallel::name_of(work);
 }
 
 // Writes the items of one job; used once.
@@ -31,8 +31,8 @@ class ProgramSimulationBuilder {
     if (!job_.schedule) {
       for (int64_t step = 0; step < job_.steps; ++step) run_whole(step);
     } else {
-      const Schedule one = job_.schedule(1);
-      if (is_synchronous(one.kind)) {
+      const parallel::Schedule one = job_.schedule(1);
+      if (parallel::is_synchronous(one.kind)) {
         for (int64_t step = 0; step < job_.steps; ++step) run_segment(one, step);
       } else {
         run_segment(job_.schedule(job_.steps), 0);
@@ -67,7 +67,7 @@ class ProgramSimulationBuilder {
         writer_.wait_for(worker, done_of_ticket_.at({worker, step.ticket}));
         continue;
       }
-      const int done = collectives_.join(worker, step.bytes);
+      const int done = collectives_.join(worker, step.collective, step.bytes);
       if (step.kind == Kind::together) writer_.wait_for(worker, done);
       if (step.kind == Kind::post) done_of_ticket_[{worker, step.ticket}] = done;
     }
@@ -82,7 +82,7 @@ class ProgramSimulationBuilder {
     writer_.join_devices(step);
   }
 
-  void run_segment(const Schedule& schedule, int64_t first_step) {
+  void run_segment(const parallel::Schedule& schedule, int64_t first_step) {
     messages_.start_segment();
     segment_ = first_step;
     for (const auto& [device, tasks] : tasks_by_device(job_, workers(), schedule)) {
@@ -91,9 +91,10 @@ class ProgramSimulationBuilder {
     writer_.join_devices(first_step + schedule.steps - 1);
   }
 
-  void run_task(const Schedule& schedule, int worker, const Task& task) {
-    const bool forward = task.work == Work::forward;
-    const bool backward = task.work == Work::backward || task.work == Work::backward_input;
+  void run_task(const parallel::Schedule& schedule, int worker, const parallel::Task& task) {
+    const bool forward = task.work == parallel::Work::forward;
+    const bool backward =
+        task.work == parallel::Work::backward || task.work == parallel::Work::backward_input;
     if (forward || backward) messages_.receive(worker, backward, task.micro_batch);
     const int before = writer_.count();
     const int last = run_steps(steps_of_work(program(worker), task.work), name_in_trace(task.work),
@@ -105,16 +106,16 @@ class ProgramSimulationBuilder {
   }
 
   // `first` may belong to another lane: the first of this device's own is what counts.
-  void count_memory(int worker, Work work, int first, int last) {
+  void count_memory(int worker, parallel::Work work, int first, int last) {
     const int device = workers()[worker].device;
     const CostedProgram& costed = program(worker);
     while (writer_.item(first).lane != writer_.compute_lane(worker)) ++first;
-    std::vector<MemoryChange>& at_start = writer_.item(first).memory;
+    std::vector<planner::MemoryChange>& at_start = writer_.item(first).memory;
     at_start.push_back({device, costed.scratch_bytes, false});
-    if (work == Work::forward) at_start.push_back({device, costed.saved_bytes, false});
-    std::vector<MemoryChange>& at_end = writer_.item(last).memory;
+    if (work == parallel::Work::forward) at_start.push_back({device, costed.saved_bytes, false});
+    std::vector<planner::MemoryChange>& at_end = writer_.item(last).memory;
     at_end.push_back({device, -costed.scratch_bytes, true});
-    if (work == Work::backward || work == Work::backward_weights) {
+    if (work == parallel::Work::backward || work == parallel::Work::backward_weights) {
       at_end.push_back({device, -costed.saved_bytes, true});
     }
   }
@@ -133,7 +134,8 @@ ProgramSimulation build_simulation(const SimulatedJob& job) {
   return ProgramSimulationBuilder(job).build();
 }
 
-SimulatedSteps steps_of(const ProgramSimulation& simulation, const SimulationResult& result) {
+SimulatedSteps steps_of(const ProgramSimulation& simulation,
+                        const planner::SimulationResult& result) {
   SimulatedSteps steps;
   double before = 0;
   for (const std::vector<int>& ends : simulation.step_ends) {
@@ -154,4 +156,4 @@ SimulatedSteps steps_of(const ProgramSimulation& simulation, const SimulationRes
   return steps;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -16,7 +16,7 @@
 #include "profile/costed_program.h"
 #include "runtime/trace.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // How devices share what is theirs together. Plain data.
 struct SharedHost {
@@ -38,25 +38,25 @@ struct SharedHost {
 
 // A job as it would run on a cluster. Borrows everything it points to.
 struct SimulatedJob {
-  const Cluster* cluster = nullptr;
+  const planner::Cluster* cluster = nullptr;
   SharedHost host;
   std::vector<std::vector<int>> devices;                    // of each stage, numbers in the cluster
   std::vector<std::vector<const CostedProgram*>> programs;  // of each member of each stage
-  RouteRequest routes = {};                                 // between stages
-  std::function<Schedule(int64_t steps)> schedule = {};     // none: programs run whole
+  parallel::RouteRequest routes = {};                       // between stages
+  std::function<parallel::Schedule(int64_t steps)> schedule = {};  // none: programs run whole
   int64_t steps = 1;
   // Seconds to copy a message into or out of the slot it belongs to; none: by copy rate.
-  std::function<double(const Route& route, bool sends)> copy_seconds = {};
+  std::function<double(const parallel::Route& route, bool sends)> copy_seconds = {};
   std::vector<int> device_nodes = {};  // for traces; none: the machines of the cluster
 };
 
 struct ProgramSimulation {
-  SimulationInput input;
-  std::vector<std::vector<int>> step_ends;  // items that end each step
-  std::vector<TraceDevice> devices;         // of the trace: one per member of each stage
-  std::vector<int> trace_device;            // of each item; -1: not shown
-  std::vector<int64_t> micro_batch;         // of each item; -1: none
-  std::vector<int> compute_lanes;           // of each device that works
+  planner::SimulationInput input;
+  std::vector<std::vector<int>> step_ends;    // items that end each step
+  std::vector<runtime::TraceDevice> devices;  // of the trace: one per member of each stage
+  std::vector<int> trace_device;              // of each item; -1: not shown
+  std::vector<int64_t> micro_batch;           // of each item; -1: none
+  std::vector<int> compute_lanes;             // of each device that works
 };
 
 ProgramSimulation build_simulation(const SimulatedJob& job);
@@ -67,9 +67,11 @@ struct SimulatedSteps {
   double bubble = 0;            // mean share of time in which devices compute nothing
 };
 
-SimulatedSteps steps_of(const ProgramSimulation& simulation, const SimulationResult& result);
+SimulatedSteps steps_of(const ProgramSimulation& simulation,
+                        const planner::SimulationResult& result);
 
 // The same kind of log as a real run gives: work, waits with their causes, communication beside.
-TraceLog trace_log(const ProgramSimulation& simulation, const SimulationResult& result);
+runtime::TraceLog trace_log(const ProgramSimulation& simulation,
+                            const planner::SimulationResult& result);
 
-}  // namespace millrace
+}  // namespace millrace::profile

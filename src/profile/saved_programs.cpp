@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "profile/job_profile.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 // Compares a saved profile with the job that is to be predicted from it.
@@ -24,7 +24,8 @@ class Match {
   std::string_view file_;
 };
 
-MeasuredProgram restore(const ProgramProfile& saved, const Worker& worker, const Match& match) {
+MeasuredProgram restore(const ProgramProfile& saved, const train::Worker& worker,
+                        const Match& match) {
   const std::string place =
       fmt::format("program of stage {}, member {}", worker.stage, worker.member);
   const auto& instructions = worker.training->instructions;
@@ -51,9 +52,9 @@ MeasuredProgram restore(const ProgramProfile& saved, const Worker& worker, const
   return measured;
 }
 
-void require_copies(const MeasuredProgram& measured, const PipelineLayout& layout,
+void require_copies(const MeasuredProgram& measured, const train::PipelineLayout& layout,
                     const Match& match) {
-  for (const RouteEnd& end : layout.ends(measured.stage, measured.member)) {
+  for (const parallel::RouteEnd& end : layout.ends(measured.stage, measured.member)) {
     const std::string key = copy_key(end.route, end.sends);
     if (!measured.copies.contains(key)) match.fail(fmt::format("it has no copy '{}'", key));
   }
@@ -61,8 +62,8 @@ void require_copies(const MeasuredProgram& measured, const PipelineLayout& layou
 
 }  // namespace
 
-std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const TrainJob& job,
-                                         Engine& engine, std::string_view file) {
+std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const train::TrainJob& job,
+                                         train::Engine& engine, std::string_view file) {
   const Match match(file);
   match.same("model", profile.model, job.model);
   match.same("batch", profile.batch, job.options.batch);
@@ -73,7 +74,7 @@ std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const TrainJ
   match.same("number of programs", profile.programs.size(), engine.workers().size());
   std::vector<MeasuredProgram> programs;
   for (size_t i = 0; i < profile.programs.size(); ++i) {
-    const Worker& worker = *engine.workers()[i];
+    const train::Worker& worker = *engine.workers()[i];
     match.same(fmt::format("program {}'s stage", i), profile.programs[i].stage, worker.stage);
     match.same(fmt::format("program {}'s member", i), profile.programs[i].member, worker.member);
     programs.push_back(restore(profile.programs[i], worker, match));
@@ -82,4 +83,4 @@ std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const TrainJ
   return programs;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -4,51 +4,52 @@
 
 #include "profile/program_simulation.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-TraceCategory category_of(const std::string& name) {
-  for (int i = 0; i < kTraceCategories; ++i) {
-    const auto category = static_cast<TraceCategory>(i);
-    if (name_of(category) == name) return category;
+runtime::TraceCategory category_of(const std::string& name) {
+  for (int i = 0; i < runtime::kTraceCategories; ++i) {
+    const auto category = static_cast<runtime::TraceCategory>(i);
+    if (runtime::name_of(category) == name) return category;
   }
-  return TraceCategory::data;
+  return runtime::TraceCategory::data;
 }
 
-bool is_message_copy(const SimulationItem& item) {
+bool is_message_copy(const planner::SimulationItem& item) {
   return item.category == "activations" || item.category == "gradients" || item.category == "room";
 }
 
 // Why a device stood still before it began this item.
-std::string cause_before(const SimulationItem& item) {
+std::string cause_before(const planner::SimulationItem& item) {
   if (is_message_copy(item)) return item.category;
   return item.category == "data" ? "step" : "gradients";
 }
 
 }  // namespace
 
-TraceLog trace_log(const ProgramSimulation& simulation, const SimulationResult& result) {
-  TraceLog log;
+runtime::TraceLog trace_log(const ProgramSimulation& simulation,
+                            const planner::SimulationResult& result) {
+  runtime::TraceLog log;
   log.devices = simulation.devices;
   std::map<int, int64_t> ended;  // by lane
   for (size_t i = 0; i < simulation.input.items.size(); ++i) {
-    const SimulationItem& item = simulation.input.items[i];
+    const planner::SimulationItem& item = simulation.input.items[i];
     const int device = simulation.trace_device[i];
     if (device < 0) continue;
-    TraceEvent event = {device,
-                        category_of(item.category),
-                        item.name,
-                        simulation.micro_batch[i],
-                        nanoseconds(result.start[i]),
-                        nanoseconds(result.end[i])};
+    runtime::TraceEvent event = {device,
+                                 category_of(item.category),
+                                 item.name,
+                                 simulation.micro_batch[i],
+                                 nanoseconds(result.start[i]),
+                                 nanoseconds(result.end[i])};
     const bool computes = item.lane >= 0 && item.category != "communication";
     if (computes) {
       int64_t& before = ended[item.lane];
       if (event.begin > before) {
-        log.events.push_back({device, TraceCategory::wait, cause_before(item), event.micro_batch,
-                              before, event.begin});
+        log.events.push_back({device, runtime::TraceCategory::wait, cause_before(item),
+                              event.micro_batch, before, event.begin});
       }
       before = std::max(before, event.end);
     }
@@ -57,4 +58,4 @@ TraceLog trace_log(const ProgramSimulation& simulation, const SimulationResult& 
   return log;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -10,13 +10,13 @@
 #include "kernels/convolution_costs.h"
 #include "train/plan.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 // A problem to measure.
 struct Open {
-  ConvolutionProblem problem;
-  std::vector<ConvolutionMethod> methods;
+  kernels::ConvolutionProblem problem;
+  std::vector<kernels::ConvolutionMethod> methods;
   std::string before;
   int threads = 1;
   double cost = 0;  // of measuring, in any unit
@@ -24,18 +24,20 @@ struct Open {
 
 using OpenProblems = std::map<std::string, Open>;
 
-OpenProblems collect(const TuningRequest& request, ConvolutionChoices& choices,
-                     TrainingObserver& observer) {
+OpenProblems collect(const TuningRequest& request, kernels::ConvolutionChoices& choices,
+                     train::TrainingObserver& observer) {
   OpenProblems open;
-  choices.on_choice([&](const ConvolutionProblem& problem, const KernelOptions& options,
-                        const std::vector<ConvolutionMethod>& methods) {
-    const std::string key = tuning_key(problem, options);
+  choices.on_choice([&](const kernels::ConvolutionProblem& problem,
+                        const kernels::KernelOptions& options,
+                        const std::vector<kernels::ConvolutionMethod>& methods) {
+    const std::string key = kernels::tuning_key(problem, options);
     if (open.contains(key) || (!request.again && choices.measured().contains(key))) return;
     Open& entry = open[key];
     entry = {problem, methods, {}, options.threads, 0};
-    for (const ConvolutionMethod method : methods) entry.cost += cost_of(problem, method);
+    for (const kernels::ConvolutionMethod method : methods)
+      entry.cost += kernels::cost_of(problem, method);
   });
-  for (const TrainJob& job : request.jobs) describe_plan(job, choices, observer);
+  for (const train::TrainJob& job : request.jobs) train::describe_plan(job, choices, observer);
   choices.on_choice({});
   for (auto& [key, entry] : open) entry.before = choices.used().at(key);
   return open;
@@ -43,7 +45,7 @@ OpenProblems collect(const TuningRequest& request, ConvolutionChoices& choices,
 
 Json describe(const Open& open) {
   constexpr const char* kDirections[] = {"forward", "backward_data", "backward_weights"};
-  const ConvolutionProblem& problem = open.problem;
+  const kernels::ConvolutionProblem& problem = open.problem;
   return {{"direction", kDirections[static_cast<size_t>(problem.direction)]},
           {"x", problem.x.shape},
           {"w", problem.w.shape},
@@ -53,32 +55,33 @@ Json describe(const Open& open) {
           {"groups", problem.groups},
           {"bf16", problem.halves},
           {"threads", open.threads},
-          {"processor", processor_description()}};
+          {"processor", kernels::processor_description()}};
 }
 
-TunedConvolution measure(const Open& open, Device& device) {
+TunedConvolution measure(const Open& open, backend::Device& device) {
   TunedConvolution tuned = {describe(open), open.before, {}, {}};
   std::vector<double> seconds;
-  device.run([&] { seconds = measure_convolution(open.problem, open.methods); });
+  device.run([&] { seconds = kernels::measure_convolution(open.problem, open.methods); });
   ::malloc_trim(0);
   size_t best = 0;
   for (size_t i = 0; i < seconds.size(); ++i) {
-    tuned.seconds[std::string(name_of(open.methods[i]))] = seconds[i];
-    if (seconds[i] < seconds[best] * (best == 0 ? kWorthwhile : 1)) best = i;
+    tuned.seconds[std::string(kernels::name_of(open.methods[i]))] = seconds[i];
+    if (seconds[i] < seconds[best] * (best == 0 ? kernels::kWorthwhile : 1)) best = i;
   }
-  tuned.after = name_of(open.methods[best]);
+  tuned.after = kernels::name_of(open.methods[best]);
   return tuned;
 }
 
 }  // namespace
 
-std::vector<TunedConvolution> tune(const TuningRequest& request, ConvolutionChoices& choices,
-                                   TrainingObserver& observer) {
+std::vector<TunedConvolution> tune(const TuningRequest& request,
+                                   kernels::ConvolutionChoices& choices,
+                                   train::TrainingObserver& observer) {
   const OpenProblems open = collect(request, choices, observer);
   double work = 0;
   for (const auto& [key, entry] : open) work += entry.cost;
   std::vector<TunedConvolution> tuned;
-  std::unique_ptr<Device> device;
+  std::unique_ptr<backend::Device> device;
   TuningProgress progress = {0, open.size(), 0};
   double done = 0;
   const auto start = std::chrono::steady_clock::now();
@@ -86,7 +89,7 @@ std::vector<TunedConvolution> tune(const TuningRequest& request, ConvolutionChoi
     request.progress(progress);
     if (!device || device->threads() != entry.threads) {
       device.reset();
-      device = std::make_unique<Device>(DeviceOptions{.threads = entry.threads});
+      device = std::make_unique<backend::Device>(backend::DeviceOptions{.threads = entry.threads});
     }
     tuned.push_back(measure(entry, *device));
     choices.remember(key, tuned.back().after);
@@ -111,4 +114,4 @@ Json to_json(const std::vector<TunedConvolution>& convolutions) {
   return {{"convolutions", rows}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

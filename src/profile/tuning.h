@@ -11,7 +11,7 @@
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // A convolution for which there is a choice, with the seconds of its methods.
 struct TunedConvolution {
@@ -30,7 +30,7 @@ struct TuningProgress {
 };
 
 struct TuningRequest {
-  std::vector<TrainJob> jobs;
+  std::vector<train::TrainJob> jobs;
   bool again = false;  // also what was measured before
   // Called before each measurement and at the end; what is done then is kept.
   std::function<void(const TuningProgress&)> progress = [](const TuningProgress&) {};
@@ -38,9 +38,10 @@ struct TuningRequest {
 
 // Compiles the jobs to see which convolutions they have, and measures those on a device as the jobs
 // use it. `choices` remembers each at once.
-std::vector<TunedConvolution> tune(const TuningRequest& request, ConvolutionChoices& choices,
-                                   TrainingObserver& observer);
+std::vector<TunedConvolution> tune(const TuningRequest& request,
+                                   kernels::ConvolutionChoices& choices,
+                                   train::TrainingObserver& observer);
 
 Json to_json(const std::vector<TunedConvolution>& convolutions);
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/text.h"
 #include "planner/cluster/processor_machine.h"
 #include "planner/cluster/this_machine.h"
@@ -14,7 +15,7 @@
 #include "planner/cluster/yaml.h"
 #include "planner/data/embedded.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr int kMostMachines = 65536;
@@ -58,6 +59,14 @@ class Fields {
       fail_input("'{}': field '{}' must be a whole number.", file_, path(name));
     }
     return static_cast<int>(value);
+  }
+
+  bool flag(const char* name) const {
+    const Json& value = at(name);
+    if (!value.is_boolean()) {
+      fail_input("'{}': field '{}' must be true or false.", file_, path(name));
+    }
+    return value.get<bool>();
   }
 
   std::string text(const char* name) const {
@@ -165,14 +174,21 @@ void check_classes(const Cluster& cluster, const std::string& file) {
 
 Cluster to_cluster(const Json& json, const std::string& file) {
   const Fields fields(json, "", file);
-  fields.allow({"name", "source", "machines", "devices_per_machine", "host_cores", "device",
-                "links", "topology", "topology_file", "network"});
+  fields.allow({"name", "source", "machines", "devices_per_machine", "host_cores",
+                "host_memory_bytes", "devices_in_host_memory", "device", "links", "topology",
+                "topology_file", "network"});
   Cluster cluster;
   cluster.name = fields.text("name");
   if (fields.has("source")) cluster.source = fields.text("source");
   cluster.machines = fields.has("machines") ? fields.count("machines", kMostMachines) : 1;
   cluster.devices_per_machine = fields.count("devices_per_machine", kMostDevicesOfMachine);
   cluster.host_cores = fields.has("host_cores") ? fields.count("host_cores", 65536) : 1;
+  if (fields.has("host_memory_bytes")) {
+    cluster.host_memory_bytes = fields.number("host_memory_bytes", 1);
+  }
+  if (fields.has("devices_in_host_memory")) {
+    cluster.devices_in_host_memory = fields.flag("devices_in_host_memory");
+  }
   cluster.device = parse_device(fields.object("device"));
   if (fields.has("links")) {
     const Fields links = fields.object("links");
@@ -182,11 +198,14 @@ Cluster to_cluster(const Json& json, const std::string& file) {
   }
   cluster.links = parse_links(fields, cluster.devices_per_machine);
   check_classes(cluster, file);
-  if (cluster.machines > 1) cluster.network = parse_link(fields.object("network"));
+  if (cluster.machines > 1 || fields.has("network")) {
+    cluster.network = parse_link(fields.object("network"));
+  }
   return cluster;
 }
 
-Json parse_json(std::string_view text, const std::string& file) {
+Json parse_described(std::string_view text, const std::string& file) {
+  if (is_nested_too_deep(text)) fail_input("'{}' has brackets nested too deep.", file);
   try {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
@@ -200,9 +219,9 @@ Json builtin_clusters() { return Json::parse(embedded_file("clusters.json")); }
 
 }  // namespace
 
-double DeviceKind::operations(DataType type) const {
-  if (type == DataType::f16 && fp16_operations > 0) return fp16_operations;
-  if (type == DataType::bf16 && bf16_operations > 0) return bf16_operations;
+double DeviceKind::operations(graph::DataType type) const {
+  if (type == graph::DataType::f16 && fp16_operations > 0) return fp16_operations;
+  if (type == graph::DataType::bf16 && bf16_operations > 0) return bf16_operations;
   return fp32_operations;
 }
 
@@ -225,7 +244,7 @@ Cluster parse_cluster(std::string_view text, const std::filesystem::path& file) 
     return cluster;
   }
   const bool json = first == '{' || first == '[';
-  return to_cluster(json ? parse_json(text, file.string()) : parse_yaml(text, file.string()),
+  return to_cluster(json ? parse_described(text, file.string()) : parse_yaml(text, file.string()),
                     file.string());
 }
 
@@ -238,6 +257,8 @@ Json describe(const Cluster& cluster) {
                {"machines", cluster.machines},
                {"devices_per_machine", cluster.devices_per_machine},
                {"host_cores", cluster.host_cores}};
+  if (cluster.host_memory_bytes > 0) json["host_memory_bytes"] = cluster.host_memory_bytes;
+  if (cluster.devices_in_host_memory) json["devices_in_host_memory"] = true;
   json["device"] = {{"name", cluster.device.name},
                     {"memory_bytes", cluster.device.memory_bytes},
                     {"fp32_operations", cluster.device.fp32_operations},
@@ -249,7 +270,7 @@ Json describe(const Cluster& cluster) {
   json["topology"] = Json::array();
   for (const auto& row : cluster.links)
     json["topology"].push_back(fmt::format("{}", fmt::join(row, " ")));
-  if (cluster.machines > 1) json["network"] = link(cluster.network);
+  if (cluster.network.bandwidth > 0) json["network"] = link(cluster.network);
   return json;
 }
 
@@ -276,4 +297,4 @@ Cluster find_cluster(const std::string& name_or_file, std::string_view flag) {
              close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

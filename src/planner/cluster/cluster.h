@@ -14,7 +14,7 @@
 #include "base/json.h"
 #include "graph/types.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // What one device can do, by its data sheet.
 struct DeviceKind {
@@ -26,7 +26,7 @@ struct DeviceKind {
   double memory_bandwidth = 0;  // bytes per second, read and written together
 
   // The rate for a type; bfloat16 falls back to float32 where the device has none.
-  double operations(DataType type) const;
+  double operations(graph::DataType type) const;
 };
 
 // Links of one class, in one direction.
@@ -46,9 +46,11 @@ struct Cluster {
   int devices_per_machine = 1;
   DeviceKind device;
   std::map<std::string, LinkClass> classes;
-  LinkMatrix links;    // of every machine
-  LinkClass network;   // of one machine; unused with one machine
-  int host_cores = 1;  // of one machine, for reading and decoding images
+  LinkMatrix links;              // of every machine
+  LinkClass network;             // of one machine, to others like it; no bandwidth: not known
+  int host_cores = 1;            // of one machine, for reading and decoding images
+  double host_memory_bytes = 0;  // of one machine; 0: not known
+  bool devices_in_host_memory = false;  // processors: the devices of a machine share its memory
 
   int devices() const { return machines * devices_per_machine; }
 
@@ -71,4 +73,4 @@ std::vector<std::string> builtin_cluster_names();
 // A built-in cluster, "this-machine", or a file. Throws InputError naming `flag`.
 Cluster find_cluster(const std::string& name_or_file, std::string_view flag);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr double kUsualClock = 2.5e9;              // cycles per second
@@ -49,6 +49,8 @@ Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle)
   cluster.host_cores = machine.cores;
   cluster.device.name = machine.processor;
   cluster.device.memory_bytes = std::max(machine.node_memory, 1.0);
+  cluster.host_memory_bytes = cluster.device.memory_bytes * machine.nodes;
+  cluster.devices_in_host_memory = true;
   const double cores_of_node = std::max(1, machine.cores / machine.nodes);
   cluster.device.fp32_operations = cores_of_node * kUsualClock * operations_per_cycle;
   cluster.device.memory_bandwidth = std::min(cores_of_node * kCoreBandwidth, kNodeBandwidth);
@@ -98,4 +100,4 @@ ProcessorMachine parse_lstopo(std::string_view text, const std::string& file) {
   return machine;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

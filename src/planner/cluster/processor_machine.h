@@ -6,7 +6,7 @@
 
 #include "planner/cluster/cluster.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // What hwloc knows of a machine, as far as it matters here.
 struct ProcessorMachine {
@@ -29,4 +29,4 @@ Cluster divided(const Cluster& machine, int devices);
 // where there is no core or no memory.
 ProcessorMachine parse_lstopo(std::string_view text, const std::string& file);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,9 +6,10 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "planner/cluster/processor_machine.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 struct Destroy {
@@ -59,7 +60,9 @@ Cluster this_machine() {
   }
   Cluster cluster = cluster_of(machine, operations_per_cycle());
   cluster.name = "this-machine";
+  cluster.host_memory_bytes =
+      std::min(cluster.host_memory_bytes, static_cast<double>(host_memory()));
   return cluster;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -3,7 +3,7 @@
 
 #include "planner/cluster/cluster.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // One device per NUMA node, as hwloc sees the machine: its cores, its memory, and the links
 // between nodes. Rates are estimates from the cores and their vector width; measure and replace
@@ -11,4 +11,4 @@ namespace millrace {
 // hwloc cannot read the machine.
 Cluster this_machine();
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr size_t kMostDevices = 1024;
@@ -185,4 +185,4 @@ Topology parse_topology(std::string_view text, std::string_view file) {
   return topology;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -7,7 +7,7 @@
 
 #include "planner/cluster/cluster.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Devices only; columns of network cards are kept apart. Plain data. `links` is square and
 // symmetric with "X" on its diagonal.
@@ -25,4 +25,4 @@ Topology parse_topology(std::string_view text, std::string_view file);
 // "NV12" → 12; 0 for every other class.
 int bonded_links(std::string_view link);
 
-}  // namespace millrace
+}  // namespace millrace::planner

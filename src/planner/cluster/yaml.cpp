@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr int kMostParts = 100000;  // aliases may repeat each other
@@ -63,4 +63,4 @@ Json parse_yaml(std::string_view text, const std::string& file) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 // Which share of a stage's devices each machine has.
@@ -51,4 +51,4 @@ double boundary_seconds(const PlannedStage& from, const PlannedStage& to, double
   return seconds / efficiency;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

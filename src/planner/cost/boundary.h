@@ -4,7 +4,7 @@
 #include "planner/cost/planned_job.h"
 #include "planner/simulate/fabric.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Seconds until `bytes`, spread evenly over the devices of `from`, lie spread evenly over those of
 // `to`, when nothing else is under way: the slowest of a sender's port, a receiver's port, and the
@@ -13,4 +13,4 @@ namespace millrace {
 double boundary_seconds(const PlannedStage& from, const PlannedStage& to, double bytes,
                         const Cluster& cluster, const Fabric& fabric, double efficiency);
 
-}  // namespace millrace
+}  // namespace millrace::planner

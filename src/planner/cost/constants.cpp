@@ -6,10 +6,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/text.h"
 #include "planner/data/embedded.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr double kLeastConstant = 0, kMostConstant = 1e18;
@@ -35,6 +36,7 @@ void visit_software(SoftwareConstants& s, Visit&& visit) {
   visit("overlap", s.overlap);
   visit("stale_overlap", s.stale_overlap);
   visit("update_passes", s.update_passes);
+  visit("transpose_passes", s.transpose_passes);
   visit("boundary_rate", s.boundary_rate);
   visit("loader_rate", s.loader_rate);
   visit("straggling", s.straggling);
@@ -138,7 +140,7 @@ CostConstants unfitted_constants() {
 }
 
 CostConstants parse_constants(std::string_view text, std::string_view file) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   if (!json.is_object() || !json.contains("operators") || !json["operators"].is_object() ||
       !json.contains("software") || !json["software"].is_object()) {
     fail_input("'{}' must be a JSON object with 'operators' and 'software'.", file);
@@ -187,4 +189,4 @@ Json describe(const CostConstants& constants) {
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

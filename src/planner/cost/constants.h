@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Shares of the data sheet's rates that operators reach; a share above 1 is a fast algorithm that
 // computes less than the definition of the operator counts.
@@ -31,13 +31,15 @@ struct SoftwareConstants {
   double slowness = 1;                 // times on top of the operators' own
   double collective_efficiency = 0.7;  // share of a link's rate
   double transfer_efficiency = 0.7;
-  double overlap = 0.5;           // share of an all-reduce that may run beside the backward pass
-  double stale_overlap = 0.5;     // share of the rest that bounded staleness hides
-  double update_passes = 7;       // times that an update reads or writes the weights
-  double boundary_rate = 0;       // bytes per second of a boundary between stages on one device
-  double loader_rate = 400;       // images per second and core that are decoded
-  double straggling = 0.03;       // longer step for each doubling of the devices
-  bool round_robin = false;       // replicas take whole mini-batches in turn
+  double overlap = 0.5;        // share of an all-reduce that may run beside the backward pass
+  double stale_overlap = 0.5;  // share of the rest that bounded staleness hides
+  double update_passes = 7;    // times that an update reads or writes the weights
+  double transpose_passes =
+      0;                     // times that 16-bit convolutions read or write their tensors besides
+  double boundary_rate = 0;  // bytes per second of a boundary between stages on one device
+  double loader_rate = 400;  // images per second and core that are decoded
+  double straggling = 0.03;  // longer step for each doubling of the devices
+  bool round_robin = false;  // replicas take whole mini-batches in turn
   bool half_gradients = false;    // 16-bit jobs reduce 16-bit gradients
   double context_bytes = 0;       // on every device, whatever runs
   double reading_bytes = 0;       // on every device, with real images
@@ -90,4 +92,4 @@ CostConstants unfitted_constants();
 CostConstants parse_constants(std::string_view text, std::string_view file);
 Json describe(const CostConstants& constants);
 
-}  // namespace millrace
+}  // namespace millrace::planner

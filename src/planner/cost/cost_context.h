@@ -5,7 +5,7 @@
 #include "planner/cost/constants.h"
 #include "planner/cost/network_work.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Borrows all of it.
 struct CostContext {
@@ -15,4 +15,4 @@ struct CostContext {
   const SoftwareConstants& software;
 };
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,43 +6,55 @@
 #include <stdexcept>
 
 #include "graph/operator_definition.h"
+#include "parallel/localize.h"
 #include "passes/autodiff.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 // The training step of a model for one batch size, without updates.
-Graph training_graph(std::string_view model, ModelOptions options, int64_t batch) {
+graph::Graph training_graph(std::string_view model, models::ModelOptions options, int64_t batch) {
   options.batch = batch;
-  Graph graph = build_model(model, options);
-  differentiate(graph, graph.find_tensor("loss"));
+  graph::Graph graph = models::build_model(model, options);
+  passes::differentiate(graph, graph.find_tensor("loss"));
   return graph;
 }
 
-double elements(const Graph& graph, TensorId id) {
+// The same as the first of several devices runs it.
+graph::Graph local_training_graph(std::string_view model, models::ModelOptions options,
+                                  const parallel::ShardingPolicy& policy, int members,
+                                  int64_t batch) {
+  options.batch = batch;
+  graph::Graph graph =
+      parallel::localize(parallel::shard(models::build_model(model, options), policy, members), 0);
+  passes::differentiate(graph, graph.find_tensor("loss"));
+  return graph;
+}
+
+double elements(const graph::Graph& graph, graph::TensorId id) {
   return static_cast<double>(graph.tensor(id).type.elements());
 }
 
-double tensor_traffic(const Graph& graph, const Operator& op) {
-  if (definition_of(op.type).is_view) return 0;
+double tensor_traffic(const graph::Graph& graph, const graph::Operator& op) {
+  if (graph::definition_of(op.type).is_view) return 0;
   double sum = 0;
-  for (const TensorId id : op.inputs) sum += elements(graph, id);
-  for (const TensorId id : op.outputs) sum += elements(graph, id);
+  for (const graph::TensorId id : op.inputs) sum += elements(graph, id);
+  for (const graph::TensorId id : op.outputs) sum += elements(graph, id);
   return sum;
 }
 
-double arithmetic(const Graph& graph, const Operator& op) {
-  const OperatorDefinition& definition = definition_of(op.type);
+double arithmetic(const graph::Graph& graph, const graph::Operator& op) {
+  const graph::OperatorDefinition& definition = graph::definition_of(op.type);
   if (definition.is_view) return 0;
   if (definition.arithmetic == nullptr) {
     return op.outputs.empty() ? 0 : elements(graph, op.outputs.front());
   }
-  Inference inference{op, {}};
-  for (const TensorId id : op.inputs) inference.inputs.push_back(graph.tensor(id).type);
+  graph::Inference inference{op, {}};
+  for (const graph::TensorId id : op.inputs) inference.inputs.push_back(graph.tensor(id).type);
   return definition.arithmetic(inference);
 }
 
-WorkKind kind_of_convolution(const Graph& graph, const Operator& op) {
+WorkKind kind_of_convolution(const graph::Graph& graph, const graph::Operator& op) {
   int64_t kernel = 0;
   if (op.type == "convolution_backward_weights") {
     kernel = op.attributes.integers("kernel").at(0);
@@ -55,10 +67,27 @@ WorkKind kind_of_convolution(const Graph& graph, const Operator& op) {
   return kernel == 3 && dense ? WorkKind::convolution3 : WorkKind::convolution;
 }
 
-WorkKind kind_of(const Graph& graph, const Operator& op) {
+WorkKind kind_of(const graph::Graph& graph, const graph::Operator& op) {
   if (op.type.starts_with("convolution")) return kind_of_convolution(graph, op);
   if (op.type.starts_with("linear")) return WorkKind::linear;
-  return WorkKind::memory;
+  const bool exchanges =
+      graph::definition_of(op.type).exchange != graph::OperatorDefinition::Exchange::none;
+  return exchanges ? WorkKind::exchange : WorkKind::memory;
+}
+
+Collective collective_of(const graph::Operator& op) {
+  using Exchange = graph::OperatorDefinition::Exchange;
+  const Exchange exchange = graph::definition_of(op.type).exchange;
+  if (exchange == Exchange::gather) return Collective::all_gather;
+  return exchange == Exchange::scatter ? Collective::reduce_scatter : Collective::all_reduce;
+}
+
+// Elements of the whole tensor that an exchange is about.
+double exchanged(const graph::Graph& graph, const graph::Operator& op) {
+  double most = 0;
+  for (const graph::TensorId id : op.inputs) most = std::max(most, elements(graph, id));
+  for (const graph::TensorId id : op.outputs) most = std::max(most, elements(graph, id));
+  return most;
 }
 
 // Batch norm needs more than one sample.
@@ -72,74 +101,88 @@ Linear line_through(double at_fewer, double at_more) {
 // The same graph for a few and for more samples, walked together.
 class NetworkReader {
  public:
-  NetworkReader(const Graph& fewer, const Graph& more)
+  NetworkReader(const graph::Graph& fewer, const graph::Graph& more)
       : fewer_(fewer),
         more_(more),
         consumers_(fewer.consumers()),
-        trained_(trained_tensors(fewer)) {}
+        trained_(passes::trained_tensors(fewer)) {}
 
   std::vector<LayerWork> layers() {
-    for (const OperatorId id : fewer_.order()) {
-      if (fewer_.op(id).phase == Phase::forward && !is_metric(fewer_.op(id))) add_layer(id);
+    for (const graph::OperatorId id : fewer_.order()) {
+      if (fewer_.op(id).phase == graph::Phase::forward && !is_metric(fewer_.op(id))) add_layer(id);
     }
-    for (const OperatorId id : fewer_.order()) {
-      if (fewer_.op(id).phase == Phase::backward) add_backward(id);
+    for (const graph::OperatorId id : fewer_.order()) {
+      if (fewer_.op(id).phase == graph::Phase::backward) add_backward(id);
     }
     find_cuts();
     return std::move(layers_);
   }
 
-  Linear tensor(TensorId id) const {
+  Linear tensor(graph::TensorId id) const {
     return line_through(elements(fewer_, id), elements(more_, id));
   }
 
  private:
-  static bool is_metric(const Operator& op) { return op.type == "top_k"; }
+  static bool is_metric(const graph::Operator& op) { return op.type == "top_k"; }
 
-  bool is_activation(TensorId id) const { return fewer_.tensor(id).role == Role::activation; }
+  bool is_activation(graph::TensorId id) const {
+    return fewer_.tensor(id).role == graph::Role::activation;
+  }
 
-  OperatorWork work(OperatorId id) const {
+  OperatorWork work(graph::OperatorId id) const {
+    const WorkKind kind = kind_of(fewer_, fewer_.op(id));
+    if (kind == WorkKind::exchange) {
+      return {kind,
+              {},
+              line_through(exchanged(fewer_, fewer_.op(id)), exchanged(more_, more_.op(id))),
+              false,
+              collective_of(fewer_.op(id))};
+    }
     return {
-        kind_of(fewer_, fewer_.op(id)),
-        line_through(arithmetic(fewer_, fewer_.op(id)), arithmetic(more_, more_.op(id))),
-        line_through(tensor_traffic(fewer_, fewer_.op(id)), tensor_traffic(more_, more_.op(id)))};
+        kind, line_through(arithmetic(fewer_, fewer_.op(id)), arithmetic(more_, more_.op(id))),
+        line_through(tensor_traffic(fewer_, fewer_.op(id)), tensor_traffic(more_, more_.op(id))),
+        fewer_.op(id).type.ends_with("_backward_weights")};
   }
 
-  bool read_by_backward(TensorId id) const {
-    return std::any_of(consumers_[id].begin(), consumers_[id].end(), [&](OperatorId consumer) {
-      const Operator& op = fewer_.op(consumer);
-      if (op.phase == Phase::backward) return true;
-      return definition_of(op.type).is_view && read_by_backward(op.outputs.front());
-    });
+  bool read_by_backward(graph::TensorId id) const {
+    return std::any_of(
+        consumers_[id].begin(), consumers_[id].end(), [&](graph::OperatorId consumer) {
+          const graph::Operator& op = fewer_.op(consumer);
+          if (op.phase == graph::Phase::backward) return true;
+          return graph::definition_of(op.type).is_view && read_by_backward(op.outputs.front());
+        });
   }
 
-  void grow(Linear& largest, TensorId id) const {
+  void grow(Linear& largest, graph::TensorId id) const {
     const Linear size = tensor(id);
     if (size.at(1) > largest.at(1)) largest = size;
   }
 
-  void add_layer(OperatorId id) {
-    const Operator& op = fewer_.op(id);
+  void add_layer(graph::OperatorId id) {
+    const graph::Operator& op = fewer_.op(id);
     LayerWork layer;
     layer.name = op.name;
     layer.type = op.type;
     layer.forward.push_back(work(id));
     int trained = 0;
-    for (const TensorId input : op.inputs) {
-      const Tensor& source = fewer_.tensor(input);
+    for (const graph::TensorId input : op.inputs) {
+      const graph::Tensor& source = fewer_.tensor(input);
       trained += trained_[input] ? 1 : 0;
       layer.backbone =
-          layer.backbone || (source.producer != kNone && joins_.contains(source.producer));
-      if (source.role == Role::parameter) layer.parameters += elements(fewer_, input);
-      if (source.role == Role::activation) grow(layer.largest, input);
+          layer.backbone || (source.producer != graph::kNone && joins_.contains(source.producer));
+      if (source.role == graph::Role::parameter) {
+        layer.parameters += elements(fewer_, input);
+        if (source.slice.axis != graph::kNone) layer.split_parameters += elements(fewer_, input);
+      }
+      if (source.role == graph::Role::activation) grow(layer.largest, input);
     }
     if (trained >= 2) {
       joins_.insert(id);
       layer.backbone = true;
     }
-    for (const TensorId output : op.outputs) {
+    for (const graph::TensorId output : op.outputs) {
       grow(layer.largest, output);
-      if (!definition_of(op.type).is_view && read_by_backward(output)) {
+      if (!graph::definition_of(op.type).is_view && read_by_backward(output)) {
         layer.saved += tensor(output);
       }
     }
@@ -148,7 +191,7 @@ class NetworkReader {
     layers_.push_back(std::move(layer));
   }
 
-  void add_backward(OperatorId id) {
+  void add_backward(graph::OperatorId id) {
     std::string owner = fewer_.op(id).name.substr(0, fewer_.op(id).name.rfind('/'));
     auto found = index_.find(owner);
     if (found == index_.end()) {
@@ -163,10 +206,10 @@ class NetworkReader {
   // tensor it shows.
   void find_cuts() {
     for (size_t i = 0; i < forward_.size(); ++i) {
-      for (const TensorId output : fewer_.op(forward_[i]).outputs) {
+      for (const graph::TensorId output : fewer_.op(forward_[i]).outputs) {
         if (!is_activation(output)) continue;
         size_t last = i;
-        for (const OperatorId consumer : consumers_[output]) {
+        for (const graph::OperatorId consumer : consumers_[output]) {
           const auto found = index_.find(fewer_.op(consumer).name);
           if (found != index_.end()) last = std::max(last, static_cast<size_t>(found->second));
         }
@@ -175,13 +218,13 @@ class NetworkReader {
     }
   }
 
-  const Graph& fewer_;
-  const Graph& more_;
-  const std::vector<std::vector<OperatorId>> consumers_;
+  const graph::Graph& fewer_;
+  const graph::Graph& more_;
+  const std::vector<std::vector<graph::OperatorId>> consumers_;
   const std::vector<bool> trained_;
-  std::set<OperatorId> joins_;  // operators that read two or more trained tensors
+  std::set<graph::OperatorId> joins_;  // operators that read two or more trained tensors
   std::vector<LayerWork> layers_;
-  std::vector<OperatorId> forward_;  // of each layer
+  std::vector<graph::OperatorId> forward_;  // of each layer
   std::map<std::string, int> index_;
 };
 
@@ -199,19 +242,43 @@ std::string_view name_of(WorkKind kind) {
       return "linear";
     case WorkKind::memory:
       return "memory";
+    case WorkKind::exchange:
+      return "exchange";
   }
   throw std::logic_error("unknown kind of work");
 }
 
-NetworkWork work_of(std::string_view model, ModelOptions options) {
-  const Graph fewer = training_graph(model, options, kFewer);
-  const Graph more = training_graph(model, options, kMore);
+namespace {
+
+NetworkWork read_network(std::string_view model, const graph::Graph& fewer,
+                         const graph::Graph& more) {
   NetworkReader reader(fewer, more);
   NetworkWork network;
   network.model = model;
   network.layers = reader.layers();
   network.input = reader.tensor(fewer.find_tensor("images"));
   return network;
+}
+
+}  // namespace
+
+NetworkWork work_of(std::string_view model, models::ModelOptions options) {
+  return read_network(model, training_graph(model, options, kFewer),
+                      training_graph(model, options, kMore));
+}
+
+NetworkWork work_of(std::string_view model, models::ModelOptions options,
+                    const SharedWork& shared) {
+  const int members = shared.members;
+  parallel::ShardingPolicy policy;
+  policy.parallelism = shared.parallelism;
+  options.batch = shared.batch;
+  policy.layers = parallel::layer_choices(
+      parallel::shard(models::build_model(model, options), policy, members));
+  const auto graph = [&](int64_t samples) {
+    return local_training_graph(model, options, policy, members, samples * members);
+  };
+  return read_network(model, graph(kFewer), graph(kMore));
 }
 
 double parameters_of(const NetworkWork& network, int begin, int end) {
@@ -226,4 +293,4 @@ Linear saved_by(const NetworkWork& network, int begin, int end) {
   return sum;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

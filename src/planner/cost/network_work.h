@@ -9,8 +9,10 @@
 
 #include "graph/graph.h"
 #include "models/models.h"
+#include "parallel/policy.h"
+#include "planner/simulate/collective.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // A number that grows with the batch: fixed + per_sample · samples.
 struct Linear {
@@ -31,7 +33,8 @@ enum class WorkKind : uint8_t {
   convolution3,  // 3x3 with stride 1: fast algorithms exist
   pointwise,     // 1x1
   linear,
-  memory,  // moves its tensors and computes little
+  memory,    // moves its tensors and computes little
+  exchange,  // waits for the other devices of a stage that divide its layers
 };
 
 std::string_view name_of(WorkKind kind);
@@ -41,6 +44,8 @@ struct OperatorWork {
   WorkKind kind = WorkKind::memory;
   Linear operations;
   Linear elements;
+  bool weights = false;  // makes gradients of weights, for which no earlier layer waits
+  Collective collective = Collective::all_reduce;  // of an exchange, whose elements are the whole's
 };
 
 // What a layer took where it was measured: seconds of a pass by the number of samples, and of an
@@ -55,11 +60,12 @@ struct LayerWork {
   std::string name;
   std::string type;
   std::vector<OperatorWork> forward, backward;
-  double parameters = 0;  // elements
-  bool backbone = false;  // counts for shares of the operators, as in parallel/partition.h
-  Linear saved;           // elements made here that the backward pass reads
-  Linear largest;         // elements of the largest tensor that the layer makes or takes
-  Linear cut;             // elements that cross if a stage ends behind this layer
+  double parameters = 0;        // elements
+  double split_parameters = 0;  // of these, those that no other device has
+  bool backbone = false;        // counts for shares of the operators, as in parallel/partition.h
+  Linear saved;                 // elements made here that the backward pass reads
+  Linear largest;               // elements of the largest tensor that the layer makes or takes
+  Linear cut;                   // elements that cross if a stage ends behind this layer
   std::optional<MeasuredSeconds> measured = {};  // instead of what the work costs by formula
 };
 
@@ -71,10 +77,21 @@ struct NetworkWork {
 
 // Reads the work of a named model; `options.batch` does not matter. Throws InputError as
 // build_model does.
-NetworkWork work_of(std::string_view model, ModelOptions options);
+NetworkWork work_of(std::string_view model, models::ModelOptions options);
+
+// How some devices divide the layers of a model.
+struct SharedWork {
+  parallel::Parallelism parallelism = parallel::Parallelism::data;
+  int members = 1;
+  int64_t batch = 1;  // samples of all of them, which decide between ways that are allowed
+};
+
+// The same of the graph that the first of these devices runs, for so many samples of each device;
+// what they exchange stands among its layers. Throws InputError where they cannot divide it so.
+NetworkWork work_of(std::string_view model, models::ModelOptions options, const SharedWork& shared);
 
 // Sums over layers [begin, end).
 double parameters_of(const NetworkWork& network, int begin, int end);
 Linear saved_by(const NetworkWork& network, int begin, int end);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,28 +6,23 @@
 #include <map>
 
 #include "parallel/schedule.h"
-#include "planner/cost/boundary.h"
+#include "planner/cost/stage_traffic.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr int kSteps = 12;  // besides those in which the pipeline fills and drains
 
 }  // namespace
 
-class StepBuilder {
+class StepBuilder : private StageTraffic {
  public:
   explicit StepBuilder(const StepInputs& inputs)
-      : inputs_(inputs), job_(inputs.job), stages_(static_cast<int>(inputs.job.stages.size())) {
-    result_.input.devices = inputs.cluster.devices();
-    result_.input.links = inputs.fabric.links();
-    for (int stage = 0; stage < stages_; ++stage) {
-      rings_.push_back(inputs.fabric.ring(job_.stages[stage].devices));
-      costs_.push_back(stage_cost(inputs.network, job_, stage, inputs.cluster, inputs.constants,
-                                  inputs.software));
-    }
-    head_ = head_cost(job_, inputs.cluster, inputs.constants, inputs.software);
-  }
+      : StageTraffic(inputs),
+        inputs_(inputs),
+        job_(inputs.job),
+        stages_(static_cast<int>(inputs.job.stages.size())),
+        head_(head_cost(job_, inputs.cluster, inputs.constants, inputs.software)) {}
 
   StepSimulation build() {
     int most_replicas = 1;
@@ -50,16 +45,17 @@ class StepBuilder {
         result_.step_ends[step].insert(result_.step_ends[step].end(), ends.begin(), ends.end());
       }
     }
+    result_.input = std::move(input());
     return std::move(result_);
   }
 
  private:
   struct Items {
-    int forward = -1, first_backward = -1, last_backward = -1;
+    int first_forward = -1, forward = -1, first_backward = -1;
+    int last_input = -1;                 // behind it the gradient for the stage before is there
+    int last_backward = -1;              // and behind it those of the weights
     int activation = -1, gradient = -1;  // messages that leave the stage
   };
-
-  int replicas(int stage) const { return static_cast<int>(job_.stages[stage].devices.size()); }
 
   // Replicas that take turns update together, after each has had one mini-batch.
   int round_of(int stage, int step) const {
@@ -67,101 +63,68 @@ class StepBuilder {
                             : step;
   }
 
-  int device_of(int stage, int index) const {
-    const std::vector<int>& devices = job_.stages[stage].devices;
-    return job_.round_robin ? devices[index % devices.size()] : devices.front();
-  }
-
-  int lane_of(int device, const char* name, bool ordered) {
-    const auto [found, added] =
-        lanes_.try_emplace({device, name}, static_cast<int>(result_.input.lanes.size()));
-    if (added) result_.input.lanes.push_back({device, name, ordered});
-    return found->second;
-  }
-
-  int compute_lane(int device) {
-    return lane_of(device, "compute", job_.order != PipelineOrder::stale);
-  }
-
-  int add(std::string name, const char* category, int lane, double seconds) {
-    SimulationItem item;
-    item.name = std::move(name);
-    item.category = category;
-    item.lane = lane;
-    item.seconds = seconds;
-    result_.input.items.push_back(std::move(item));
-    return static_cast<int>(result_.input.items.size()) - 1;
-  }
-
-  SimulationItem& item(int id) { return result_.input.items[id]; }
-  void follow(int id, int before) {
-    if (id >= 0 && before >= 0) item(id).after.push_back(before);
-  }
-
-  Schedule schedule() const {
-    ScheduleRequest request;
-    request.kind = schedule_kind(job_.order);
+  parallel::Schedule schedule() const {
+    parallel::ScheduleRequest request;
+    request.kind = job_.schedule;
     request.stages = stages_;
     request.micro_batches = job_.micro_batches;
     request.steps = steps_;
     request.round_robin = job_.round_robin;
     request.static_scheduling = job_.fixed_order;
+    if (job_.schedule == parallel::ScheduleKind::interleaved) request.turns = job_.turns();
     for (int stage = 0; job_.round_robin && stage < stages_; ++stage) {
       request.replicas.push_back(replicas(stage));
     }
-    return make_schedule(request);
+    return parallel::make_schedule(request);
   }
 
-  // The rows of the schedule, merged place by place, so that lanes that run what is ready prefer
-  // the earlier micro-batch.
+  // The rows of the schedule, or the orders of its devices, merged place by place, so that lanes
+  // that run what is ready prefer the earlier micro-batch.
   void emit() {
-    const Schedule table = schedule();
+    const parallel::Schedule table = schedule();
+    std::vector<std::vector<parallel::RowTask>> orders = table.orders;
+    for (size_t row = 0; table.orders.empty() && row < table.rows.size(); ++row) {
+      orders.emplace_back();
+      for (const parallel::Task& task : table.rows[row].tasks) {
+        orders.back().push_back({static_cast<int>(row), task});
+      }
+    }
     size_t longest = 0;
-    for (const Row& row : table.rows) longest = std::max(longest, row.tasks.size());
+    for (const auto& order : orders) longest = std::max(longest, order.size());
     for (size_t place = 0; place < longest; ++place) {
-      for (const Row& row : table.rows) {
-        if (place >= row.tasks.size()) continue;
-        const Task& task = row.tasks[place];
-        const int index = static_cast<int>(task.micro_batch);
-        if (task.work == Work::forward) emit_forward(row.stage, index);
-        if (task.work == Work::backward) emit_backward(row.stage, index);
-        if (task.work == Work::update) {
-          const auto update = table.update_of(row.stage, task.micro_batch);
-          emit_update(row.stage, row.replica, static_cast<int>(update));
-        }
+      for (const auto& order : orders) {
+        if (place < order.size()) emit_task(table, order[place]);
       }
     }
   }
 
-  // A message to the next or previous stage.
-  int emit_message(int from, int to, int index, double bytes, const char* name) {
-    const int source = device_of(from, index), target = device_of(to, index);
-    if (source == target) {
-      if (inputs_.software.boundary_rate <= 0) return -1;
-      const double seconds = bytes / replicas(from) / inputs_.software.boundary_rate;
-      return add(fmt::format("{} {}", name, index), "transfer", compute_lane(source), seconds);
+  void emit_task(const parallel::Schedule& table, const parallel::RowTask& one) {
+    const parallel::Row& row = table.rows[static_cast<size_t>(one.row)];
+    const int index = static_cast<int>(one.task.micro_batch);
+    switch (one.task.work) {
+      case parallel::Work::forward:
+        return emit_forward(row.stage, index);
+      case parallel::Work::backward:
+        return emit_backward(row.stage, index);
+      case parallel::Work::backward_input:
+        return emit_backward_input(row.stage, index);
+      case parallel::Work::backward_weights:
+        return emit_backward_weights(row.stage, index);
+      case parallel::Work::update:
+        return emit_update(row.stage, row.replica,
+                           static_cast<int>(table.update_of(row.stage, one.task.micro_batch)));
     }
-    const int id = add(fmt::format("{} {}", name, index), "transfer", -1, 0);
-    const LinkPath route = inputs_.fabric.between(source, target);
-    if (job_.round_robin) {
-      route_message(item(id), route, bytes, inputs_.software.transfer_efficiency);
-      return id;
-    }
-    const double share = bytes / std::min(replicas(from), replicas(to));
-    route_message(item(id), route, share, 1);
-    item(id).rate =
-        share / boundary_seconds(job_.stages[from], job_.stages[to], bytes, inputs_.cluster,
-                                 inputs_.fabric, inputs_.software.transfer_efficiency);
-    return id;
   }
 
   void emit_forward(int stage, int index) {
     Items& work = work_[stage][index];
     const int lane = compute_lane(device_of(stage, index));
-    work.forward = add(fmt::format("F{}.{}", stage, index), "forward", lane, costs_[stage].forward);
+    work.first_forward =
+        add(fmt::format("F{}.{}", stage, index), "forward", lane, cost(stage).forward);
+    work.forward = emit_exchanges(stage, lane, work.first_forward, cost(stage).forward_exchanges);
     if (stage + 1 < stages_) {
       work.activation =
-          emit_message(stage, stage + 1, index, costs_[stage].boundary_bytes, "activations");
+          emit_message(stage, stage + 1, index, cost(stage).boundary_bytes, "activations");
     }
   }
 
@@ -169,71 +132,106 @@ class StepBuilder {
     return job_.round_robin || (index + 1) % job_.micro_batches == 0;
   }
 
-  void emit_backward(int stage, int index) {
+  // Sums of gradients that have begun.
+  struct Sums {
+    double left = 0;  // bytes that are summed after the pass
+    int last = -1;
+  };
+
+  bool reduces(int stage, int index) const {
+    return ends_step(index) && replicas(stage) > 1 && !job_.round_robin;
+  }
+
+  // Computes these parts, and sums the gradients of each beside the next.
+  Sums emit_parts(int stage, int index, std::vector<BackwardPart> parts) {
     Items& work = work_[stage][index];
     const int device = device_of(stage, index);
-    const int lane = compute_lane(device);
-    if (stage + 1 == stages_) emit_head(work, lane, index);
-    const bool reduces = ends_step(index) && replicas(stage) > 1 && !job_.round_robin;
-    const StageCost& cost = costs_[stage];
-    std::vector<BackwardPart> parts = cost.backward;
-    if (!reduces) parts = {{cost.backward_seconds(), cost.gradient_bytes()}};
-    if (reduces && stage + 1 == stages_ && head_.gradient_bytes > 0) {
+    Sums sums;
+    if (reduces(stage, index) && stage + 1 == stages_ && head_.gradient_bytes > 0) {
       parts.insert(parts.begin(), {0, head_.gradient_bytes});
     }
-    double left = 0;
-    int last_collective = -1;
     for (const BackwardPart& part : parts) {
-      const int id = add(fmt::format("B{}.{}", stage, index), "backward", lane, part.seconds);
+      const int id =
+          add(fmt::format("B{}.{}", stage, index), "backward", compute_lane(device), part.seconds);
       if (work.first_backward < 0) work.first_backward = id;
       follow(id, work.last_backward);
       work.last_backward = id;
-      if (!reduces) continue;
+      if (!reduces(stage, index)) continue;
       const double beside = part.gradient_bytes * inputs_.software.overlap;
-      left += part.gradient_bytes - beside;
-      last_collective = emit_reduce(stage, index, beside, lane_of(device, "collectives", true));
-      follow(last_collective, id);
+      sums.left += part.gradient_bytes - beside;
+      sums.last = emit_reduce(stage, index, beside, lane_of(device, "collectives", true));
+      follow(sums.last, id);
     }
-    if (stage > 0) {
-      const double bytes = costs_[stage - 1].boundary_bytes;
-      work.gradient = emit_message(stage, stage - 1, index, bytes, "gradients");
-    }
-    if (!reduces) return;
-    const bool stale = job_.order == PipelineOrder::stale;
+    return sums;
+  }
+
+  void emit_gradient(int stage, int index) {
+    Items& work = work_[stage][index];
+    work.last_input = work.last_backward;
+    if (stage == 0) return;
+    const double bytes = cost(stage - 1).boundary_bytes;
+    work.gradient = emit_message(stage, stage - 1, index, bytes, "gradients");
+  }
+
+  // What was not summed beside computing.
+  void emit_rest(int stage, int index, Sums sums) {
+    if (!reduces(stage, index)) return;
+    const Items& work = work_[stage][index];
+    const int device = device_of(stage, index);
+    const bool stale = job_.schedule == parallel::ScheduleKind::ssp;
     if (stale) {  // other micro-batches go on beside part of what is left
-      const double beside = left * inputs_.software.stale_overlap;
-      left -= beside;
-      last_collective = emit_reduce(stage, index, beside, lane_of(device, "collectives", true));
-      follow(last_collective, work.last_backward);
+      const double beside = sums.left * inputs_.software.stale_overlap;
+      sums.left -= beside;
+      sums.last = emit_reduce(stage, index, beside, lane_of(device, "collectives", true));
+      follow(sums.last, work.last_backward);
     }
-    const int rest = emit_reduce(stage, index, left, lane);
+    const int rest = emit_reduce(stage, index, sums.left, compute_lane(device));
     follow(rest, work.last_backward);
     if (stale) {
       item(rest).links.clear();  // its turn on the links is counted with the other part
     } else {
-      follow(rest, last_collective);
+      follow(rest, sums.last);
     }
-    collectives_[{stage, index / job_.micro_batches}] = {rest, last_collective};
+    collectives_[{stage, index / job_.micro_batches}] = {rest, sums.last};
   }
 
-  int emit_reduce(int stage, int index, double bytes, int lane) {
-    const int id = add(fmt::format("sum of gradients {}.{}", stage, index), "collective", lane, 0);
-    if (bytes <= 0) return id;
-    // Replicas that share the update sum only their own part: half of an all-reduce.
-    const double share = costs_[stage].gather_bytes > 0 ? 0.5 : 1;
-    route_all_reduce(item(id), rings_[stage], replicas(stage), bytes * share,
-                     inputs_.software.collective_efficiency);
-    return id;
+  void emit_head_of(int stage, int index) {
+    if (stage + 1 < stages_) return;
+    emit_head(work_[stage][index], compute_lane(device_of(stage, index)), index);
   }
 
-  // Replicas that share the update give each other their parts of the new weights.
-  int emit_weights(int stage, int step, int update) {
-    const int id = add(fmt::format("weights {}.{}", stage, step), "collective",
-                       compute_lane(job_.stages[stage].devices.front()), 0);
-    route_all_gather(item(id), rings_[stage], replicas(stage), costs_[stage].gather_bytes,
-                     inputs_.software.collective_efficiency);
-    follow(id, update);
-    return id;
+  void emit_backward(int stage, int index) {
+    emit_head_of(stage, index);
+    const StageCost& own = cost(stage);
+    std::vector<BackwardPart> parts = own.backward;
+    if (!reduces(stage, index)) parts = {{own.backward_seconds(), 0}};
+    const Sums sums = emit_parts(stage, index, std::move(parts));
+    Items& work = work_[stage][index];
+    work.last_backward = emit_exchanges(stage, compute_lane(device_of(stage, index)),
+                                        work.last_backward, own.backward_exchanges);
+    emit_gradient(stage, index);
+    emit_rest(stage, index, sums);
+  }
+
+  void emit_backward_input(int stage, int index) {
+    emit_head_of(stage, index);
+    Items& work = work_[stage][index];
+    const StageCost& own = cost(stage);
+    work.last_backward =
+        add(fmt::format("B{}.{}", stage, index), "backward", compute_lane(device_of(stage, index)),
+            own.backward_seconds() - own.weight_seconds());
+    if (work.first_backward < 0) work.first_backward = work.last_backward;
+    emit_gradient(stage, index);
+  }
+
+  void emit_backward_weights(int stage, int index) {
+    const StageCost& own = cost(stage);
+    std::vector<BackwardPart> parts = {{own.weight_seconds(), 0}};
+    if (reduces(stage, index)) {
+      parts = own.backward;
+      for (BackwardPart& part : parts) part.seconds = part.weight_seconds;
+    }
+    emit_rest(stage, index, emit_parts(stage, index, std::move(parts)));
   }
 
   // Gather the embeddings, compute the classifier forward and backward, return their gradients.
@@ -241,25 +239,25 @@ class StepBuilder {
     if (job_.head.parallel == PlannedHead::Parallel::none) return;
     const std::vector<int>& devices = job_.stages.back().devices;
     const int members = static_cast<int>(devices.size());
-    const LinkPath ring = rings_.back();
+    const LinkPath& links = ring(stages_ - 1);
     const double efficiency = inputs_.software.collective_efficiency;
-    const auto gather = [&](const char* name) {
+    const auto exchange = [&](const char* name, Collective kind) {
       const int id = add(name, "collective", lane, 0);
       if (head_.gather_bytes > 0) {
-        route_all_gather(item(id), ring, members, head_.gather_bytes, efficiency);
+        route_collective(item(id), links, kind, members, head_.gather_bytes, efficiency);
       }
       return id;
     };
-    work.first_backward = gather("embeddings");
+    work.first_backward = exchange("embeddings", Collective::all_gather);
     add(fmt::format("head {}", index), "forward", lane, head_.compute);
-    gather("gradients of embeddings");
+    exchange("gradients of embeddings", Collective::reduce_scatter);
   }
 
   void emit_update(int stage, int replica, int step) {
     if (!job_.round_robin) {
       const int id = add(fmt::format("U{}.{}", stage, step), "update",
-                         compute_lane(job_.stages[stage].devices.front()), costs_[stage].update);
-      const bool shared = costs_[stage].gather_bytes > 0;
+                         compute_lane(job_.stages[stage].devices.front()), cost(stage).update);
+      const bool shared = cost(stage).gather_bytes > 0;
       updates_[stage][step].push_back(shared ? emit_weights(stage, step, id) : id);
       const auto found = collectives_.find({stage, step});
       if (found != collectives_.end()) {
@@ -270,7 +268,7 @@ class StepBuilder {
       return;
     }
     const int lane = compute_lane(job_.stages[stage].devices[replica]);
-    const int id = add(fmt::format("U{}.{}", stage, step), "update", lane, costs_[stage].update);
+    const int id = add(fmt::format("U{}.{}", stage, step), "update", lane, cost(stage).update);
     updates_[stage][step].push_back(id);
   }
 
@@ -281,13 +279,14 @@ class StepBuilder {
         const Items& work = work_[stage][i];
         follow(work.first_backward, work.forward);
         follow(work.activation, work.forward);
-        follow(work.gradient, work.last_backward);
+        follow(work.gradient, work.last_input);
         if (stage > 0) {
           const Items& before = work_[stage - 1][i];
-          follow(work.forward, before.activation >= 0 ? before.activation : before.forward);
-          follow(before.first_backward, work.gradient >= 0 ? work.gradient : work.last_backward);
+          follow(work.first_forward, before.activation >= 0 ? before.activation : before.forward);
+          follow(before.first_backward, work.gradient >= 0 ? work.gradient : work.last_input);
         }
-        if (job_.order == PipelineOrder::stale) bound_staleness(stage, static_cast<int>(i));
+        if (job_.schedule == parallel::ScheduleKind::ssp)
+          bound_staleness(stage, static_cast<int>(i));
       }
       if (job_.round_robin) connect_rounds(stage);
     }
@@ -296,18 +295,17 @@ class StepBuilder {
   void bound_staleness(int stage, int index) {
     const int unseen = index / job_.micro_batches - in_flight(job_, stage);
     if (unseen < 0) return;
-    for (const int id : updates_[stage][unseen]) follow(work_[stage][index].forward, id);
+    for (const int id : updates_[stage][unseen]) follow(work_[stage][index].first_forward, id);
   }
 
   // One sum of gradients for each round of the replicas, before their updates.
   void connect_rounds(int stage) {
     const int rows = replicas(stage);
-    const LinkPath ring = rings_[stage];
     for (int round = 0; round * rows < steps_; ++round) {
       const int sum = add(fmt::format("sum of gradients {}.{}", stage, round), "collective", -1, 0);
       if (rows > 1) {
-        route_all_reduce(item(sum), ring, rows, costs_[stage].gradient_bytes(),
-                         inputs_.software.collective_efficiency);
+        route_collective(item(sum), ring(stage), Collective::all_reduce, rows,
+                         cost(stage).gradient_bytes(), inputs_.software.collective_efficiency);
       }
       for (int i = round * rows; i < std::min((round + 1) * rows, steps_); ++i) {
         follow(sum, work_[stage][i].last_backward);
@@ -319,11 +317,8 @@ class StepBuilder {
   const StepInputs& inputs_;
   const PlannedJob& job_;
   const int stages_;
+  const HeadCost head_;
   int steps_ = 0;
-  std::vector<StageCost> costs_;
-  std::vector<LinkPath> rings_;  // of each stage
-  HeadCost head_;
-  std::map<std::pair<int, std::string>, int> lanes_;
   std::vector<std::vector<Items>> work_;                // [stage][micro-batch]
   std::vector<std::vector<std::vector<int>>> updates_;  // [stage][step]
   std::map<std::pair<int, int>, std::pair<int, int>> collectives_;
@@ -347,4 +342,4 @@ double StepSimulation::pace(const SimulationResult& result) const {
 
 StepSimulation simulate_steps(const StepInputs& inputs) { return StepBuilder(inputs).build(); }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include "planner/cost/stage_cost.h"
 #include "planner/simulate/fabric.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // The input and where its steps end. Where replicas share each batch they all do the same at the
 // same time, so each stage appears as its first device; replicas that take turns appear all.
@@ -33,4 +33,4 @@ struct StepInputs {
 
 StepSimulation simulate_steps(const StepInputs& inputs);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
-#include <set>
-#include <stdexcept>
 
 #include "base/error.h"
 #include "parallel/partition.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 std::vector<int> backbone_of(const NetworkWork& network) {
@@ -20,8 +20,8 @@ std::vector<int> backbone_of(const NetworkWork& network) {
   return backbone;
 }
 
-Placement placement_of(const PlannedStage& stage, int devices_per_machine) {
-  Placement placement;
+parallel::Placement placement_of(const PlannedStage& stage, int devices_per_machine) {
+  parallel::Placement placement;
   for (const int device : stage.devices) {
     placement.devices.push_back({device / devices_per_machine, device % devices_per_machine});
   }
@@ -30,56 +30,47 @@ Placement placement_of(const PlannedStage& stage, int devices_per_machine) {
 
 }  // namespace
 
-ScheduleKind schedule_kind(PipelineOrder order) {
-  switch (order) {
-    case PipelineOrder::gpipe:
-      return ScheduleKind::gpipe;
-    case PipelineOrder::flush:
-      return ScheduleKind::one_f_one_b_flush;
-    case PipelineOrder::one_by_one:
-      return ScheduleKind::one_f_one_b;
-    case PipelineOrder::stale:
-      return ScheduleKind::ssp;
-    case PipelineOrder::two_copies:
-      return ScheduleKind::two_bw;
-  }
-  throw std::logic_error("unknown order");
-}
-
-PipelineOrder order_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::gpipe:
-      return PipelineOrder::gpipe;
-    case ScheduleKind::one_f_one_b:
-      return PipelineOrder::one_by_one;
-    case ScheduleKind::ssp:
-      return PipelineOrder::stale;
-    case ScheduleKind::two_bw:
-      return PipelineOrder::two_copies;
-    default:
-      return PipelineOrder::flush;
-  }
-}
-
-std::string_view name_of(PipelineOrder order) { return name_of(schedule_kind(order)); }
-
 int PlannedJob::devices() const {
-  std::set<int> all;
-  for (const PlannedStage& stage : stages) all.insert(stage.devices.begin(), stage.devices.end());
-  return static_cast<int>(all.size());
+  if (stages.size() == 1) return static_cast<int>(stages.front().devices.size());
+  int last = -1;
+  for (const PlannedStage& stage : stages) {
+    for (const int device : stage.devices) last = std::max(last, device);
+  }
+  std::vector<bool> used(static_cast<size_t>(last + 1), false);
+  int count = 0;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const bool again = i > 0 && stages[i].devices == stages[0].devices;
+    if (again && turns() > 0) break;  // the same ones in turn
+    for (const int device : stages[i].devices) {
+      if (used[static_cast<size_t>(device)]) continue;
+      used[static_cast<size_t>(device)] = true;
+      ++count;
+    }
+  }
+  return count;
+}
+
+int PlannedJob::turns() const {
+  size_t period = 1;
+  while (period < stages.size() && stages[period].devices != stages[0].devices) ++period;
+  for (size_t i = period; i < stages.size(); ++i) {
+    if (stages[i].devices != stages[i % period].devices) return 0;
+  }
+  return static_cast<int>(period);
 }
 
 double PlannedJob::samples_per_step() const { return round_robin ? batch : batch * devices(); }
 
-std::vector<std::vector<int>> devices_on(const std::vector<Placement>& stages, int machines,
-                                         int devices_per_machine, std::string_view flag) {
+std::vector<std::vector<int>> devices_on(const std::vector<parallel::Placement>& stages,
+                                         int machines, int devices_per_machine,
+                                         std::string_view flag) {
   std::vector<std::vector<int>> result;
-  for (const Placement& placement : stages) {
+  for (const parallel::Placement& placement : stages) {
     result.emplace_back();
-    for (const DeviceId& id : placement.devices) {
+    for (const parallel::DeviceId& id : placement.devices) {
       if (id.node >= machines || id.device >= devices_per_machine) {
         fail_input("{} names device {}, but there are {} machines of {} devices, counted from 0.",
-                   flag, to_string(id), machines, devices_per_machine);
+                   flag, parallel::to_string(id), machines, devices_per_machine);
       }
       result.back().push_back(id.node * devices_per_machine + id.device);
     }
@@ -88,15 +79,15 @@ std::vector<std::vector<int>> devices_on(const std::vector<Placement>& stages, i
 }
 
 std::string format_stages(const std::vector<PlannedStage>& stages, int devices_per_machine) {
-  std::vector<Placement> placements;
+  std::vector<parallel::Placement> placements;
   for (const PlannedStage& stage : stages) {
     placements.push_back(placement_of(stage, devices_per_machine));
   }
-  return to_string(placements);
+  return parallel::to_string(placements);
 }
 
-Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine) {
-  Plan plan;
+parallel::Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine) {
+  parallel::Plan plan;
   plan.stages.clear();
   for (const PlannedStage& stage : job.stages) {
     plan.stages.push_back(placement_of(stage, devices_per_machine));
@@ -104,12 +95,29 @@ Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_
       plan.cut_after.push_back(network.layers.at(stage.end - 1).name);
     }
   }
+  plan.sharding.parallelism = job.parallelism;
   plan.round_robin = job.round_robin;
   plan.share_optimizer = job.share_optimizer;
-  plan.schedule = schedule_kind(job.order);
+  plan.schedule = job.schedule;
   plan.static_scheduling = job.fixed_order;
   plan.micro_batches = job.micro_batches;
   return plan;
+}
+
+parallel::PlanFile plan_file_of(parallel::Plan plan, const PlannedJob& job, std::string model,
+                                std::string cluster) {
+  using Parallel = PlannedHead::Parallel;
+  parallel::PlanFile file = {std::move(plan), job.precision, job.wire};
+  file.recompute = job.recompute ? passes::RecomputePolicy::all : passes::RecomputePolicy::none;
+  if (job.head.parallel != Parallel::none) {
+    const auto division = static_cast<int>(job.head.parallel) - static_cast<int>(Parallel::data);
+    file.head = {static_cast<graph::HeadParallel>(division), job.head.sample_rate};
+  }
+  // `train` counts samples per device, also where replicas take whole mini-batches.
+  const double batch = job.round_robin ? job.batch / job.devices() : job.batch;
+  const bool whole = batch >= 1 && batch == std::floor(batch);
+  file.made_for = {std::move(model), whole ? static_cast<int64_t>(batch) : 0, std::move(cluster)};
+  return file;
 }
 
 std::vector<int> cut_by_operators(const NetworkWork& network, const std::vector<int64_t>& shares,
@@ -152,4 +160,4 @@ std::vector<int> cut_after(const NetworkWork& network, const std::vector<std::st
   return ends;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

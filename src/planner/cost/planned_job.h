@@ -9,28 +9,10 @@
 #include <vector>
 
 #include "graph/types.h"
-#include "parallel/plan.h"
+#include "parallel/plan_file.h"
 #include "planner/cost/network_work.h"
 
-namespace millrace {
-
-// How a pipeline of several stages proceeds.
-enum class PipelineOrder : uint8_t {
-  gpipe,       // all forward, all backward, update
-  flush,       // one forward, one backward in turn; empty at each update
-  one_by_one,  // the same, never empty: each mini-batch updates (PipeDream)
-  stale,       // the same with bounded staleness, whatever is ready runs (OneFlow)
-  two_copies,  // never empty, one update per step, two versions of the weights
-};
-
-ScheduleKind schedule_kind(PipelineOrder order);
-
-// A pipeline that splits the backward pass takes at most as long as one that does not: it counts as
-// `flush`.
-PipelineOrder order_of(ScheduleKind kind);
-
-// "gpipe", "1f1b-flush", "1f1b", "ssp", "2bw".
-std::string_view name_of(PipelineOrder order);
+namespace millrace::planner {
 
 // Layers [begin, end) on these devices, which share each batch (or take turns).
 struct PlannedStage {
@@ -50,12 +32,17 @@ struct PlannedHead {
 
 struct PlannedJob {
   double batch = 1;  // samples per device of the whole job
-  DataType precision = DataType::f32;
-  std::optional<DataType> wire = {};  // what travels between devices; else as the system does it
+  graph::DataType precision = graph::DataType::f32;
+  std::optional<graph::DataType> wire =
+      {};  // what travels between devices; else as the system does it
   std::vector<PlannedStage> stages;
-  PipelineOrder order = PipelineOrder::flush;
+  parallel::ScheduleKind schedule =
+      parallel::ScheduleKind::one_f_one_b_flush;  // of a pipeline of several stages
   int micro_batches = 1;
-  bool fixed_order = true;       // of `stale`
+  bool fixed_order = true;  // of `ssp`
+  // How the devices of the only stage divide its layers. The network's work is then that of the
+  // first of them; see work_of.
+  parallel::Parallelism parallelism = parallel::Parallelism::data;
   bool round_robin = false;      // replicas take whole mini-batches of `batch` samples in turn
   bool share_optimizer = false;  // replicas of a stage keep a part of its state each
   bool recompute = false;        // keep only what enters a stage, compute the rest again
@@ -64,21 +51,32 @@ struct PlannedJob {
   PlannedHead head;
 
   int devices() const;  // distinct ones
+  // How many placements take the stages in turn, as Plan::turns.
+  int turns() const;
   // Bytes of each number between stages.
-  double boundary_size() const { return static_cast<double>(size_of(wire.value_or(precision))); }
+  double boundary_size() const {
+    return static_cast<double>(graph::size_of(wire.value_or(precision)));
+  }
   double samples_per_step() const;
+  // Whether it computes what one device would.
+  bool is_exact() const { return stages.size() == 1 || parallel::is_synchronous(schedule); }
 };
 
 // The devices of each stage, counted through the cluster. Throws InputError naming `flag` and a
 // device that does not exist.
-std::vector<std::vector<int>> devices_on(const std::vector<Placement>& stages, int machines,
-                                         int devices_per_machine, std::string_view flag);
+std::vector<std::vector<int>> devices_on(const std::vector<parallel::Placement>& stages,
+                                         int machines, int devices_per_machine,
+                                         std::string_view flag);
 
 // "0:0-6.0:7".
 std::string format_stages(const std::vector<PlannedStage>& stages, int devices_per_machine);
 
+// The same with all else that the job says, for a plan that runs it on this cluster.
+parallel::PlanFile plan_file_of(parallel::Plan plan, const PlannedJob& job, std::string model,
+                                std::string cluster);
+
 // The plan that runs the job.
-Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine);
+parallel::Plan plan_of(const NetworkWork& network, const PlannedJob& job, int devices_per_machine);
 
 // Where each stage ends, as layer indices, by shares of the operators that carry or follow weights,
 // in order (the rule of assign_by_share). Throws InputError naming `flag`.
@@ -90,4 +88,4 @@ std::vector<int> cut_by_operators(const NetworkWork& network, const std::vector<
 std::vector<int> cut_after(const NetworkWork& network, const std::vector<std::string>& names,
                            std::string_view flag);
 
-}  // namespace millrace
+}  // namespace millrace::planner

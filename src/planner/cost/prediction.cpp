@@ -1,13 +1,11 @@
 #include "planner/cost/prediction.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
-#include "base/text.h"
+#include "planner/cost/memory_needs.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 // Seconds in which the machines of the job decode the images of a step.
@@ -21,33 +19,6 @@ double reading_seconds(const PlannedJob& job, const Cluster& cluster,
   const double rate =
       static_cast<double>(machines.size()) * cluster.host_cores * software.loader_rate;
   return job.samples_per_step() / rate;
-}
-
-// Stages that share devices share one context and take turns with one workspace.
-double memory_of_devices(const PlannedJob& job, size_t stage,
-                         const std::vector<StageMemory>& memory) {
-  double sum = 0, workspace = 0, context = 0;
-  for (size_t other = 0; other < job.stages.size(); ++other) {
-    if (job.stages[other].devices != job.stages[stage].devices) continue;
-    sum += memory[other].total() - memory[other].workspace - memory[other].context;
-    workspace = std::max(workspace, memory[other].workspace);
-    context = std::max(context, memory[other].context);
-  }
-  return sum + workspace + context;
-}
-
-void judge_memory(const PlannedJob& job, const Cluster& cluster, Prediction& prediction) {
-  for (size_t stage = 0; stage < job.stages.size(); ++stage) {
-    const double sum = memory_of_devices(job, stage, prediction.memory);
-    prediction.device_memory.push_back(sum);
-    if (sum <= cluster.device.memory_bytes || !prediction.fits) continue;
-    prediction.fits = false;
-    prediction.reason = fmt::format(
-        "Stage {} needs {} on each device, which has {}; use a smaller --batch, more stages or "
-        "recompute.",
-        stage, format_bytes(static_cast<uint64_t>(sum)),
-        format_bytes(static_cast<uint64_t>(cluster.device.memory_bytes)));
-  }
 }
 
 }  // namespace
@@ -76,10 +47,14 @@ Prediction predict(const NetworkWork& network, const PlannedJob& job, const Clus
   for (size_t stage = 0; stage < job.stages.size(); ++stage) {
     const int index = static_cast<int>(stage);
     prediction.costs.push_back(stage_cost(network, job, index, cluster, constants, software));
-    prediction.memory.push_back(stage_memory(network, job, index, cluster, constants, software));
   }
-  judge_memory(job, cluster, prediction);
+  MemoryNeeds needs = memory_needs({network, cluster, constants, software}, job);
+  prediction.reason = why_not(needs, cluster, cluster.device.memory_bytes);
+  prediction.fits = prediction.reason.empty();
+  prediction.memory = std::move(needs.stages);
+  prediction.device_memory = std::move(needs.devices);
+  prediction.host_memory = needs.host;
   return prediction;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 
 #include "planner/cost/pipeline_simulation.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 inline constexpr double kImagesOfEpoch = 1281167;  // of ImageNet
 
@@ -19,6 +19,7 @@ struct Prediction {
   std::vector<StageCost> costs;
   std::vector<StageMemory> memory;    // of a device of each stage
   std::vector<double> device_memory;  // of a device of each stage, stages that share it added up
+  double host_memory = 0;             // of the host that holds the most
   bool fits = true;
   std::string reason;  // why it does not fit
   StepSimulation simulation;
@@ -28,4 +29,4 @@ struct Prediction {
 Prediction predict(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
                    const CostConstants& constants, const SoftwareConstants& software);
 
-}  // namespace millrace
+}  // namespace millrace::planner

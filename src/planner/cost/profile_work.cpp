@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "planner/profile_graph.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr double kProfiledElementBytes = 4;
@@ -121,11 +121,11 @@ void set_measured(NetworkWork& network, const Profile& profile, double samples,
     auto found = nodes.find(layer.name);
     if (found == nodes.end()) found = nodes.find(fmt::format("{}({})", layer.type, layer.name));
     if (found == nodes.end()) {
-      fail_input("'{}' has no operator '{}' of {}; leave out --model, or profile this model.", file,
+      fail_input("'{}' has no operator '{}' of {}; leave out ‹model›, or profile this model.", file,
                  layer.name, network.model);
     }
     layer.measured = measured_of(*found->second, samples);
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

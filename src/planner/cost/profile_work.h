@@ -8,7 +8,7 @@
 #include "planner/pipedream.h"
 #include "planner/profile.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // The operators of a profile that are planned, each after those that feed it: those of PipeDream's
 // stages one stage after the other, so that its division cuts the list; without stages in any such
@@ -26,4 +26,4 @@ NetworkWork work_of(const Profile& profile, const std::vector<int>& order, doubl
 void set_measured(NetworkWork& network, const Profile& profile, double samples,
                   std::string_view file);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr double kBucketBytes = 25e6;  // gradients are reduced in pieces of about this size
 constexpr double kElementBytes = 4;
 
-double share_of(WorkKind kind, DataType precision, const OperatorConstants& constants) {
-  const bool half = precision != DataType::f32;
+double share_of(WorkKind kind, graph::DataType precision, const OperatorConstants& constants) {
+  const bool half = precision != graph::DataType::f32;
   switch (kind) {
     case WorkKind::convolution:
       return half ? constants.half_convolution : constants.convolution;
@@ -21,9 +21,15 @@ double share_of(WorkKind kind, DataType precision, const OperatorConstants& cons
     case WorkKind::linear:
       return half ? constants.half_linear : constants.linear;
     case WorkKind::memory:
+    case WorkKind::exchange:
       break;
   }
   return 0;
+}
+
+bool is_convolution(WorkKind kind) {
+  return kind == WorkKind::convolution || kind == WorkKind::convolution3 ||
+         kind == WorkKind::pointwise;
 }
 
 int devices_behind(const PlannedJob& job, int stage) {
@@ -34,22 +40,40 @@ int devices_behind(const PlannedJob& job, int stage) {
   return count;
 }
 
+int in_flight_in_turns(const PlannedJob& job, int stage) {
+  parallel::ScheduleRequest request;
+  request.kind = parallel::ScheduleKind::interleaved;
+  request.stages = static_cast<int>(job.stages.size());
+  request.micro_batches = job.micro_batches;
+  request.turns = job.turns();
+  return static_cast<int>(
+      parallel::make_schedule(request).rows.at(static_cast<size_t>(stage)).in_flight);
+}
+
 bool shares_optimizer(const PlannedJob& job, int stage) {
   return job.share_optimizer && !job.round_robin && job.stages.at(stage).devices.size() > 1;
+}
+
+void add_exchanges(const std::vector<OperatorWork>& works, double samples, const PlannedJob& job,
+                   std::vector<StageExchange>& exchanges) {
+  for (const OperatorWork& work : works) {
+    if (work.kind != WorkKind::exchange) continue;
+    exchanges.push_back({work.collective, work.elements.at(samples) * job.boundary_size()});
+  }
 }
 
 }  // namespace
 
 double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
-  if (job.wire) return static_cast<double>(size_of(*job.wire));
-  return job.precision != DataType::f32 && software.half_gradients ? 2 : kElementBytes;
+  if (job.wire) return static_cast<double>(graph::size_of(*job.wire));
+  return job.precision != graph::DataType::f32 && software.half_gradients ? 2 : kElementBytes;
 }
 
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
-                  DataType precision, const OperatorConstants& constants) {
+                  graph::DataType precision, const OperatorConstants& constants) {
   const double elements = work.elements.at(samples);
-  if (elements <= 0) return 0;
-  const double memory = elements * static_cast<double>(size_of(precision)) /
+  if (elements <= 0 || work.kind == WorkKind::exchange) return 0;
+  const double memory = elements * static_cast<double>(graph::size_of(precision)) /
                         (device.memory_bandwidth * constants.memory);
   double compute = 0;
   if (work.kind != WorkKind::memory) {
@@ -60,22 +84,28 @@ double seconds_of(const OperatorWork& work, double samples, const DeviceKind& de
 }
 
 PassSeconds seconds_of(const LayerWork& layer, double samples, const DeviceKind& device,
-                       DataType precision, const OperatorConstants& constants,
+                       graph::DataType precision, const OperatorConstants& constants,
                        const SoftwareConstants& software) {
   if (layer.measured) {
-    return {layer.measured->forward.at(samples), layer.measured->backward.at(samples),
-            layer.measured->update};
+    const double backward = layer.measured->backward.at(samples);
+    return {layer.measured->forward.at(samples), backward, layer.measured->update,
+            layer.parameters > 0 ? backward / 2 : 0};
   }
-  const auto sum = [&](const std::vector<OperatorWork>& works) {
+  const double memory_rate = device.memory_bandwidth * constants.memory;
+  const auto sum = [&](const std::vector<OperatorWork>& works, bool weights_only) {
     double seconds = 0;
     for (const OperatorWork& work : works) {
+      if (weights_only && !work.weights) continue;
       seconds += seconds_of(work, samples, device, precision, constants);
+      if (precision == graph::DataType::f32 || !is_convolution(work.kind)) continue;
+      seconds += software.transpose_passes * work.elements.at(samples) *
+                 static_cast<double>(graph::size_of(precision)) / memory_rate;
     }
     return seconds * software.slowness;
   };
-  const double memory_rate = device.memory_bandwidth * constants.memory;
-  return {sum(layer.forward), sum(layer.backward),
-          layer.parameters * kElementBytes * software.update_passes / memory_rate};
+  return {sum(layer.forward, false), sum(layer.backward, false),
+          layer.parameters * kElementBytes * software.update_passes / memory_rate,
+          sum(layer.backward, true)};
 }
 
 double straggling(int devices, const SoftwareConstants& software) {
@@ -85,6 +115,12 @@ double straggling(int devices, const SoftwareConstants& software) {
 double StageCost::backward_seconds() const {
   double sum = 0;
   for (const BackwardPart& part : backward) sum += part.seconds;
+  return sum;
+}
+
+double StageCost::weight_seconds() const {
+  double sum = 0;
+  for (const BackwardPart& part : backward) sum += part.weight_seconds;
   return sum;
 }
 
@@ -110,8 +146,12 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
                                            constants.operators, software);
     cost.forward += seconds.forward * slower;
     part.seconds += (seconds.backward + (job.recompute ? seconds.forward : 0)) * slower;
+    part.weight_seconds += seconds.weights * slower;
     cost.update += seconds.update;
-    part.gradient_bytes += layer.parameters * gradient_size(job, software);
+    part.gradient_bytes +=
+        (layer.parameters - layer.split_parameters) * gradient_size(job, software);
+    add_exchanges(layer.forward, cost.samples, job, cost.forward_exchanges);
+    add_exchanges(layer.backward, cost.samples, job, cost.backward_exchanges);
     parameters += layer.parameters;
     if (part.gradient_bytes >= kBucketBytes || i == planned.begin) {
       cost.backward.push_back(part);
@@ -168,17 +208,22 @@ double StageMemory::total() const {
 int in_flight(const PlannedJob& job, int stage) {
   const int stages = static_cast<int>(job.stages.size());
   const int behind = stages - stage;
-  switch (job.order) {
-    case PipelineOrder::gpipe:
+  switch (job.schedule) {
+    case parallel::ScheduleKind::gpipe:
       return job.micro_batches;
-    case PipelineOrder::flush:
-    case PipelineOrder::two_copies:
+    case parallel::ScheduleKind::one_f_one_b_flush:
+    case parallel::ScheduleKind::two_bw:
       return std::min(behind, job.micro_batches);
-    case PipelineOrder::one_by_one: {
+    case parallel::ScheduleKind::zero_bubble:  // also those that wait for gradients of weights
+                                               // alone
+      return std::min(stages, job.micro_batches);
+    case parallel::ScheduleKind::interleaved:
+      return in_flight_in_turns(job, stage);
+    case parallel::ScheduleKind::one_f_one_b: {
       const int replicas = static_cast<int>(job.stages[stage].devices.size());
       return job.round_robin ? (devices_behind(job, stage) - 1) / replicas + 1 : behind;
     }
-    case PipelineOrder::stale:
+    case parallel::ScheduleKind::ssp:
       return behind;
   }
   return 1;
@@ -186,14 +231,16 @@ int in_flight(const PlannedJob& job, int stage) {
 
 int weight_versions(const PlannedJob& job, int stage) {
   if (job.stages.size() < 2) return 1;
-  switch (job.order) {
-    case PipelineOrder::gpipe:
-    case PipelineOrder::flush:
+  switch (job.schedule) {
+    case parallel::ScheduleKind::gpipe:
+    case parallel::ScheduleKind::one_f_one_b_flush:
+    case parallel::ScheduleKind::zero_bubble:
+    case parallel::ScheduleKind::interleaved:
       return 1;
-    case PipelineOrder::two_copies:
+    case parallel::ScheduleKind::two_bw:
       return 2;
-    case PipelineOrder::one_by_one:
-    case PipelineOrder::stale:
+    case parallel::ScheduleKind::one_f_one_b:
+    case parallel::ScheduleKind::ssp:
       return in_flight(job, stage);
   }
   return 1;
@@ -205,11 +252,11 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   const PlannedStage& planned = job.stages.at(stage);
   const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
   const double samples = job.samples_per_step() / replicas / job.micro_batches;
-  const double size = static_cast<double>(size_of(job.precision));
+  const double size = static_cast<double>(graph::size_of(job.precision));
   const double parameters = parameters_of(network, planned.begin, planned.end) * kElementBytes;
   StageMemory memory;
   memory.weights = parameters * weight_versions(job, stage);
-  if (job.precision != DataType::f32) memory.weights += parameters / 2;
+  if (job.precision != graph::DataType::f32) memory.weights += parameters / 2;
   memory.gradients = parameters;
   memory.optimizer = parameters * job.optimizer_states;
   if (shares_optimizer(job, stage)) memory.optimizer /= replicas;
@@ -247,4 +294,4 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   return memory;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

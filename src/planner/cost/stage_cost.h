@@ -8,20 +8,21 @@
 #include "planner/cost/constants.h"
 #include "planner/cost/planned_job.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Seconds of one operator for `samples` samples on a device.
 double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
-                  DataType precision, const OperatorConstants& constants);
+                  graph::DataType precision, const OperatorConstants& constants);
 
 // Seconds of a layer's passes and update on one device in a system: what was measured, or by
 // formula.
 struct PassSeconds {
   double forward = 0, backward = 0, update = 0;
+  double weights = 0;  // of `backward`, for gradients of weights; half where only sums are measured
 };
 
 PassSeconds seconds_of(const LayerWork& layer, double samples, const DeviceKind& device,
-                       DataType precision, const OperatorConstants& constants,
+                       graph::DataType precision, const OperatorConstants& constants,
                        const SoftwareConstants& software);
 
 // How much longer everything takes because so many devices wait for the slowest of them.
@@ -34,17 +35,26 @@ double gradient_size(const PlannedJob& job, const SoftwareConstants& software);
 struct BackwardPart {
   double seconds = 0;
   double gradient_bytes = 0;
+  double weight_seconds = 0;  // of `seconds`, for gradients of weights
+};
+
+// What the devices of a stage that divide its layers do together, while each waits.
+struct StageExchange {
+  Collective collective = Collective::all_reduce;
+  double bytes = 0;  // of the whole tensor
 };
 
 struct StageCost {
   double samples = 0;  // per device and micro-batch
   double forward = 0;  // seconds of a micro-batch
   std::vector<BackwardPart> backward;
-  double update = 0;          // seconds, per step
+  std::vector<StageExchange> forward_exchanges, backward_exchanges;  // of a micro-batch
+  double update = 0;                                                 // seconds, per step
   double gather_bytes = 0;    // of weights, after an update that replicas share
   double boundary_bytes = 0;  // that leave the stage forward, per micro-batch, from all its devices
 
   double backward_seconds() const;
+  double weight_seconds() const;
   double gradient_bytes() const;
 };
 
@@ -80,4 +90,4 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
 int in_flight(const PlannedJob& job, int stage);
 int weight_versions(const PlannedJob& job, int stage);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -3,10 +3,10 @@
 
 #include <string_view>
 
-namespace millrace {
+namespace millrace::planner {
 
 // The text of a file by its name; lives as long as the program. Throws std::logic_error for a name
 // that was not embedded.
 std::string_view embedded_file(std::string_view name);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "planner/data/embedded.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 std::vector<double> checked_errors() {
   std::vector<double> errors;
@@ -26,4 +26,4 @@ double quantile(std::vector<double> values, double share) {
   return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

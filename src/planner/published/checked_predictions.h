@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace millrace {
+namespace millrace::planner {
 
 // Relative errors without their sign, kept in data/checked_predictions.csv.
 std::vector<double> checked_errors();
@@ -12,4 +12,4 @@ std::vector<double> checked_errors();
 // not empty.
 double quantile(std::vector<double> values, double share);
 
-}  // namespace millrace
+}  // namespace millrace::planner

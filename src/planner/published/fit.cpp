@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr double kTolerance = 0.025;  // an error of a row's time that counts as one
@@ -34,8 +34,8 @@ Vector solve(std::vector<Vector> a, Vector b) {
 
 class Fit {
  public:
-  Fit(const CostConstants& start, const FitSplit& split)
-      : start_(start), tables_(published_tables(start, split)), free_(start.free) {
+  Fit(const CostConstants& start, PublishedTables tables)
+      : start_(start), tables_(std::move(tables)), free_(start.free) {
     shift_.assign(free_.size(), 0);
   }
 
@@ -204,10 +204,15 @@ FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<Ro
   return quality_of_sizes(std::move(sizes));
 }
 
-CostConstants fit_constants(const CostConstants& start, const FitSplit& split) {
-  CostConstants constants = Fit(start, split).run();
+CostConstants fit_constants(const CostConstants& start, const PublishedTables& tables) {
+  CostConstants constants = Fit(start, tables).run();
   constants.free.clear();
-  const PublishedTables tables = published_tables(constants, split);
+  return constants;
+}
+
+CostConstants fit_constants(const CostConstants& start) {
+  CostConstants constants = fit_constants(start, published_tables(start));
+  const PublishedTables tables = published_tables(constants);
   const FitQuality unseen =
       quality_of(tables, errors_of(tables, constants, Rows::unseen), Rows::unseen);
   constants.median_error = unseen.median;
@@ -215,4 +220,4 @@ CostConstants fit_constants(const CostConstants& start, const FitSplit& split) {
   return constants;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 
 #include "planner/published/rows.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Whether any constant of this system is fitted.
 bool is_fitted(std::string_view system);
@@ -46,6 +46,9 @@ FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<Ro
 
 // Least squares over the fitted rows, with each free constant of `start` held near its value there
 // as firmly as its spread is small. Deterministic.
-CostConstants fit_constants(const CostConstants& start, const FitSplit& split = {});
+CostConstants fit_constants(const CostConstants& start);
 
-}  // namespace millrace
+// The same to the rows of these tables that are marked, without a judgement.
+CostConstants fit_constants(const CostConstants& start, const PublishedTables& tables);
+
+}  // namespace millrace::planner

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 Json in_mebibytes(const std::vector<double>& bytes) {
@@ -106,4 +106,4 @@ Json compare_published(const PublishedTables& tables, const CostConstants& const
   return json;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -3,7 +3,7 @@
 
 #include "planner/published/fit.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // {"rows", "median", "worst"}.
 Json describe(const FitQuality& quality);
@@ -30,4 +30,4 @@ struct FitsCheck {
 };
 FitsCheck check_fits(const PublishedTables& tables, const CostConstants& constants);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -5,14 +5,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/error.h"
-#include "base/random.h"
 #include "base/text.h"
 #include "parallel/partition.h"
 #include "planner/data/embedded.h"
 #include "planner/search/cuts.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 // Records of a table by the names of its header.
@@ -57,7 +55,7 @@ class TableReader {
   }
 
  private:
-  const NetworkWork& network(const std::string& model, const ModelOptions& options) {
+  const NetworkWork& network(const std::string& model, const models::ModelOptions& options) {
     const auto found = tables_.networks.find(model);
     if (found != tables_.networks.end()) return found->second;
     return tables_.networks[model] = work_of(model, options);
@@ -75,9 +73,9 @@ class TableReader {
     row.model = record["model"];
     row.cluster = record["cluster"];
     row.label = record["source"];
-    row.options = default_options(row.model);
+    row.options = models::default_options(row.model);
     row.job.batch = std::stod(record["batch"]);
-    row.job.precision = record["precision"] == "fp16" ? DataType::f16 : DataType::f32;
+    row.job.precision = record["precision"] == "fp16" ? graph::DataType::f16 : graph::DataType::f32;
     const NetworkWork& work = network(row.model, row.options);
     row.job.stages = {{{0}, 0, static_cast<int>(work.layers.size())}};
     row.seconds_per_step = row.job.samples_per_step() / std::stod(record["samples_per_second"]);
@@ -89,15 +87,15 @@ class TableReader {
     PublishedRow row;
     row.system = record["system"];
     row.model = model_of(record["model"]);
-    row.options = default_options(row.model);
+    row.options = models::default_options(row.model);
     const int cards = std::stoi(record["cards"]), machines = std::stoi(record["machines"]);
     const bool half = record["precision"].starts_with("fp16");
     row.cluster = half ? "v100-16gb-8" : "titanv-8";
     if (machines > 1) row.cluster += fmt::format("x{}", machines);
     row.job.batch = std::stod(record["batch"]);
-    row.job.precision = half ? DataType::f16 : DataType::f32;
+    row.job.precision = half ? graph::DataType::f16 : graph::DataType::f32;
     row.job.real_data = record["data"] == "real";
-    row.job.order = PipelineOrder::stale;
+    row.job.schedule = parallel::ScheduleKind::ssp;
     row.job.fixed_order = record["static_scheduling"] == "on";
     row.family = fmt::format("{} {}", row.system, record["model"]);
     row.label = fmt::format("{} × {}, {}", cards, record["batch"], record["data"]);
@@ -124,24 +122,25 @@ class TableReader {
       PlannedStage stage{{}, 0, layers};
       for (int device = 0; device < cards; ++device) stage.devices.push_back(device);
       row.job.stages = {stage};
-      row.job.order = PipelineOrder::flush;
+      row.job.schedule = parallel::ScheduleKind::one_f_one_b_flush;
       return;
     }
     row.label += fmt::format(", {} as {}", placement, weights);
     if (!record["static_scheduling"].empty()) {
       row.label += fmt::format(", static scheduling {}", record["static_scheduling"]);
     }
-    for (auto& devices : devices_on(parse_stages(placement), machines, 8, "placement")) {
+    for (auto& devices : devices_on(parallel::parse_stages(placement), machines, 8, "placement")) {
       row.job.stages.push_back({std::move(devices), 0, 0});
     }
     if (weights == "profile") {
-      row.job.order = PipelineOrder::one_by_one;
+      row.job.schedule = parallel::ScheduleKind::one_f_one_b;
       row.job.round_robin = true;
       row.cut_by_profile = true;
       return;
     }
-    set_cuts(row.job, cut_by_operators(work, parse_stage_weights(weights, "stage_weights"),
-                                       "stage_weights"));
+    set_cuts(row.job,
+             cut_by_operators(work, parallel::parse_stage_weights(weights, "stage_weights"),
+                              "stage_weights"));
   }
 
   void add_head(std::map<std::string, std::string>& record) {
@@ -149,7 +148,7 @@ class TableReader {
     PublishedRow row;
     row.system = "insightface";
     row.model = "iresnet50";
-    row.options = default_options(row.model);
+    row.options = models::default_options(row.model);
     row.options.classes = 2;
     row.cluster = "v100-32gb-8";
     const NetworkWork& work = network(row.model, row.options);
@@ -157,7 +156,7 @@ class TableReader {
     for (int device = 0; device < 8; ++device) stage.devices.push_back(device);
     row.job.stages = {stage};
     row.job.batch = 128;
-    row.job.precision = DataType::f16;
+    row.job.precision = graph::DataType::f16;
     row.job.head.classes = std::stod(record["identities"]);
     const std::string& parallel = record["parallel"];
     row.job.head.parallel = parallel == "dp"   ? Parallel::data
@@ -177,25 +176,6 @@ class TableReader {
 
   PublishedTables tables_;
 };
-
-// Fits half of the rows with a time, rounded down.
-void mark_fitted(PublishedTables& tables, const FitSplit& split) {
-  std::vector<PublishedRow*> timed;
-  for (PublishedRow& row : tables.rows) {
-    row.fitted = false;
-    if (row.seconds_per_step) timed.push_back(&row);
-  }
-  const size_t half = timed.size() / 2;
-  const Random random(split.seed, 0);
-  for (size_t i = 0; i < half; ++i) {
-    size_t chosen = 2 * i + (split.kind == FitSplit::Kind::odd ? 0 : 1);
-    if (split.kind == FitSplit::Kind::random) {
-      chosen = i;
-      std::swap(timed[i], timed[i + random.below(i, timed.size() - i)]);
-    }
-    timed[chosen]->fitted = true;
-  }
-}
 
 }  // namespace
 
@@ -222,23 +202,9 @@ const Cluster& PublishedTables::cluster(const PublishedRow& row) const {
   return clusters.at(row.cluster);
 }
 
-FitSplit parse_fit_split(std::string_view text, std::string_view flag) {
-  constexpr std::string_view kRandom = "random:";
-  if (text == "kept") return {FitSplit::Kind::kept};
-  if (text == "odd") return {FitSplit::Kind::odd};
-  if (text == "even") return {FitSplit::Kind::even};
-  const std::string_view seed = text.starts_with(kRandom) ? text.substr(kRandom.size()) : "";
-  if (seed.empty() || seed.size() > 18 ||
-      seed.find_first_not_of("0123456789") != std::string_view::npos) {
-    fail_input("{} is '{}'; give kept, odd, even or random:SEED, as random:7.", flag, text);
-  }
-  return {FitSplit::Kind::random, std::stoull(std::string(seed))};
-}
-
-PublishedTables published_tables(const CostConstants& constants, const FitSplit& split) {
+PublishedTables published_tables(const CostConstants& constants) {
   PublishedTables tables = TableReader().read();
   cut_again(tables, constants);
-  if (split.kind != FitSplit::Kind::kept) mark_fitted(tables, split);
   return tables;
 }
 
@@ -251,4 +217,4 @@ void cut_again(PublishedTables& tables, const CostConstants& constants) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

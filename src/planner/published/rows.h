@@ -12,7 +12,7 @@
 
 #include "planner/cost/prediction.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Published memory is given in these.
 inline constexpr double kMebibyte = 1024.0 * 1024.0;
@@ -23,7 +23,7 @@ struct PublishedRow {
   std::string label;    // the configuration, for people
   std::string cluster;  // name of a built-in cluster
   std::string model;
-  ModelOptions options;
+  models::ModelOptions options;
   PlannedJob job;  // stages complete
   std::optional<double> seconds_per_step;
   std::vector<double> memory_mib;  // of a device of each stage, as far as published
@@ -50,23 +50,8 @@ struct PublishedTables {
   const Cluster& cluster(const PublishedRow& row) const;
 };
 
-// Which rows with a time are fitted; the others are held out.
-struct FitSplit {
-  enum class Kind : uint8_t {
-    kept,    // those marked in the tables
-    odd,     // the first, third ... but the last, so that it is not more than half
-    even,    // the second, fourth ...
-    random,  // any half, drawn by `seed` from all rows alike, whatever their kind
-  };
-  Kind kind = Kind::kept;
-  uint64_t seed = 0;
-};
-
-// "kept", "odd", "even" or "random:SEED". Throws InputError naming `flag`.
-FitSplit parse_fit_split(std::string_view text, std::string_view flag);
-
 // `constants` decide where a pipeline that its authors cut by a profile is cut.
-PublishedTables published_tables(const CostConstants& constants, const FitSplit& split = {});
+PublishedTables published_tables(const CostConstants& constants);
 
 // Cuts those pipelines anew.
 void cut_again(PublishedTables& tables, const CostConstants& constants);
@@ -74,4 +59,4 @@ void cut_again(PublishedTables& tables, const CostConstants& constants);
 // Fields of a line of comma-separated values; quotes protect commas.
 std::vector<std::string> split_fields(std::string_view line);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -7,7 +7,7 @@
 #include "planner/cost/boundary.h"
 #include "planner/search/cuts.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr int kMostStages = 64;
@@ -26,26 +26,37 @@ std::vector<PlannedStage> place(const std::vector<int>& shares) {
   return stages;
 }
 
-std::vector<PipelineOrder> orders_for(const SearchRequest& request, size_t stages) {
-  if (stages == 1) return {PipelineOrder::flush};
-  if (request.order) return {*request.order};
-  std::vector<PipelineOrder> orders = {PipelineOrder::flush};
-  if (request.asynchronous) {
-    orders.insert(orders.end(), {PipelineOrder::two_copies, PipelineOrder::stale});
+// `turns`: how many placements take the stages in turn.
+std::vector<parallel::ScheduleKind> schedules_for(const SearchRequest& request, size_t stages,
+                                                  int turns) {
+  if (stages == 1) return {parallel::ScheduleKind::one_f_one_b_flush};
+  const bool in_turn = turns < static_cast<int>(stages);
+  const auto fits = [&](parallel::ScheduleKind kind) {
+    return in_turn == (kind == parallel::ScheduleKind::interleaved);
+  };
+  std::vector<parallel::ScheduleKind> kinds = {parallel::ScheduleKind::one_f_one_b_flush,
+                                               parallel::ScheduleKind::zero_bubble,
+                                               parallel::ScheduleKind::interleaved};
+  if (request.allow_stale) {
+    kinds.insert(kinds.end(), {parallel::ScheduleKind::two_bw, parallel::ScheduleKind::ssp});
   }
-  return orders;
+  if (request.schedule) kinds = {*request.schedule};
+  std::erase_if(kinds, [&](parallel::ScheduleKind kind) { return !fits(kind); });
+  return kinds;
 }
 
 std::vector<int> micro_batches_for(const SearchRequest& request, const std::vector<int>& shares,
-                                   PipelineOrder order) {
+                                   parallel::ScheduleKind kind, int turns) {
   const int most_replicas = *std::max_element(shares.begin(), shares.end());
   const int stages = static_cast<int>(shares.size());
   std::vector<int> counts;
   for (int count = 1; count <= kMostMicroBatches; count *= 2) {
     if (request.global_batch / most_replicas / count < 1) break;
     if (std::fmod(request.global_batch, count) != 0) break;
-    if (order == PipelineOrder::two_copies && count < stages) continue;
-    if (order == PipelineOrder::stale && count > 1) break;
+    if (kind == parallel::ScheduleKind::two_bw && count < stages) continue;
+    if (kind == parallel::ScheduleKind::ssp && count > 1) break;
+    if (kind == parallel::ScheduleKind::interleaved && count % turns != 0) continue;
+    if (kind == parallel::ScheduleKind::zero_bubble && count < 2) continue;
     if (request.head.parallel != PlannedHead::Parallel::none && count > 1) break;
     counts.push_back(count);
   }
@@ -72,34 +83,56 @@ std::vector<bool> choices(const std::optional<bool>& wanted, bool possible) {
   return wanted ? std::vector<bool>{*wanted} : std::vector<bool>{false, true};
 }
 
-// Seconds per step: the slowest stage sets the pace, a flushed pipeline also fills and drains.
+// Turns of the slowest stage that a step takes: a flushed pipeline also fills and drains, in a
+// third of the time where gradients of weights fill the gaps.
+double slots_of(const PlannedJob& job) {
+  const double devices = job.turns() > 0 ? job.turns() : static_cast<double>(job.stages.size());
+  const double work = job.micro_batches * static_cast<double>(job.stages.size()) / devices;
+  if (!parallel::is_synchronous(job.schedule)) return work;
+  return work + (devices - 1) / (job.schedule == parallel::ScheduleKind::zero_bubble ? 3 : 1);
+}
+
+// What the devices of a job's stages reach, however the network is cut.
+struct ShapeLinks {
+  std::vector<double> rings;       // bytes per second of each stage's
+  std::vector<double> boundaries;  // seconds of a byte behind each stage but the last
+};
+
+ShapeLinks links_of(const CostContext& context, const PlannedJob& job, const Fabric& fabric) {
+  ShapeLinks links{ring_rates(fabric, job), {}};
+  for (size_t i = 0; i + 1 < job.stages.size(); ++i) {
+    links.boundaries.push_back(boundary_seconds(job.stages[i], job.stages[i + 1], 1,
+                                                context.cluster, fabric,
+                                                context.software.transfer_efficiency));
+  }
+  return links;
+}
+
+// Seconds per step: the slowest stage sets the pace.
 double estimate(const CostContext& context, const PlannedJob& job, const StageTimes& times,
-                const Fabric& fabric) {
+                const ShapeLinks& links) {
   const SoftwareConstants& software = context.software;
-  const int stages = static_cast<int>(job.stages.size());
+  const double samples = job.samples_per_step();
   double slowest = 0, rest = 0;
   for (size_t i = 0; i < job.stages.size(); ++i) {
     const PlannedStage& stage = job.stages[i];
     const int replicas = static_cast<int>(stage.devices.size());
     const double again = job.recompute ? 4.0 / 3 : 1.0;
     const double compute = times.compute(stage.begin, stage.end, replicas);
-    const double rate = replicas > 1 ? fabric.ring(stage.devices).rate : 1.0;
+    const double rate = replicas > 1 ? links.rings[i] : 1.0;
     const double whole = times.seconds(stage.begin, stage.end, replicas, rate);
     slowest = std::max(
         slowest, job.round_robin ? whole + (again - 1) * compute / replicas : compute * again);
     if (i + 1 < job.stages.size()) {
-      const double bytes = context.network.layers[stage.end - 1].cut.at(job.samples_per_step()) /
+      const double bytes = context.network.layers[stage.end - 1].cut.at(samples) /
                            job.micro_batches * job.boundary_size();
-      slowest = std::max(slowest, boundary_seconds(stage, job.stages[i + 1], bytes, context.cluster,
-                                                   fabric, software.transfer_efficiency));
+      slowest = std::max(slowest, bytes * links.boundaries[i]);
     }
     rest = std::max(rest, whole - compute);
   }
   if (job.round_robin) return slowest;
-  const bool flushed = job.order == PipelineOrder::flush || job.order == PipelineOrder::gpipe;
-  const int slots = job.micro_batches + (flushed ? stages - 1 : 0);
-  const bool late = !flushed && software.stale_overlap > 0.9;
-  return slots * slowest + (late ? 0 : rest);
+  const bool late = !parallel::is_synchronous(job.schedule) && software.stale_overlap > 0.9;
+  return slots_of(job) * slowest + (late ? 0 : rest);
 }
 
 }  // namespace
@@ -122,8 +155,6 @@ std::vector<std::vector<int>> device_shares(int devices, int layers) {
   return {shares.begin(), shares.end()};
 }
 
-namespace {
-
 PlannedJob basic_job(const SearchRequest& request) {
   PlannedJob job;
   job.batch = request.mini_batch();
@@ -134,8 +165,6 @@ PlannedJob basic_job(const SearchRequest& request) {
   job.head = request.head;
   return job;
 }
-
-}  // namespace
 
 std::vector<Division> divisions_for(const CostContext& context, const SearchRequest& request) {
   if (request.divisions) return *request.divisions;
@@ -157,6 +186,7 @@ class Enumeration {
       for (const std::vector<int>& shares : shares_for(devices)) {
         job.stages = place(shares);
         add_shape(job, false);
+        add_in_turn(job, shares);
       }
     }
     for (const Division& division : divisions_for(context_, request_)) {
@@ -172,10 +202,12 @@ class Enumeration {
   // All of the devices, or also one less, a half, a quarter ...
   std::vector<int> device_counts() const {
     std::set<int> counts = {request_.devices};
-    if (request_.fewer && request_.devices > 1) counts.insert(request_.devices - 1);
-    for (int count = request_.devices / 2; request_.fewer && count > 0; count /= 2) {
-      counts.insert(count);
-    }
+    const auto add = [&](int count) {
+      const bool whole = std::fmod(request_.global_batch, count) == 0;
+      if (count > 0 && (whole || !request_.trained)) counts.insert(count);
+    };
+    if (request_.fewer) add(request_.devices - 1);
+    for (int count = request_.devices / 2; request_.fewer && count > 0; count /= 2) add(count);
     return {counts.begin(), counts.end()};
   }
 
@@ -186,39 +218,58 @@ class Enumeration {
     return {std::vector<int>(static_cast<size_t>(devices), 1)};
   }
 
-  // All orders and micro-batches of these stages; `divided` ones keep their cuts.
+  // Devices in equal shares take two stages each, or four.
+  void add_in_turn(PlannedJob job, const std::vector<int>& shares) {
+    if (shares.size() < 2 || shares.front() != shares.back()) return;
+    const int layers = static_cast<int>(context_.network.layers.size());
+    const std::vector<PlannedStage> once = job.stages;
+    for (const int times : {2, 4}) {
+      if (static_cast<int>(once.size()) * times > std::min(layers, kMostStages)) return;
+      job.stages.clear();
+      for (int i = 0; i < times; ++i) {
+        job.stages.insert(job.stages.end(), once.begin(), once.end());
+      }
+      add_shape(job, false);
+    }
+  }
+
+  // All schedules and micro-batches of these stages; `divided` ones keep their cuts.
   void add_shape(PlannedJob job, bool divided) {
     std::vector<int> shares;
     for (const PlannedStage& stage : job.stages) {
       shares.push_back(static_cast<int>(stage.devices.size()));
     }
-    for (const PipelineOrder order : orders_for(request_, shares.size())) {
-      job.order = order;
-      for (const int count : micro_batches_for(request_, shares, order)) {
+    const int turns = job.turns();
+    links_ = links_of(context_, job, fabric_);
+    for (const parallel::ScheduleKind kind : schedules_for(request_, shares.size(), turns)) {
+      job.schedule = kind;
+      for (const int count : micro_batches_for(request_, shares, kind, turns)) {
         job.micro_batches = count;
         add_cut(job, divided);
       }
     }
+    if (turns < static_cast<int>(shares.size())) return;
     add_turns(job, *std::max_element(shares.begin(), shares.end()), divided);
   }
 
   // Replicas that take whole mini-batches in turn; a round of the widest stage is a global batch.
   void add_turns(PlannedJob job, int most_replicas, bool divided) {
-    const bool allowed =
-        request_.order ? *request_.order == PipelineOrder::one_by_one : request_.asynchronous;
+    const bool allowed = request_.schedule
+                             ? *request_.schedule == parallel::ScheduleKind::one_f_one_b
+                             : request_.allow_stale;
     if (!allowed || job.stages.size() < 2 || !has_replicas(job)) return;
     if (job.devices() > kMostInTurn) return;
     job.batch = request_.global_batch / most_replicas;
     if (job.batch < 1) return;
     if (request_.trained && std::fmod(job.batch, job.devices()) != 0) return;
-    job.order = PipelineOrder::one_by_one;
+    job.schedule = parallel::ScheduleKind::one_f_one_b;
     job.round_robin = true;
     job.micro_batches = 1;
     add_cut(job, divided);
   }
 
   void add_cut(PlannedJob job, bool divided) {
-    if (!divided) set_cuts(job, cut_by_cost(context_, job));
+    if (!divided) set_cuts(job, cut_by_cost(context_, job, links_.rings));
     for (const bool share :
          choices(request_.share_optimizer, has_replicas(job) && !job.round_robin)) {
       job.share_optimizer = share;
@@ -236,13 +287,14 @@ class Enumeration {
   void add(const PlannedJob& job, const StageTimes& times, bool divided) {
     const double head =
         head_cost(job, context_.cluster, context_.constants, context_.software).compute;
-    const double seconds = estimate(context_, job, times, fabric_) + head;
+    const double seconds = estimate(context_, job, times, links_) + head;
     result_.push_back({job, seconds * request_.global_batch / job.samples_per_step(), divided});
   }
 
   const CostContext& context_;
   const SearchRequest& request_;
   const Fabric fabric_;
+  ShapeLinks links_;  // of the shape at hand
   std::vector<Candidate> result_;
 };
 
@@ -257,7 +309,7 @@ std::optional<PlannedJob> pipedream_job(const CostContext& context, const Search
   // Samples of a device in a step; what is trained has whole ones.
   const double samples = request.mini_batch() / job.devices();
   const double counted = request.trained ? std::ceil(samples) : samples;
-  job.order = PipelineOrder::one_by_one;
+  job.schedule = parallel::ScheduleKind::one_f_one_b;
   job.round_robin = has_replicas(job);
   job.batch = job.round_robin ? counted * job.devices() : counted;
   return job;
@@ -269,11 +321,12 @@ bool allows(const SearchRequest& request, const PlannedJob& pipedream) {
   if (shares && has_replicas(pipedream) && !pipedream.round_robin) return false;
   if (pipedream.stages.size() == 1) return true;
   return request.head.parallel == PlannedHead::Parallel::none &&
-         (request.order ? *request.order == PipelineOrder::one_by_one : request.asynchronous);
+         (request.schedule ? *request.schedule == parallel::ScheduleKind::one_f_one_b
+                           : request.allow_stale);
 }
 
 std::vector<Candidate> candidates(const CostContext& context, const SearchRequest& request) {
   return Enumeration(context, request).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

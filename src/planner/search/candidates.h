@@ -5,13 +5,16 @@
 
 #include "planner/search/search.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 struct Candidate {
   PlannedJob job;
   double estimate = 0;     // seconds for the global batch by formula, before simulation
   bool pipedream = false;  // divided as PipeDream would
 };
+
+// What all jobs of a request have in common; no stages yet.
+PlannedJob basic_job(const SearchRequest& request);
 
 // Every shape with its best cuts. Stages get neighbouring devices, so that a stage stays within a
 // machine where it can.
@@ -30,4 +33,4 @@ bool allows(const SearchRequest& request, const PlannedJob& pipedream);
 // uneven ones for two and three stages.
 std::vector<std::vector<int>> device_shares(int devices, int layers);
 
-}  // namespace millrace
+}  // namespace millrace::planner

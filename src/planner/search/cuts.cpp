@@ -4,18 +4,18 @@
 #include <limits>
 
 #include "base/error.h"
-#include "planner/simulate/fabric.h"
 
-namespace millrace {
+namespace millrace::planner {
 // Times of operators are close to straight lines in the batch; two points give the line.
 StageTimes::StageTimes(const CostContext& context, const PlannedJob& job)
     : round_robin_(job.round_robin),
       share_optimizer_(job.share_optimizer),
       samples_(job.samples_per_step() / job.micro_batches) {
-  const auto& [network, cluster, constants, software] = context;
+  const auto& [network, cluster, constants, software] = context;  // which no lambda may capture
   const double slower = straggling(job.devices(), software);
   const auto seconds_at = [&](const LayerWork& layer, double samples) {
-    return seconds_of(layer, samples, cluster.device, job.precision, constants.operators, software);
+    return seconds_of(layer, samples, context.cluster.device, job.precision,
+                      context.constants.operators, context.software);
   };
   const double low = std::max(1.0, samples_ / job.devices()), high = 2 * low;
   fixed_ = per_sample_ = parameters_ = updates_ = {0.0};
@@ -31,7 +31,7 @@ StageTimes::StageTimes(const CostContext& context, const PlannedJob& job)
   }
   bytes_per_parameter_ = gradient_size(job, software);
   exposed_ = 1 - software.overlap;
-  if (job.order == PipelineOrder::stale) exposed_ *= 1 - software.stale_overlap;
+  if (job.schedule == parallel::ScheduleKind::ssp) exposed_ *= 1 - software.stale_overlap;
   collective_efficiency_ = software.collective_efficiency;
 }
 
@@ -58,7 +58,18 @@ double StageTimes::seconds(int begin, int end, int replicas, double link_rate) c
   return std::max(working + update, reduce * (1 - exposed)) + reduce * exposed;
 }
 
+std::vector<double> ring_rates(const Fabric& fabric, const PlannedJob& job) {
+  std::vector<double> rates;
+  for (const PlannedStage& stage : job.stages) rates.push_back(fabric.ring(stage.devices).rate);
+  return rates;
+}
+
 std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job) {
+  return cut_by_cost(context, job, ring_rates(Fabric(context.cluster), job));
+}
+
+std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
+                             const std::vector<double>& rates) {
   const NetworkWork& network = context.network;
   const int layers = static_cast<int>(network.layers.size());
   const int stages = static_cast<int>(job.stages.size());
@@ -67,7 +78,6 @@ std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job) 
                network.model);
   }
   const StageTimes times(context, job);
-  const Fabric fabric(context.cluster);
   constexpr double kNever = std::numeric_limits<double>::infinity();
   // best[e]: the slowest of the stages so far, which together end at layer e.
   std::vector<double> best(static_cast<size_t>(layers) + 1, kNever);
@@ -75,7 +85,7 @@ std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job) 
   std::vector<std::vector<int>> begins;
   for (int stage = 0; stage < stages; ++stage) {
     const std::vector<int>& devices = job.stages[stage].devices;
-    const double rate = fabric.ring(devices).rate;
+    const double rate = rates[static_cast<size_t>(stage)];
     std::vector<double> next(best.size(), kNever);
     std::vector<int> begin_of(best.size(), 0);
     for (int end = stage + 1; end <= layers; ++end) {
@@ -108,4 +118,4 @@ void set_cuts(PlannedJob& job, const std::vector<int>& ends) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

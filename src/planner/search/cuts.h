@@ -5,8 +5,9 @@
 
 #include "planner/cost/cost_context.h"
 #include "planner/cost/stage_cost.h"
+#include "planner/simulate/fabric.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Seconds that layers [begin, end) keep one step's worth of work busy on `replicas` devices, by
 // formula: computing, updating, what is not hidden of summing gradients. Made once per job, then
@@ -36,7 +37,12 @@ class StageTimes {
 // returns the end of each stage.
 std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job);
 
+// The same with the rate of the ring of each stage, where many jobs have the same devices.
+std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
+                             const std::vector<double>& ring_rates);
+std::vector<double> ring_rates(const Fabric& fabric, const PlannedJob& job);
+
 // Gives each stage of the job its layers.
 void set_cuts(PlannedJob& job, const std::vector<int>& ends);
 
-}  // namespace millrace
+}  // namespace millrace::planner

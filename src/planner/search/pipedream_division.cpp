@@ -8,7 +8,7 @@
 
 #include "planner/simulate/fabric.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr int kMostDivided = 32;
@@ -184,4 +184,4 @@ std::vector<Division> pipedream_divisions(const CostContext& context, const Plan
   return divisions;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include "planner/pipedream.h"
 #include "planner/search/cuts.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 using Division = std::vector<PlannedStage>;
 
@@ -33,4 +33,4 @@ struct DivisionRules {
 std::vector<Division> pipedream_divisions(const CostContext& context, const PlannedJob& job,
                                           const DivisionRules& rules);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "planner/antichain.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr double kMostPlans = 1e11;
@@ -59,16 +59,16 @@ ProfiledNetwork divide_profile(const Profile& profile, const PipedreamOptions& o
 Cluster cluster_of(const std::vector<Level>& levels) {
   if (levels.size() > 2) {
     fail_input(
-        "--workers has {} levels; --auto takes one or two, devices of a machine and machines.",
+        "‹workers› has {} levels; ‹auto› takes one or two, devices of a machine and machines.",
         levels.size());
   }
   Cluster cluster;
   cluster.name = "workers";
-  cluster.source = "--workers and --bandwidth";
+  cluster.source = "‹workers› and ‹bandwidth›";
   cluster.devices_per_machine = levels.at(0).workers;
   cluster.machines = levels.size() > 1 ? levels[1].workers : 1;
   if (cluster.devices_per_machine > kMostPerMachine || cluster.devices() > kMostPlanned) {
-    fail_input("--workers has {} devices, {} in a machine; --auto takes up to {} and {}.",
+    fail_input("‹workers› has {} devices, {} in a machine; ‹auto› takes up to {} and {}.",
                cluster.devices(), cluster.devices_per_machine, kMostPlanned, kMostPerMachine);
   }
   cluster.device = {.name = "worker",
@@ -87,4 +87,4 @@ Cluster cluster_of(const std::vector<Level>& levels) {
   return cluster;
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -8,7 +8,7 @@
 #include "planner/cost/profile_work.h"
 #include "planner/search/pipedream_division.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Plain data. `divisions` are for SearchRequest: PipeDream's plan for the options, or none.
 struct ProfiledNetwork {
@@ -29,4 +29,4 @@ ProfiledNetwork divide_profile(const Profile& profile, const PipedreamOptions& o
 // more devices than are planned.
 Cluster cluster_of(const std::vector<Level>& levels);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -9,9 +9,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "planner/cost/memory_needs.h"
 #include "planner/search/candidates.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 constexpr size_t kSimulated = 16;  // candidates by formula that are simulated
@@ -20,30 +21,16 @@ constexpr size_t kShown = 12;      // losers that are explained
 struct Scored {
   Candidate candidate;
   double estimate = 0;
-  double memory = 0;
-  int fullest = 0;
+  double memory = 0;    // of the fullest device
+  std::string refusal;  // why it does not fit
 };
-
-double fullest_device(const CostContext& context, const PlannedJob& job, int& stage) {
-  double most = 0;
-  for (int i = 0; i < static_cast<int>(job.stages.size()); ++i) {
-    const double total =
-        stage_memory(context.network, job, i, context.cluster, context.constants, context.software)
-            .total();
-    if (total > most) {
-      most = total;
-      stage = i;
-    }
-  }
-  return most;
-}
 
 // Candidates of one kind differ only in cuts, micro-batches or recomputation.
 std::string kind_of(const PlannedJob& job) {
   std::vector<size_t> replicas;
   for (const PlannedStage& stage : job.stages) replicas.push_back(stage.devices.size());
   return fmt::format("{} {} {} {} {}", fmt::join(replicas, "-"),
-                     job.stages.size() > 1 ? name_of(job.order) : "",
+                     job.stages.size() > 1 ? parallel::name_of(job.schedule) : "",
                      static_cast<int>(job.head.parallel), job.round_robin, job.share_optimizer);
 }
 
@@ -84,11 +71,8 @@ class Search {
     add_pipedream();
     std::vector<Scored> fitting, refused;
     for (Candidate& candidate : candidates(context_, request_)) {
-      Scored scored;
-      scored.memory = fullest_device(context_, candidate.job, scored.fullest);
-      scored.estimate = candidate.estimate;
-      scored.candidate = std::move(candidate);
-      (scored.memory <= limit_ ? fitting : refused).push_back(std::move(scored));
+      Scored scored = scored_by_memory(std::move(candidate));
+      (scored.refusal.empty() ? fitting : refused).push_back(std::move(scored));
     }
     outcome_.tried = fitting.size() + refused.size();
     const auto by_estimate = [](const Scored& a, const Scored& b) {
@@ -105,18 +89,25 @@ class Search {
  private:
   using Simulated = std::pair<SearchResult, Prediction>;
 
+  Scored scored_by_memory(Candidate candidate) const {
+    const MemoryNeeds needs = memory_needs(context_, candidate.job);
+    Scored scored;
+    scored.memory = needs.most();
+    scored.refusal = why_not(needs, context_.cluster, limit_);
+    scored.estimate = candidate.estimate;
+    scored.candidate = std::move(candidate);
+    return scored;
+  }
+
   void add_pipedream() {
     const std::optional<PlannedJob> job = pipedream_job(context_, request_);
     if (!job) return;
-    Scored scored;
-    scored.memory = fullest_device(context_, *job, scored.fullest);
-    scored.estimate = 1;
-    scored.candidate = {*job, 1, true};
+    const Scored scored = scored_by_memory({*job, 1, true});
     Simulated simulated = simulated_result(scored);
     outcome_.pipedream = simulated.first;
-    outcome_.pipedream->fits = scored.memory <= limit_;
+    outcome_.pipedream->fits = scored.refusal.empty();
     if (!outcome_.pipedream->fits) {
-      outcome_.pipedream->verdict = does_not_fit(scored);
+      outcome_.pipedream->verdict = "does not fit: " + scored.refusal;
     } else if (allows(request_, *job)) {
       theirs_.push_back(std::move(simulated));
     }
@@ -130,10 +121,14 @@ class Search {
       return;
     }
     const double slower = outcome_.plans.front().samples_per_second / theirs.samples_per_second - 1;
-    theirs.verdict = slower > 0 ? fmt::format("{:.1f} % slower than the best.", slower * 100)
-                     : slower < 0
-                         ? fmt::format("{:.1f} % faster, but not allowed here.", -slower * 100)
-                         : "the best.";
+    const bool stale = !request_.allow_stale && !theirs.job.is_exact();
+    theirs.verdict =
+        slower > 0 ? fmt::format("{:.1f} % slower than the best.", slower * 100)
+        : slower == 0
+            ? "the best."
+            : fmt::format("{:.1f} % faster, but {}.", -slower * 100,
+                          stale ? "it trains on weights a few updates old: see ‹allow_stale›"
+                                : "not allowed here");
   }
 
   // The best by formula, and the best of every kind after them.
@@ -202,19 +197,13 @@ class Search {
     outcome_.others.push_back(std::move(result));
   }
 
-  std::string does_not_fit(const Scored& scored) const {
-    return fmt::format("does not fit: stage {} needs {}, a device has {}.", scored.fullest,
-                       format_bytes(static_cast<uint64_t>(scored.memory)),
-                       format_bytes(static_cast<uint64_t>(limit_)));
-  }
-
   void explain_refused(const std::vector<Scored>& refused) {
     std::map<std::string, size_t> seen;
     for (const Scored& scored : refused) {
       if (seen[kind_of(scored.candidate.job)]++ > 0) continue;
       SearchResult result = basic_result(scored);
       result.fits = false;
-      result.verdict = does_not_fit(scored);
+      result.verdict = "does not fit: " + scored.refusal;
       outcome_.others.push_back(std::move(result));
     }
   }
@@ -235,11 +224,14 @@ std::string describe_shape(const PlannedJob& job) {
   for (const PlannedStage& stage : job.stages) replicas.push_back(stage.devices.size());
   std::string text;
   if (job.stages.size() == 1) {
-    text = fmt::format("data parallel on {}", replicas.front());
+    text = fmt::format("{} parallel on {}", parallel::name_of(job.parallelism), replicas.front());
     if (job.micro_batches > 1) text += fmt::format(", {} micro-batches", job.micro_batches);
   } else {
-    text = fmt::format("{} stages on {} devices, {}, {} micro-batches", job.stages.size(),
-                       fmt::join(replicas, "-"), name_of(job.order), job.micro_batches);
+    const bool in_turn = job.schedule == parallel::ScheduleKind::interleaved;
+    if (in_turn) replicas.resize(static_cast<size_t>(job.turns()));
+    text = fmt::format("{} stages {}on {} devices, {}, {} micro-batches", job.stages.size(),
+                       in_turn ? "in turn " : "", fmt::join(replicas, "-"),
+                       parallel::name_of(job.schedule), job.micro_batches);
   }
   using Parallel = PlannedHead::Parallel;
   if (job.head.parallel == Parallel::data) text += ", head dp";
@@ -252,13 +244,19 @@ std::string describe_shape(const PlannedJob& job) {
 
 SearchOutcome search_plans(const CostContext& context, const SearchRequest& request) {
   if (request.devices < 1 || request.devices > context.cluster.devices()) {
-    fail_input("--devices is {}, but cluster '{}' has {}.", request.devices, context.cluster.name,
+    fail_input("‹devices› is {}, but cluster '{}' has {}.", request.devices, context.cluster.name,
                context.cluster.devices());
   }
   if (!(request.global_batch >= 1)) fail_input("The global batch must be at least 1.");
+  if (request.schedule && !parallel::is_synchronous(*request.schedule) && !request.allow_stale) {
+    fail_input(
+        "‹schedule› {} trains on weights a few updates old; add ‹allow_stale› if that is wanted, "
+        "or use {}.",
+        parallel::name_of(*request.schedule), parallel::schedule_names(true));
+  }
   SearchRequest divided = request;
   divided.divisions = divisions_for(context, request);
   return Search(context, divided).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -9,26 +9,26 @@
 #include "planner/cost/prediction.h"
 #include "planner/search/pipedream_division.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 struct SearchRequest {
   double global_batch = 1;  // samples of one update
   int devices = 1;          // the first so many of the cluster
-  DataType precision = DataType::f32;
-  std::optional<DataType> wire = {};  // see PlannedJob
+  graph::DataType precision = graph::DataType::f32;
+  std::optional<graph::DataType> wire = {};  // see PlannedJob
   bool real_data = false;
   int optimizer_states = 1;
   double memory_limit = 0;  // bytes; 0: the device's
   PlannedHead head;         // any division is tried, `sampled` only if it is the one given
   bool head_fixed = false;  // only the division given is tried
   // Restrictions; none: all are tried.
-  std::optional<PipelineOrder> order;
+  std::optional<parallel::ScheduleKind> schedule;
   std::optional<bool> recompute;
   std::optional<bool> share_optimizer;
-  bool asynchronous = true;  // schedules that train on weights a few updates old
+  bool allow_stale = false;  // also schedules that train on weights a few updates old
   bool straight = false;     // no stage on more than one device
-  bool fewer = false;        // devices may be left idle
-  bool trained = true;       // `train` runs the plan: each device has whole samples of a step
+  bool fewer = false;   // devices may be left idle: one, or half of them, or three quarters ...
+  bool trained = true;  // `train` runs the plan: each device has whole samples of a step
   // PipeDream's divisions of the network, the first over all levels; none: found by the search.
   std::optional<std::vector<Division>> divisions = {};
 
@@ -60,14 +60,15 @@ struct SearchOutcome {
   size_t tried = 0;
 };
 
-// Tries numbers of stages, uneven shares of devices, schedules, micro-batches, replicas that share
-// batches or take turns, recomputation, shared optimizer state and divisions of the head; cuts each
-// by cost, ranks by formula, simulates the most promising, every schedule of PipeDream's divisions,
-// and PipeDream's own schedule. Throws InputError if the request makes no sense (more devices than
-// there are, an empty batch).
+// Tries numbers of stages, uneven shares of devices, stages that devices take in turn, schedules,
+// micro-batches, replicas that share batches or take turns, recomputation, shared optimizer state
+// and divisions of the head; cuts each by cost, ranks by formula, simulates the most promising,
+// every schedule of PipeDream's divisions, and PipeDream's own schedule. All plans compute what one
+// device would unless the request allows others. Throws InputError if the request makes no sense
+// (more devices than there are, an empty batch, a stale schedule that is not allowed).
 SearchOutcome search_plans(const CostContext& context, const SearchRequest& request);
 
 // "4 stages on 2 devices each, 1f1b-flush, 8 micro-batches, recompute".
 std::string describe_shape(const PlannedJob& job);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "planner/cluster/topology.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
+
+constexpr int kWatchedMachines = 32;  // at either end of a ring
 
 bool is_bonded(const Cluster& cluster, int from, int to) {
   const int count = cluster.devices_per_machine;
@@ -29,16 +32,20 @@ bool crosses_sockets(const Cluster& cluster, int from, int to) {
 // machine its card out and in.
 Fabric::Fabric(const Cluster& cluster) : cluster_(cluster) {
   const int count = cluster.devices_per_machine;
-  for (int device = 0; device < cluster.devices(); ++device) {
+  std::vector<double> ports;  // of the devices of a machine
+  for (int device = 0; device < count; ++device) {
     double port = 0, bonded = 0;
     for (int other = 0; other < count; ++other) {
-      if (other == device % count) continue;
-      const int peer = device - device % count + other;
-      const double bandwidth = cluster.link_between(device, peer).bandwidth;
-      if (is_bonded(cluster, device, peer)) bonded += bandwidth;
+      local_links_.push_back(other == device ? LinkClass{} : cluster.link_between(device, other));
+      const double bandwidth = local_links_.back().bandwidth;
+      if (other != device && is_bonded(cluster, device, other)) bonded += bandwidth;
       port = std::max(port, bandwidth);
     }
-    port = std::max({port, bonded, cluster.machines > 1 ? cluster.network.bandwidth : 0.0, 1.0});
+    const double network = cluster.machines > 1 ? cluster.network.bandwidth : 0.0;
+    ports.push_back(std::max({port, bonded, network, 1.0}));
+  }
+  for (int device = 0; device < cluster.devices(); ++device) {
+    const double port = ports[static_cast<size_t>(device % count)];
     links_.push_back({fmt::format("device {} out", device), port});
     links_.push_back({fmt::format("device {} in", device), port});
   }
@@ -51,7 +58,7 @@ Fabric::Fabric(const Cluster& cluster) : cluster_(cluster) {
   for (int machine = 0; machine < cluster.machines; ++machine) {
     for (const auto& [from, to] : bonded_pairs_) {
       links_.push_back({fmt::format("machine {} pair {}-{}", machine, from, to),
-                        cluster.link_between(from, to).bandwidth});
+                        local_link(from, to).bandwidth});
     }
   }
   sockets_begin_ = static_cast<int>(links_.size());
@@ -89,14 +96,32 @@ LinkPath Fabric::between(int from, int to) const {
   return route;
 }
 
+LinkClass Fabric::local_link(int from, int to) const {
+  return local_links_[static_cast<size_t>(from * cluster_.devices_per_machine + to)];
+}
+
 double Fabric::bonded_bandwidth(int device, const std::vector<int>& others) const {
   double sum = 0;
   for (const int other : others) {
     if (other != device && is_bonded(cluster_, device, other)) {
-      sum += cluster_.link_between(device, other).bandwidth;
+      sum += local_link(device, other).bandwidth;
     }
   }
   return sum;
+}
+
+Fabric::LocalRing Fabric::local_ring(const std::vector<int>& local) const {
+  constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+  double bonded = kUnlimited;
+  for (const int device : local) bonded = std::min(bonded, bonded_bandwidth(device, local));
+  LocalRing ring{kUnlimited, 0, bonded > 0};
+  for (size_t i = 0; local.size() > 1 && i < local.size(); ++i) {
+    const LinkClass link = local_link(local[i], local[(i + 1) % local.size()]);
+    ring.latency = std::max(ring.latency, link.latency);
+    if (!ring.bonded) ring.rate = std::min(ring.rate, link.bandwidth);
+  }
+  if (local.size() > 1 && ring.bonded) ring.rate = bonded;
+  return ring;
 }
 
 LinkPath Fabric::ring(const std::vector<int>& devices) const {
@@ -104,36 +129,40 @@ LinkPath Fabric::ring(const std::vector<int>& devices) const {
   std::vector<int> members = devices;
   std::sort(members.begin(), members.end());
   const int count = cluster_.devices_per_machine;
+  const int first = members.front() / count, last = members.back() / count;
+  std::map<std::vector<int>, LocalRing> known;  // by devices of a machine
   std::set<int> links;
   LinkPath route;
   route.rate = std::numeric_limits<double>::infinity();
   size_t begin = 0;
   while (begin < members.size()) {  // one machine at a time
+    const int machine = members[begin] / count;
+    std::vector<int> local;
     size_t end = begin;
-    while (end < members.size() && members[end] / count == members[begin] / count) ++end;
-    const std::vector<int> local(members.begin() + static_cast<long>(begin),
-                                 members.begin() + static_cast<long>(end));
-    double bonded = std::numeric_limits<double>::infinity();
-    for (const int device : local) bonded = std::min(bonded, bonded_bandwidth(device, local));
+    while (end < members.size() && members[end] / count == machine) {
+      local.push_back(members[end++] - machine * count);
+    }
+    auto found = known.find(local);
+    if (found == known.end()) found = known.emplace(local, local_ring(local)).first;
+    const LocalRing& own = found->second;
+    route.rate = std::min(route.rate, own.rate);
+    route.latency = std::max(route.latency, own.latency);
+    const bool crosses = local.size() < members.size();
+    if (crosses) {
+      route.rate = std::min(route.rate, cluster_.network.bandwidth);
+      route.latency = std::max(route.latency, cluster_.network.latency);
+    }
+    begin = end;
+    if (machine - first >= kWatchedMachines && last - machine >= kWatchedMachines) continue;
     for (size_t i = 0; i < local.size(); ++i) {
-      const int from = local[i], to = local[(i + 1) % local.size()];
+      const int from = machine * count + local[i];
+      const int to = machine * count + local[(i + 1) % local.size()];
       links.insert({2 * from, 2 * from + 1});
-      if (from == to) continue;
-      const LinkClass link = cluster_.link_between(from, to);
-      route.latency = std::max(route.latency, link.latency);
-      if (bonded > 0) continue;
-      route.rate = std::min(route.rate, link.bandwidth);
+      if (from == to || own.bonded) continue;
       const LinkPath hop = between(from, to);
       links.insert(hop.links.begin(), hop.links.end());
     }
-    if (local.size() > 1 && bonded > 0) route.rate = std::min(route.rate, bonded);
-    if (local.size() < members.size()) {
-      route.rate = std::min(route.rate, cluster_.network.bandwidth);
-      route.latency = std::max(route.latency, cluster_.network.latency);
-      const int machine = members[begin] / count;
-      links.insert({network_begin_ + 2 * machine, network_begin_ + 2 * machine + 1});
-    }
-    begin = end;
+    if (crosses) links.insert({network_begin_ + 2 * machine, network_begin_ + 2 * machine + 1});
   }
   route.links.assign(links.begin(), links.end());
   return route;
@@ -146,27 +175,19 @@ void route_message(SimulationItem& item, const LinkPath& route, double bytes, do
   item.seconds += route.latency;
 }
 
-namespace {
-
-void route_collective(SimulationItem& item, const LinkPath& route, int hops, double bytes,
-                      double efficiency) {
-  route_message(item, route, bytes, efficiency);
-  item.seconds += route.latency * (hops - 1);
-}
-
-}  // namespace
-
-void route_all_reduce(SimulationItem& item, const LinkPath& route, int members, double bytes,
-                      double efficiency) {
+void route_collective(SimulationItem& item, const LinkPath& route, Collective kind, int members,
+                      double bytes, double efficiency) {
   if (members < 2) return;
-  route_collective(item, route, 2 * (members - 1), 2.0 * (members - 1) / members * bytes,
-                   efficiency);
+  const auto seconds = [&](const CollectiveWork& work) {
+    return work.hops * route.latency + work.bytes / (route.rate * efficiency);
+  };
+  CollectiveWork work = ring_work(kind, members, bytes);
+  if (kind == Collective::all_reduce) {
+    const CollectiveWork tree = tree_work(members, bytes);
+    if (seconds(tree) < seconds(work)) work = tree;
+  }
+  route_message(item, route, work.bytes, efficiency);
+  item.seconds += route.latency * (work.hops - 1);
 }
 
-void route_all_gather(SimulationItem& item, const LinkPath& route, int members, double bytes,
-                      double efficiency) {
-  if (members < 2) return;
-  route_collective(item, route, members - 1, 1.0 * (members - 1) / members * bytes, efficiency);
-}
-
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "planner/cluster/cluster.h"
+#include "planner/simulate/collective.h"
 #include "planner/simulate/simulator.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // What a message between two devices, or a collective, takes.
 struct LinkPath {
@@ -29,13 +30,24 @@ class Fabric {
   LinkPath between(int from, int to) const;
 
   // A ring over these devices in ascending order; rings over bonded links use all of a device's
-  // links to other members at once. One device: no links.
+  // links to other members at once. One device: no links. Of a ring over very many machines, the
+  // links of those in the middle are left out: no other stage has devices there.
   LinkPath ring(const std::vector<int>& devices) const;
 
  private:
+  // What a ring finds among the devices of one machine.
+  struct LocalRing {
+    double rate = 0;
+    double latency = 0;
+    bool bonded = false;
+  };
+
+  LinkClass local_link(int from, int to) const;  // numbers within a machine
   double bonded_bandwidth(int device, const std::vector<int>& others) const;
+  LocalRing local_ring(const std::vector<int>& local) const;
 
   const Cluster& cluster_;
+  std::vector<LinkClass> local_links_;  // of a machine, row by row
   std::vector<SimulationLink> links_;
   std::vector<std::pair<int, int>> bonded_pairs_;  // of one machine, ascending
   int pairs_begin_ = 0, sockets_begin_ = 0, network_begin_ = 0;
@@ -45,11 +57,9 @@ class Fabric {
 // rate that software reaches.
 void route_message(SimulationItem& item, const LinkPath& route, double bytes, double efficiency);
 
-// The same for a collective over `members` devices in which each sends `share` times the bytes in
-// `hops` steps: an all-reduce sends 2(n-1)/n in 2(n-1), a gather (n-1)/n in n-1.
-void route_all_reduce(SimulationItem& item, const LinkPath& route, int members, double bytes,
-                      double efficiency);
-void route_all_gather(SimulationItem& item, const LinkPath& route, int members, double bytes,
-                      double efficiency);
+// As route_message, for a collective among `members` devices, which takes whichever of the two is
+// faster.
+void route_collective(SimulationItem& item, const LinkPath& route, Collective kind, int members,
+                      double bytes, double efficiency);
 
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -9,7 +9,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 enum class Moment : uint8_t { delay_over, ended };
@@ -291,4 +291,4 @@ Json trace_of(const SimulationInput& input, const SimulationResult& result) {
   return {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}, {"simulated", true}};
 }
 
-}  // namespace millrace
+}  // namespace millrace::planner

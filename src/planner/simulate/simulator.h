@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::planner {
 
 // Memory that an item takes (positive) or gives back (negative) on a device.
 struct MemoryChange {
@@ -90,4 +90,4 @@ SimulationResult simulate(const SimulationInput& input);
 // microseconds; `pid` is the device and `tid` the lane, transfers come under one device more.
 Json trace_of(const SimulationInput& input, const SimulationResult& result);
 
-}  // namespace millrace
+}  // namespace millrace::planner

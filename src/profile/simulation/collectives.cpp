@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::profile {
 
 SimulatedCollectives::SimulatedCollectives(ItemWriter& writer)
     : writer_(writer), joined_(static_cast<size_t>(writer.workers().count()), 0) {
@@ -11,11 +11,11 @@ SimulatedCollectives::SimulatedCollectives(ItemWriter& writer)
   }
 }
 
-int SimulatedCollectives::join(int worker, double bytes) {
+int SimulatedCollectives::join(int worker, planner::Collective kind, double bytes) {
   const SimulatedWorker& one = writer_.workers()[worker];
   const auto stage = static_cast<size_t>(one.stage);
   const int64_t number = joined_[static_cast<size_t>(worker)]++;
-  Collective& collective = collectives_[{one.stage, number}];
+  Meeting& collective = collectives_[{one.stage, number}];
   if (collective.meet < 0) {
     collective.meet = writer_.add("meet", "communication", -1, -1);
     collective.done = writer_.add("done", "communication", -1, -1);
@@ -25,9 +25,10 @@ int SimulatedCollectives::join(int worker, double bytes) {
   if (!local && one.member != 0) return collective.done;
   const int part =
       writer_.add("gradients", "communication", writer_.background_lane(worker), worker);
-  SimulationItem& item = writer_.item(part);
-  route_all_reduce(item, rings_[stage], static_cast<int>(writer_.job().devices[stage].size()),
-                   bytes, writer_.job().host.collective_efficiency);
+  planner::SimulationItem& item = writer_.item(part);
+  planner::route_collective(item, rings_[stage], kind,
+                            static_cast<int>(writer_.job().devices[stage].size()), bytes,
+                            writer_.job().host.collective_efficiency);
   if (local) {
     item.links = {writer_.host().cores_of(one.device)};
     item.weights = {1 / item.rate};
@@ -45,4 +46,4 @@ bool SimulatedCollectives::is_in_one_machine(int stage) const {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

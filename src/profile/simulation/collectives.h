@@ -7,7 +7,7 @@
 
 #include "profile/simulation/item_writer.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // Every member of a stage joins its collectives in the same order; each begins when all have come.
 // They run beside the kernels, one after the other on each device. Borrows the writer.
@@ -16,10 +16,10 @@ class SimulatedCollectives {
   explicit SimulatedCollectives(ItemWriter& writer);
 
   // Returns the item after which the collective is over.
-  int join(int worker, double bytes);
+  int join(int worker, planner::Collective kind, double bytes);
 
  private:
-  struct Collective {
+  struct Meeting {
     int meet = -1;
     int done = -1;
   };
@@ -27,9 +27,9 @@ class SimulatedCollectives {
   bool is_in_one_machine(int stage) const;
 
   ItemWriter& writer_;
-  std::vector<LinkPath> rings_;                                // of each stage
-  std::vector<int64_t> joined_;                                // by each worker
-  std::map<std::pair<int, int64_t>, Collective> collectives_;  // by stage and number
+  std::vector<planner::LinkPath> rings_;                    // of each stage
+  std::vector<int64_t> joined_;                             // by each worker
+  std::map<std::pair<int, int64_t>, Meeting> collectives_;  // by stage and number
 };
 
-}  // namespace millrace
+}  // namespace millrace::profile

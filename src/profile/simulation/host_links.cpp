@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::profile {
 
-HostLinks::HostLinks(const SimulatedJob& job, std::vector<SimulationLink>& links)
+HostLinks::HostLinks(const SimulatedJob& job, std::vector<planner::SimulationLink>& links)
     : job_(job), begin_(static_cast<int>(links.size())) {
   if (!is_shared()) return;
   for (int machine = 0; machine < job.cluster->machines; ++machine) {
@@ -24,7 +24,8 @@ HostLinks::HostLinks(const SimulatedJob& job, std::vector<SimulationLink>& links
   }
 }
 
-void HostLinks::occupy(SimulationItem& item, int device, double seconds, double busy) const {
+void HostLinks::occupy(planner::SimulationItem& item, int device, double seconds,
+                       double busy) const {
   if (seconds <= 0) return;
   if (!is_shared()) {
     item.seconds = seconds;
@@ -48,4 +49,4 @@ void HostLinks::occupy(SimulationItem& item, int device, double seconds, double 
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -7,14 +7,14 @@
 
 #include "profile/program_simulation.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // For each machine its cores together, its memory, and each core that devices share. Nothing is
 // shared where the job's host has no cores. Borrows the job.
 class HostLinks {
  public:
   // Adds its own to `links`.
-  HostLinks(const SimulatedJob& job, std::vector<SimulationLink>& links);
+  HostLinks(const SimulatedJob& job, std::vector<planner::SimulationLink>& links);
 
   bool is_shared() const { return job_.host.cores > 0; }
   int machine_of(int device) const { return device / job_.cluster->devices_per_machine; }
@@ -23,7 +23,7 @@ class HostLinks {
 
   // Makes an item last as long as a device takes for it: `seconds` alone, `busy` with all devices
   // of its machine at work.
-  void occupy(SimulationItem& item, int device, double seconds, double busy) const;
+  void occupy(planner::SimulationItem& item, int device, double seconds, double busy) const;
 
  private:
   const SimulatedJob& job_;
@@ -31,4 +31,4 @@ class HostLinks {
   std::map<std::pair<int, int>, int> core_links_;  // by machine and core
 };
 
-}  // namespace millrace
+}  // namespace millrace::profile

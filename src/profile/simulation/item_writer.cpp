@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
-ProgramSimulation start(const Cluster& cluster, const Fabric& fabric) {
+ProgramSimulation start(const planner::Cluster& cluster, const planner::Fabric& fabric) {
   ProgramSimulation made;
   made.input.devices = cluster.devices();
   made.input.links = fabric.links();
@@ -29,7 +29,7 @@ ItemWriter::ItemWriter(const SimulatedJob& job)
 }
 
 void ItemWriter::add_lanes(int device) {
-  std::vector<SimulationLane>& lanes = made_.input.lanes;
+  std::vector<planner::SimulationLane>& lanes = made_.input.lanes;
   lanes_[device] = static_cast<int>(lanes.size());
   made_.compute_lanes.push_back(lanes_[device]);
   lanes.push_back({device, "compute", true});
@@ -38,7 +38,7 @@ void ItemWriter::add_lanes(int device) {
 
 int ItemWriter::add(std::string name, std::string category, int lane, int worker,
                     int64_t micro_batch) {
-  SimulationItem item;
+  planner::SimulationItem item;
   item.name = std::move(name);
   item.category = std::move(category);
   item.lane = lane;
@@ -79,4 +79,4 @@ void ItemWriter::join_devices(int64_t step) {
   for (const auto& [device, lane] : lanes_) waits_[device].push_back(join);
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -10,7 +10,7 @@
 #include "profile/simulation/host_links.h"
 #include "profile/simulation/workers.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // Owns the simulation until it is taken. Items of a device's own thread follow each other; what
 // the next one has to wait for besides is collected with `wait_for`. Borrows the job.
@@ -19,7 +19,7 @@ class ItemWriter {
   explicit ItemWriter(const SimulatedJob& job);
 
   const SimulatedJob& job() const { return job_; }
-  const Fabric& fabric() const { return fabric_; }
+  const planner::Fabric& fabric() const { return fabric_; }
   const HostLinks& host() const { return host_; }
   const SimulatedWorkers& workers() const { return workers_; }
 
@@ -31,7 +31,7 @@ class ItemWriter {
               int64_t micro_batch);
 
   int count() const { return static_cast<int>(made_.input.items.size()); }
-  SimulationItem& item(int id) { return made_.input.items[static_cast<size_t>(id)]; }
+  planner::SimulationItem& item(int id) { return made_.input.items[static_cast<size_t>(id)]; }
   void follow(int id, int before) { item(id).after.push_back(before); }
   void hide(int id) { made_.trace_device[static_cast<size_t>(id)] = -1; }
 
@@ -58,7 +58,7 @@ class ItemWriter {
   void add_lanes(int device);
 
   const SimulatedJob& job_;
-  const Fabric fabric_;
+  const planner::Fabric fabric_;
   const SimulatedWorkers workers_;
   ProgramSimulation made_;
   HostLinks host_;
@@ -67,4 +67,4 @@ class ItemWriter {
   std::map<int, int> last_;                // item of each device
 };
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -1,23 +1,23 @@
 #include "profile/simulation/messages.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 SimulatedMessages::SimulatedMessages(ItemWriter& writer) : writer_(writer) {
-  if (writer.job().schedule) routes_ = routes_between(writer.job().routes);
+  if (writer.job().schedule) routes_ = parallel::routes_between(writer.job().routes);
 }
 
-double SimulatedMessages::copy_seconds(const Route& route, bool sends) const {
+double SimulatedMessages::copy_seconds(const parallel::Route& route, bool sends) const {
   const SimulatedJob& job = writer_.job();
   if (job.copy_seconds) return job.copy_seconds(route, sends);
   return static_cast<double>(route.bytes) / job.host.copy_bytes_per_second;
 }
 
-bool SimulatedMessages::is_of(const Route& route, int worker, bool sends, bool gradients,
+bool SimulatedMessages::is_of(const parallel::Route& route, int worker, bool sends, bool gradients,
                               int64_t micro_batch) const {
   const SimulatedWorker& one = writer_.workers()[worker];
   const bool own = sends ? route.from_stage() == one.stage && route.from_member == one.member
                          : route.to_stage() == one.stage && route.to_member == one.member;
-  return own && route.gradient == gradients && carries(route, writer_.job().routes, micro_batch);
+  return own && route.gradient == gradients && route.carries(micro_batch);
 }
 
 SimulatedMessages::Room SimulatedMessages::room_of(size_t route) {
@@ -31,16 +31,16 @@ SimulatedMessages::Room SimulatedMessages::room_of(size_t route) {
 int SimulatedMessages::transfer_of(size_t number, int64_t micro_batch) {
   const auto known = transfers_.find({number, micro_batch});
   if (known != transfers_.end()) return known->second;
-  const Route& route = routes_[number];
+  const parallel::Route& route = routes_[number];
   const SimulatedWorkers& workers = writer_.workers();
   const HostLinks& host = writer_.host();
   const int sender = workers.number_of(route.from_stage(), route.from_member);
   const int from = workers[sender].device;
   const int to = workers[workers.number_of(route.to_stage(), route.to_member)].device;
   const int id = writer_.add(route.name(), "communication", -1, sender, micro_batch);
-  SimulationItem& item = writer_.item(id);
-  route_message(item, writer_.fabric().between(from, to), static_cast<double>(route.bytes),
-                writer_.job().host.message_efficiency);
+  planner::SimulationItem& item = writer_.item(id);
+  planner::route_message(item, writer_.fabric().between(from, to), static_cast<double>(route.bytes),
+                         writer_.job().host.message_efficiency);
   if (host.is_shared() && host.machine_of(from) == host.machine_of(to)) {
     item.weights.assign(item.links.size(), 1);
     item.links.push_back(host.cores_of(to));
@@ -74,4 +74,4 @@ void SimulatedMessages::send(int worker, bool gradients, int64_t micro_batch) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -7,7 +7,7 @@
 
 #include "profile/simulation/item_writer.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // Writes what devices do to send and receive, and the transfers between them. What is sent waits
 // for one buffer of the sender's and for the receiver's slots. Borrows the writer.
@@ -28,15 +28,16 @@ class SimulatedMessages {
     int receiving = -1;
   };
 
-  bool is_of(const Route& route, int worker, bool sends, bool gradients, int64_t micro_batch) const;
-  double copy_seconds(const Route& route, bool sends) const;
+  bool is_of(const parallel::Route& route, int worker, bool sends, bool gradients,
+             int64_t micro_batch) const;
+  double copy_seconds(const parallel::Route& route, bool sends) const;
   Room room_of(size_t route);
   int transfer_of(size_t route, int64_t micro_batch);
 
   ItemWriter& writer_;
-  std::vector<Route> routes_;
+  std::vector<parallel::Route> routes_;
   std::map<size_t, Room> rooms_;
   std::map<std::pair<size_t, int64_t>, int> transfers_;  // by route and micro-batch
 };
 
-}  // namespace millrace
+}  // namespace millrace::profile

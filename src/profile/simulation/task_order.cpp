@@ -5,7 +5,7 @@
 
 #include "parallel/simulation.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 struct WorkerRow {
@@ -20,7 +20,7 @@ double sum_of(const CostedSteps& steps) {
 }
 
 std::map<int, std::vector<WorkerRow>> rows_by_device(const SimulatedWorkers& workers,
-                                                     const Schedule& schedule) {
+                                                     const parallel::Schedule& schedule) {
   std::map<int, std::vector<WorkerRow>> rows;
   for (int number = 0; number < workers.count(); ++number) {
     const SimulatedWorker& worker = workers[number];
@@ -31,37 +31,33 @@ std::map<int, std::vector<WorkerRow>> rows_by_device(const SimulatedWorkers& wor
 }
 
 // `free`: what devices choose where the schedule leaves it to them.
-std::vector<RowTask> order_of(const std::vector<WorkerRow>& rows, const Schedule& schedule,
-                              const std::vector<Channel>& channels,
-                              const std::optional<Simulation>& free) {
-  if (rows.size() > 1) {
-    std::vector<int> numbers;
-    for (const WorkerRow& entry : rows) numbers.push_back(entry.row);
-    return interleave(schedule, numbers, channels);
-  }
-  const int row = rows[0].row;
-  const auto index = static_cast<size_t>(row);
-  std::vector<RowTask> order;
-  if (free) {
-    for (const SimulatedTask& task : free->rows[index]) order.push_back({row, task.task});
-  } else {
-    for (const Task& task : schedule.rows[index].tasks) order.push_back({row, task});
+std::vector<parallel::RowTask> order_of(const std::vector<WorkerRow>& rows,
+                                        const parallel::Schedule& schedule,
+                                        const std::vector<parallel::Channel>& channels,
+                                        const std::optional<parallel::Simulation>& free) {
+  std::vector<int> numbers;
+  for (const WorkerRow& entry : rows) numbers.push_back(entry.row);
+  if (!free || rows.size() > 1) return parallel::interleave(schedule, numbers, channels);
+  const int row = numbers[0];
+  std::vector<parallel::RowTask> order;
+  for (const parallel::SimulatedTask& task : free->rows[static_cast<size_t>(row)]) {
+    order.push_back({row, task.task});
   }
   return order;
 }
 
 }  // namespace
 
-const CostedSteps& steps_of_work(const CostedProgram& program, Work work) {
+const CostedSteps& steps_of_work(const CostedProgram& program, parallel::Work work) {
   switch (work) {
-    case Work::forward:
+    case parallel::Work::forward:
       return program.forward;
-    case Work::backward:
-    case Work::backward_input:
+    case parallel::Work::backward:
+    case parallel::Work::backward_input:
       return program.backward;
-    case Work::backward_weights:
+    case parallel::Work::backward_weights:
       return program.backward_weights;
-    case Work::update:
+    case parallel::Work::update:
       return program.update;
   }
   return program.update;
@@ -69,16 +65,16 @@ const CostedSteps& steps_of_work(const CostedProgram& program, Work work) {
 
 std::map<int, std::vector<WorkerTask>> tasks_by_device(const SimulatedJob& job,
                                                        const SimulatedWorkers& workers,
-                                                       const Schedule& schedule) {
-  Costs costs;
-  costs.task = [&](int stage, const Task& task) {
+                                                       const parallel::Schedule& schedule) {
+  parallel::Costs costs;
+  costs.task = [&](int stage, const parallel::Task& task) {
     return sum_of(steps_of_work(*workers[workers.number_of(stage, 0)].program, task.work));
   };
-  std::optional<Simulation> free;
-  if (!schedule.fixed_order) free = simulate(schedule, job.routes.channels, costs);
+  std::optional<parallel::Simulation> free;
+  if (!schedule.fixed_order) free = parallel::simulate(schedule, job.routes.channels, costs);
   std::map<int, std::vector<WorkerTask>> tasks;
   for (const auto& [device, rows] : rows_by_device(workers, schedule)) {
-    for (const RowTask& next : order_of(rows, schedule, job.routes.channels, free)) {
+    for (const parallel::RowTask& next : order_of(rows, schedule, job.routes.channels, free)) {
       const auto entry = std::find_if(rows.begin(), rows.end(),
                                       [&](const auto& one) { return one.row == next.row; });
       tasks[device].push_back({entry->worker, next.task});
@@ -87,4 +83,4 @@ std::map<int, std::vector<WorkerTask>> tasks_by_device(const SimulatedJob& job,
   return tasks;
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -7,19 +7,19 @@
 #include "parallel/schedule.h"
 #include "profile/simulation/workers.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 struct WorkerTask {
   int worker = 0;
-  Task task;
+  parallel::Task task;
 };
 
 // The part of a program that a task runs.
-const CostedSteps& steps_of_work(const CostedProgram& program, Work work);
+const CostedSteps& steps_of_work(const CostedProgram& program, parallel::Work work);
 
 // Of each device that works.
 std::map<int, std::vector<WorkerTask>> tasks_by_device(const SimulatedJob& job,
                                                        const SimulatedWorkers& workers,
-                                                       const Schedule& schedule);
+                                                       const parallel::Schedule& schedule);
 
-}  // namespace millrace
+}  // namespace millrace::profile

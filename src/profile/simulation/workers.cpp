@@ -1,6 +1,6 @@
 #include "profile/simulation/workers.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 SimulatedWorkers::SimulatedWorkers(const SimulatedJob& job) {
   for (size_t stage = 0; stage < job.devices.size(); ++stage) {
@@ -12,4 +12,4 @@ SimulatedWorkers::SimulatedWorkers(const SimulatedJob& job) {
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::profile

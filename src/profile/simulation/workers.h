@@ -5,7 +5,7 @@
 
 #include "profile/program_simulation.h"
 
-namespace millrace {
+namespace millrace::profile {
 
 // A stage on one of its devices; several may share a device.
 struct SimulatedWorker {
@@ -31,4 +31,4 @@ class SimulatedWorkers {
   std::vector<int> first_;  // of each stage
 };
 
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -1,0 +1,42 @@
+// Errors on published rows of a kind that a fit has not seen: of another system, on another
+// cluster, of another model.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/published/fit.h"
+
+namespace millrace::planner {
+
+enum class LeftOut : uint8_t {
+  nothing,  // rows of kinds that were fitted, but not these rows
+  model,
+  cluster,  // by its devices
+  system,
+};
+
+inline constexpr LeftOut kLeftOut[] = {LeftOut::nothing, LeftOut::model, LeftOut::cluster,
+                                       LeftOut::system};
+
+std::string_view name_of(LeftOut kind);
+
+struct HeldOutError {
+  LeftOut kind = LeftOut::nothing;
+  std::string group;                // that was left out; of `nothing` the row itself
+  double logarithm = 0;             // of predicted over published seconds
+  std::vector<double> memory = {};  // the same of published memory, where it was found just now
+};
+
+// The group of a row that is left out together.
+std::string group_of(LeftOut kind, const PublishedTables& tables, const PublishedRow& row);
+
+// Fits to all rows but those of each group in turn, calibration without it too, and predicts the
+// rows of the group; `nothing`: fits to the marked rows, and predicts the others.
+std::vector<HeldOutError> leave_out(const CostConstants& start);
+
+// As data/held_out_errors.csv has them, and back.
+std::string to_csv(const std::vector<HeldOutError>& errors);
+std::vector<HeldOutError> kept_held_out_errors();
+
+}  // namespace millrace::planner

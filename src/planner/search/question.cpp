@@ -1,0 +1,206 @@
+#include "planner/search/question.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "planner/search/candidates.h"
+
+namespace millrace::planner {
+namespace {
+
+constexpr int kMostDividing = 64;  // devices
+constexpr size_t kMostBest = 5;
+
+PlanAnswer answer_given(const PlanInputs& inputs, const PlannedJob& job) {
+  const Prediction prediction = predict(inputs, job);
+  PlanAnswer result;
+  result.job = job;
+  result.shape = describe_shape(job);
+  result.seconds_per_step = prediction.seconds_per_step;
+  result.samples_per_second = prediction.samples_per_second;
+  result.memory =
+      *std::max_element(prediction.device_memory.begin(), prediction.device_memory.end());
+  result.fits = prediction.fits;
+  return result;
+}
+
+// All devices in one stage, in every way that divides its layers.
+std::vector<PlannedJob> dividing_jobs(const PlanInputs& inputs, const SearchRequest& request) {
+  const bool possible = inputs.divide && request.devices > 1 && request.devices <= kMostDividing &&
+                        !request.straight && !request.share_optimizer.value_or(false) &&
+                        request.head.parallel == PlannedHead::Parallel::none;
+  std::vector<PlannedJob> jobs;
+  if (!possible) return jobs;
+  PlannedJob job = basic_job(request);
+  job.stages.emplace_back();
+  job.stages[0].devices.resize(static_cast<size_t>(request.devices));
+  std::iota(job.stages[0].devices.begin(), job.stages[0].devices.end(), 0);
+  for (const parallel::Parallelism parallelism :
+       {parallel::Parallelism::hybrid, parallel::Parallelism::model}) {
+    job.parallelism = parallelism;
+    for (const bool recompute : {false, true}) {
+      if (request.recompute.value_or(recompute) != recompute) continue;
+      job.recompute = recompute;
+      jobs.push_back(job);
+    }
+  }
+  return jobs;
+}
+
+// Puts a result where its rate belongs.
+void insert_result(SearchOutcome& outcome, SearchResult result) {
+  std::vector<SearchResult>& plans = outcome.plans;
+  const auto slower = [&](const SearchResult& other) {
+    return other.samples_per_second < result.samples_per_second;
+  };
+  const auto place = result.fits ? std::find_if(plans.begin(), plans.end(), slower) : plans.end();
+  if (result.fits && (place != plans.end() || plans.size() < kMostBest)) {
+    if (place == plans.begin()) {
+      const double best = result.samples_per_second;
+      for (SearchResult& other : plans) {
+        other.verdict =
+            fmt::format("{:.1f} % slower.", (best / other.samples_per_second - 1) * 100);
+      }
+      result.verdict = "the fastest that fits";
+    }
+    plans.insert(place, std::move(result));
+  } else {
+    outcome.others.push_back(std::move(result));
+  }
+  if (plans.size() <= kMostBest) return;
+  outcome.others.insert(outcome.others.begin(), std::move(plans.back()));
+  plans.pop_back();
+}
+
+}  // namespace
+
+NetworkWork PlanInputs::network_of(const PlannedJob& job) const {
+  const auto members = static_cast<int>(job.stages.front().devices.size());
+  if (job.parallelism == parallel::Parallelism::data || members < 2 || !divide) return network;
+  return divide({job.parallelism, members, std::llround(job.samples_per_step())});
+}
+
+Prediction predict(const PlanInputs& inputs, const PlannedJob& job) {
+  const NetworkWork network = inputs.network_of(job);
+  PlannedJob whole = job;
+  if (whole.stages.size() == 1) {
+    whole.stages.front().begin = 0;
+    whole.stages.front().end = static_cast<int>(network.layers.size());
+  }
+  return predict(network, whole, inputs.cluster, inputs.constants, inputs.software);
+}
+
+SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
+  SearchOutcome outcome = search_plans(inputs.context(), request);
+  for (const PlannedJob& job : dividing_jobs(inputs, request)) {
+    SearchResult result;
+    result.job = job;
+    try {
+      const Prediction prediction = predict(inputs, job);
+      ++outcome.tried;
+      result.seconds_per_step = prediction.seconds_per_step;
+      result.samples_per_second = prediction.samples_per_second;
+      result.bubble = prediction.bubble;
+      result.memory = prediction.device_memory.front();
+      result.fits = prediction.fits;
+      result.verdict = prediction.fits ? "" : "does not fit: " + prediction.reason;
+    } catch (const InputError&) {  // the layers cannot be divided over so many
+      continue;
+    }
+    if (result.fits && !outcome.plans.empty()) {
+      const double best = outcome.plans.front().samples_per_second;
+      result.verdict = fmt::format("{:.1f} % slower; waits for what divided layers exchange.",
+                                   (best / result.samples_per_second - 1) * 100);
+    }
+    insert_result(outcome, std::move(result));
+  }
+  return outcome;
+}
+
+PlanAnswer answer(const PlanQuestion& question) {
+  if (question.given) return answer_given(question.inputs, *question.given);
+  const SearchOutcome outcome = search(question.inputs, question.request);
+  PlanAnswer result;
+  if (outcome.plans.empty()) {
+    result.shape = outcome.others.empty() ? "no plan" : outcome.others.front().verdict;
+    return result;
+  }
+  const SearchResult& best = outcome.plans.front();
+  result.job = best.job;
+  result.shape = describe_shape(best.job);
+  result.seconds_per_step = best.seconds_per_step;
+  result.samples_per_second = best.samples_per_second;
+  result.memory = best.memory;
+  result.fits = true;
+  return result;
+}
+
+PlanQuestion with_devices(PlanQuestion question, int devices, std::string_view flag) {
+  Cluster& cluster = question.inputs.cluster;
+  if (devices < 1) fail_input("{} asks for {} devices; it must be at least 1.", flag, devices);
+  if (devices > cluster.devices()) {
+    if (!(cluster.network.bandwidth > 0)) {
+      fail_input("{} asks for {} devices, but cluster '{}' has {} and names no network for more.",
+                 flag, devices, cluster.name, cluster.devices());
+    }
+    const int each = cluster.devices_per_machine;
+    cluster.machines = (devices + each - 1) / each;
+  }
+  if (question.given) {
+    if (question.given->stages.size() > 1) {
+      fail_input("{} needs ‹auto›: the stages of ‹placement› are on devices of their own.", flag);
+    }
+    std::vector<int>& all = question.given->stages.front().devices;
+    all.resize(static_cast<size_t>(devices));
+    std::iota(all.begin(), all.end(), 0);
+    return question;
+  }
+  const double batch = question.request.mini_batch();
+  question.request.devices = devices;
+  question.request.global_batch = batch * devices;
+  return question;
+}
+
+PlanQuestion with_batch(PlanQuestion question, double batch) {
+  if (question.given) question.given->batch = batch;
+  question.request.global_batch = batch * question.request.devices;
+  return question;
+}
+
+PlanQuestion with_bandwidth(PlanQuestion question, double bandwidth) {
+  Cluster& cluster = question.inputs.cluster;
+  if (cluster.machines > 1) {
+    cluster.network.bandwidth = bandwidth;
+    return question;
+  }
+  for (auto& [name, link] : cluster.classes) link.bandwidth = bandwidth;
+  return question;
+}
+
+PlanQuestion with_faster_links(PlanQuestion question, double times) {
+  Cluster& cluster = question.inputs.cluster;
+  cluster.network.bandwidth *= times;
+  for (auto& [name, link] : cluster.classes) link.bandwidth *= times;
+  return question;
+}
+
+PlanQuestion with_precision(PlanQuestion question, graph::DataType precision) {
+  question.request.precision = precision;
+  if (question.given) question.given->precision = precision;
+  return question;
+}
+
+PlanQuestion with_faster_devices(PlanQuestion question, double arithmetic, double memory) {
+  DeviceKind& device = question.inputs.cluster.device;
+  device.fp32_operations *= arithmetic;
+  device.fp16_operations *= arithmetic;
+  device.bf16_operations *= arithmetic;
+  device.memory_bandwidth *= memory;
+  return question;
+}
+
+}  // namespace millrace::planner

@@ -1,0 +1,39 @@
+#include "planner/search/stale_accuracy.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "base/text.h"
+#include "planner/data/embedded.h"
+
+namespace millrace::planner {
+
+std::optional<StaleAccuracy> stale_accuracy(parallel::ScheduleKind kind, int stages) {
+  if (parallel::is_synchronous(kind) || stages < 2) return std::nullopt;
+  std::optional<StaleAccuracy> found;
+  double one_device = 0;
+  for (const std::string& line : split(embedded_file("stale_accuracy.csv"), '\n')) {
+    const std::vector<std::string> fields = split(line, ',');
+    if (fields.size() != 3) continue;
+    if (fields[0] == "one device") one_device = std::stod(fields[2]);
+    if (fields[0] != parallel::name_of(kind)) continue;
+    const int its_stages = fields[1].empty() ? 0 : std::stoi(fields[1]);
+    if (found && std::abs(found->stages - stages) <= std::abs(its_stages - stages)) continue;
+    found = StaleAccuracy{one_device, std::stod(fields[2]), its_stages};
+  }
+  return found;
+}
+
+std::string stale_sentence(parallel::ScheduleKind kind, int stages) {
+  const std::optional<StaleAccuracy> accuracy = stale_accuracy(kind, stages);
+  if (!accuracy) return {};
+  return fmt::format(
+      "{} trains on weights a few updates old: one epoch of Fashion-MNIST got {:.1f} % right{} "
+      "where one device got {:.1f} %.",
+      parallel::name_of(kind), accuracy->measured,
+      accuracy->stages > 0 ? fmt::format(" with {} stages", accuracy->stages) : "",
+      accuracy->one_device);
+}
+
+}  // namespace millrace::planner
