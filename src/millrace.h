@@ -1,12 +1,18 @@
 // Millrace as a library: all of its public headers.
 //
-//   Builder (graph/builder.h)      describes a network; models/models.h has some by name
-//   TrainJob (train/job.h)         says how to train: steps, optimizer, learning rate, memory
-//   Workload (train/trainer.h)     a network and data of your own; Feed (train/feed/feed.h) hands
-//   out
-//                                  batches, from memory or from wherever you like
-//   run_training                   compiles the step, runs the job and returns a TrainResult
-//   TrainingObserver (train/observer.h)  is told of every step, evaluation and checkpoint
+//   api::Data (api/data.h)    a data set of files, of pictures in memory, or of own records
+//   api::Model (api/model.h)  a network by name, of an ONNX file, or described with graph::Builder
+//                             (graph/builder.h); with weights it evaluates, predicts and embeds
+//   api::Job (api/job.h)      a model, data and how to train
+//   api::Plan (api/plan.h)    what a job will cost, known before its first step
+//   api::Run (api/job.h)      a finished run, with the best model
+//   api::Report (api/report.h)  what runs wrote, as a page
+//
+// Below them, for those who need all of it:
+//   train::TrainJob (train/job.h)  every setting of a job, which the nouns above give access to
+//   train::Workload (train/trainer.h)  a network and feeds of one's own (train/feed/feed.h);
+//   run_training train::TrainingObserver (train/observer.h)  is told of every step, evaluation and
+//   checkpoint
 //
 // Everything is plain data or owned by the caller; there is no state between jobs. A job runs on
 // the thread that calls it, which waits for the device's own threads. Mistakes throw InputError
@@ -14,6 +20,12 @@
 // (base/error.h). Nothing is printed.
 #pragma once
 
+#include "api/data.h"
+#include "api/job.h"
+#include "api/keywords.h"
+#include "api/model.h"
+#include "api/plan.h"
+#include "api/report.h"
 #include "base/error.h"
 #include "graph/builder.h"
 #include "models/models.h"

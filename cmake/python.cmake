@@ -1,0 +1,20 @@
+# What the Python extension links. MILLRACE_BUILT names a build directory whose libmillrace.a and program
+# are taken as they are; without it, or where they are not there, both are built.
+set(MILLRACE_BUILT "" CACHE PATH "A build directory to take the library and the program from")
+if(MILLRACE_BUILT AND EXISTS ${MILLRACE_BUILT}/libmillrace.a AND EXISTS ${MILLRACE_BUILT}/millrace)
+  find_package(Threads REQUIRED)
+  add_library(millrace_built STATIC IMPORTED)
+  set_target_properties(millrace_built PROPERTIES IMPORTED_LOCATION ${MILLRACE_BUILT}/libmillrace.a)
+  target_link_libraries(millrace_built INTERFACE fmt::fmt nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX
+    Threads::Threads Dnnl::dnnl Hwloc::hwloc yaml-cpp JPEG::JPEG PNG::PNG WebP::webp ZLIB::ZLIB ${CMAKE_DL_LIBS})
+  set(millrace_python_library millrace_built)
+  set(millrace_python_program ${MILLRACE_BUILT}/millrace)
+  set(millrace_python_program_target "")
+else()
+  add_subdirectory(src)
+  include(cmake/library.cmake)
+  set(millrace_python_library millrace_library nlohmann_json::nlohmann_json)
+  set(millrace_python_program $<TARGET_FILE:millrace>)
+  set(millrace_python_program_target millrace)
+endif()
+add_subdirectory(src/python)

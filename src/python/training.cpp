@@ -1,0 +1,112 @@
+#include "python/training.h"
+
+#include <nanobind/stl/string.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/error.h"
+#include "python/arrays.h"
+
+namespace millrace::python {
+namespace {
+
+namespace nb = nanobind;
+using namespace std::chrono_literals;
+
+// Calls with the lock, from the thread that trains.
+api::Callbacks callbacks_of(const nb::object& on_step, const nb::object& on_evaluation,
+                            const nb::object& on_message) {
+  api::Callbacks callbacks;
+  if (!on_step.is_none()) {
+    callbacks.on_step = [&on_step](const train::StepReport& report) {
+      const nb::gil_scoped_acquire gil;
+      const nb::object answer = on_step(report);
+      return answer.is_none() || nb::cast<bool>(nb::bool_(answer));
+    };
+  }
+  if (!on_evaluation.is_none()) {
+    callbacks.on_evaluation = [&on_evaluation](const train::EvaluationReport& report) {
+      const nb::gil_scoped_acquire gil;
+      on_evaluation(report);
+    };
+  }
+  if (!on_message.is_none()) {
+    callbacks.on_message = [&on_message](const std::string& sentence) {
+      const nb::gil_scoped_acquire gil;
+      on_message(sentence);
+    };
+  }
+  return callbacks;
+}
+
+constexpr auto kListens = 50ms;
+constexpr auto kLong = 300ms;  // after a signal, that a person should be told of
+
+}  // namespace
+
+void attend(const std::function<void(std::atomic<bool>& stop)>& action) {
+  std::atomic<bool> stop = false;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  std::exception_ptr failure;
+  std::thread worker([&] {
+    try {
+      action(stop);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    done = true;
+    changed.notify_one();
+  });
+  std::optional<nb::python_error> signal;
+  auto heard = std::chrono::steady_clock::time_point::max();
+  while (true) {
+    {
+      const nb::gil_scoped_release released;
+      std::unique_lock lock(mutex);
+      if (changed.wait_for(lock, kListens, [&] { return done; })) break;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (PyErr_CheckSignals() != 0) {
+      nb::python_error raised;
+      if (signal) continue;
+      signal.emplace(std::move(raised));
+      stop = true;
+      heard = now;
+    } else if (signal && now - kLong > heard) {
+      PySys_WriteStderr("millrace: Interrupted; stops after what is under way.\n");
+      heard = std::chrono::steady_clock::time_point::max();
+    }
+  }
+  without_lock([&] { worker.join(); });
+  if (signal) throw std::move(*signal);
+  if (failure) std::rethrow_exception(failure);
+}
+
+api::Run train(const api::Job& job, nb::object on_step, nb::object on_evaluation,
+               nb::object on_message) {
+  const api::Callbacks callbacks = callbacks_of(on_step, on_evaluation, on_message);
+  return attended([&](std::atomic<bool>& stop) { return job.train(callbacks, &stop); });
+}
+
+train::EvaluationReport evaluate(api::Model& model, const std::optional<api::DataPart>& data,
+                                 const nb::dict& metrics) {
+  if (!data) fail_input("There is nothing to evaluate on: no share of the data is held back.");
+  std::vector<api::Metric> own;
+  for (const auto& [name, function] : metrics) {
+    own.push_back(
+        {nb::cast<std::string>(name),
+         [called = nb::handle(function)](const api::Rows& scores, std::span<const int32_t> labels) {
+           const nb::gil_scoped_acquire gil;
+           return nb::cast<double>(called(to_numpy(scores), to_numpy(labels)));
+         }});
+  }
+  return attended([&](std::atomic<bool>& stop) { return model.evaluate(*data, own, &stop); });
+}
+
+}  // namespace millrace::python
