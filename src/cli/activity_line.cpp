@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <string>
 
-namespace millrace {
+#include "cli/flag_names.h"
+
+namespace millrace::cli {
 
 ActivityLine::ActivityLine() : terminal_(::isatty(STDERR_FILENO) != 0) {}
 
@@ -24,10 +26,10 @@ void ActivityLine::on_activity(std::string_view what) {
   live_ = terminal_;
 }
 
-void ActivityLine::on_message(Severity severity, std::string_view sentence) {
-  if (severity == Severity::note) return;
+void ActivityLine::on_message(train::Severity severity, std::string_view sentence) {
+  if (severity == train::Severity::note) return;
   clear();
-  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+  fmt::print(stderr, "millrace: warning: {}\n", with_flags(sentence));
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

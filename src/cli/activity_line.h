@@ -3,11 +3,11 @@
 
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // On a terminal one line, written again for each activity and gone at the end; elsewhere a plain
 // line for each. Warnings stay, and notes are left to those who show results.
-class ActivityLine : public TrainingObserver {
+class ActivityLine : public train::TrainingObserver {
  public:
   ActivityLine();
   ~ActivityLine() override { clear(); }
@@ -15,11 +15,11 @@ class ActivityLine : public TrainingObserver {
   void clear();
 
   void on_activity(std::string_view what) override;
-  void on_message(Severity severity, std::string_view sentence) override;
+  void on_message(train::Severity severity, std::string_view sentence) override;
 
  private:
   bool terminal_;
   bool live_ = false;
 };
 
-}  // namespace millrace
+}  // namespace millrace::cli

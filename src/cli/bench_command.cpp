@@ -16,7 +16,7 @@
 #include "cli/interruption.h"
 #include "cli/job_flags.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kSingleHelp =
@@ -37,9 +37,9 @@ struct SingleFlags {
 };
 
 int run(const SingleFlags& flags) {
-  SingleOptions options;
+  bench::SingleOptions options;
   for (const std::string& text : split(flags.jobs, ',')) {
-    options.jobs.push_back(parse_single_job(text));
+    options.jobs.push_back(bench::parse_single_job(text));
   }
   if (flags.rounds < 1) fail_input("--rounds is {}; it must be at least 1.", flags.rounds);
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
@@ -50,17 +50,21 @@ int run(const SingleFlags& flags) {
   options.limit = !flags.no_limit;
   options.program = std::filesystem::read_symlink("/proc/self/exe");
   options.peer_script = flags.peer_script;
-  const auto rows = run_single(options, [](const std::string& sentence) {
+  const auto rows = bench::run_single(options, [](const std::string& sentence) {
     fmt::print(stderr, "{}\n", sentence);
     std::fflush(stderr);
   });
-  fmt::print("{}", to_table(rows));
-  if (!flags.summary.empty()) write_text(flags.summary, to_json(rows).dump(2) + "\n");
+  fmt::print("{}", bench::to_table(rows));
+  if (!flags.summary.empty()) write_text(flags.summary, bench::to_json(rows).dump(2) + "\n");
   return kExitSuccess;
 }
 
-int serve(const JobFlags& flags) {
-  serve_steps(to_job(flags), standard_lines());
+struct ServedSteps : JobFlags {
+  bool inference = false;
+};
+
+int serve(const ServedSteps& flags) {
+  bench::serve_steps(to_job(flags), standard_lines(), flags.inference);
   return kExitSuccess;
 }
 
@@ -93,14 +97,15 @@ void add_bench_command(CLI::App& program, Action& chosen, Interruption& interrup
   add_scaling_suite(*bench, chosen);
   add_published_suite(*bench, chosen, interruption);
 
-  auto steps = std::make_shared<JobFlags>();
+  auto steps = std::make_shared<ServedSteps>();
   CLI::App* server = bench->add_subcommand(
       "steps", "Run training steps on request, a line 'step' each; used by the suites");
   add_model_flags(*server, *steps);
   add_data_flags(*server, *steps);
   add_device_flags(*server, *steps);
   add_training_flags(*server, *steps);
+  server->add_flag("--inference", steps->inference, "Evaluate batches instead");
   server->callback([&chosen, steps] { chosen = [steps] { return serve(*steps); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

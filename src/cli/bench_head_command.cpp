@@ -16,7 +16,7 @@
 #include "cli/command.h"
 #include "cli/head_flags.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kHeadHelp =
@@ -28,7 +28,7 @@ constexpr const char* kHeadHelp =
 struct HeadBenchFlags {
   std::string classes = "125000,250000,500000,1000000";
   std::string modes = "mp,pfc";
-  HeadBenchOptions options;
+  bench::HeadBenchOptions options;
   std::string peer_script = "bench/peer_partial_fc.py";
   std::string summary;
 };
@@ -48,32 +48,33 @@ std::vector<int64_t> parse_classes(const std::string& text) {
 }
 
 int run(const HeadBenchFlags& flags) {
-  HeadBenchOptions options = flags.options;
+  bench::HeadBenchOptions options = flags.options;
   options.classes = parse_classes(flags.classes);
   options.modes = split(flags.modes, ',');
   options.program = std::filesystem::read_symlink("/proc/self/exe");
   options.peer_script = flags.peer_script;
   head_storage(options.storage);
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  const auto rows = run_head_bench(options, [](const std::string& sentence) {
+  const auto rows = bench::run_head_bench(options, [](const std::string& sentence) {
     fmt::print(stderr, "{}\n", sentence);
     std::fflush(stderr);
   });
-  fmt::print("{}", to_table(rows));
-  if (!flags.summary.empty()) write_text(flags.summary, to_json(rows, options).dump(2) + "\n");
+  fmt::print("{}", bench::to_table(rows));
+  if (!flags.summary.empty())
+    write_text(flags.summary, bench::to_json(rows, options).dump(2) + "\n");
   return kExitSuccess;
 }
 
 struct StepFlags {
-  HeadJob job;
+  bench::HeadJob job;
   std::string storage = "fp32";
 };
 
 int serve_head(const StepFlags& flags) {
-  HeadJob job = flags.job;
+  bench::HeadJob job = flags.job;
   job.head.storage = head_storage(flags.storage);
   job.head.addend = 0.5;
-  serve_head_steps(job, standard_lines());
+  bench::serve_head_steps(job, standard_lines());
   return kExitSuccess;
 }
 
@@ -91,14 +92,14 @@ void add_sizes(CLI::App& command, double& sample_rate, int64_t& batch, int64_t& 
 
 }  // namespace
 
-RequestLines standard_lines() {
+bench::RequestLines standard_lines() {
   return {[](std::string& line) { return static_cast<bool>(std::getline(std::cin, line)); },
           [](const std::string& answer) { std::cout << answer << std::endl; }};
 }
 
 void add_bench_head_command(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<HeadBenchFlags>();
-  HeadBenchOptions& options = flags->options;
+  bench::HeadBenchOptions& options = flags->options;
   CLI::App* suite = bench.add_subcommand("head", kHeadHelp);
   suite->add_option("--classes", flags->classes, "Numbers of identities, comma-separated")
       ->capture_default_str();
@@ -126,4 +127,4 @@ void add_bench_head_command(CLI::App& bench, Action& chosen) {
   server->callback([&chosen, steps] { chosen = [steps] { return serve_head(*steps); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

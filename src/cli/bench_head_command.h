@@ -4,11 +4,11 @@
 #include "bench/request_loop.h"
 #include "cli/command.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 void add_bench_head_command(CLI::App& bench, Action& chosen);
 
 // Requests from standard input, answers to standard output.
-RequestLines standard_lines();
+bench::RequestLines standard_lines();
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -10,14 +11,17 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "bench/published_runs.h"
+#include "cli/flag_names.h"
 #include "cli/interruption.h"
 #include "cli/job_flags.h"
 #include "cli/plan_pipedream.h"
-#include "planner/published/cross.h"
+#include "planner/published/checked_predictions.h"
+#include "planner/published/interval.h"
+#include "planner/published/report.h"
 #include "report/published_section.h"
 #include "report/report.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kPublishedHelp =
@@ -35,20 +39,20 @@ struct PublishedFlags {
   std::string summary;
   std::string output;
   std::string save_constants;
+  std::string save_errors;
   std::string rows;
-  std::string split = "kept";
-  int cross = 0;
-  ReducedSize size;
+  bench::ReducedSize size;
   bool fit = false;
+  bool cross = false;
   bool no_runs = false;
   bool no_exact = false;
 };
 
 // The rows that --rows names: numbers from 1, ranges such as 3-9, or words of their descriptions.
-std::vector<size_t> chosen_rows(const PublishedTables& tables, const std::string& text) {
+std::vector<size_t> chosen_rows(const planner::PublishedTables& tables, const std::string& text) {
   std::vector<size_t> chosen;
   for (size_t i = 0; i < tables.rows.size(); ++i) {
-    const PublishedRow& row = tables.rows[i];
+    const planner::PublishedRow& row = tables.rows[i];
     const std::string name = fmt::format("{} {} {}", row.system, row.model, row.label);
     bool wanted = text.empty();
     for (const std::string& part : split(text, ',')) {
@@ -77,7 +81,7 @@ class RowProgress {
  public:
   explicit RowProgress(size_t rows) : rows_(rows) {}
 
-  void next(const PublishedRow& row) {
+  void next(const planner::PublishedRow& row) {
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
     std::string left;
     if (done_ > 0) {
@@ -102,27 +106,34 @@ void write_rows(const Json& comparison, const std::filesystem::path& directory) 
 
 // Keeps the chosen rows of the comparison, with what Millrace itself needs and does. Rows that took
 // minutes are written one by one, so that an end halfway loses none.
-void complete(const PublishedTables& tables, const PublishedFlags& flags, Json& comparison) {
+void complete(const planner::PublishedTables& tables, const PublishedFlags& flags,
+              Json& comparison) {
   Json part = comparison;
   part["rows"] = Json::array();
   const bool takes_long = !flags.no_exact || !flags.no_runs;
   const std::vector<size_t> chosen = chosen_rows(tables, flags.rows);
   RowProgress progress(chosen.size());
   for (const size_t index : chosen) {
-    const PublishedRow& row = tables.rows[index];
+    const planner::PublishedRow& row = tables.rows[index];
     Json described = comparison["rows"][index];
     described["row"] = index + 1;
     if (takes_long) progress.next(row);
-    if (!flags.no_exact) add_exact_memory(full_job(tables, row), described);
-    if (!flags.no_runs) add_run(reduced_job(tables, row, flags.size), flags.size, described);
+    if (!flags.no_exact) bench::add_exact_memory(bench::full_job(tables, row), described);
+    if (!flags.no_runs)
+      bench::add_run(bench::reduced_job(tables, row, flags.size), flags.size, described);
+    for (const char* note : {"exact_note", "run_note"}) {
+      if (described.contains(note))
+        described[note] = with_flags(described[note].get<std::string>());
+    }
     part["rows"].push_back(std::move(described));
     if (takes_long && !flags.output.empty()) write_rows(part, flags.output);
   }
   comparison = std::move(part);
 }
 
-void print_changes(CostConstants before, CostConstants after) {
-  const std::vector<ConstantField> from = fields_of(before), to = fields_of(after);
+void print_changes(planner::CostConstants before, planner::CostConstants after) {
+  const std::vector<planner::ConstantField> from = planner::fields_of(before),
+                                            to = planner::fields_of(after);
   fmt::print("Fitted constants:\n");
   for (size_t i = 0; i < from.size(); ++i) {
     if (*from[i].value == *to[i].value) continue;
@@ -132,67 +143,77 @@ void print_changes(CostConstants before, CostConstants after) {
 }
 
 void write_pages(const Json& comparison, const std::filesystem::path& directory) {
-  RunFile file;
-  file.kind = RunFile::Kind::published;
+  report::RunFile file;
+  file.kind = report::RunFile::Kind::published;
   file.path = directory / "published.json";
   file.json = comparison;
-  RunSet set;
+  report::RunSet set;
   set.runs.push_back({"published", {std::move(file)}});
-  write_report(set, {.directory = directory});
+  report::write_report(set, {.directory = directory});
   write_rows(comparison, directory);
 }
 
-CostConstants starting_constants(const PublishedFlags& flags, bool fit) {
-  CostConstants constants = fit ? unfitted_constants() : builtin_constants();
+planner::CostConstants starting_constants(const PublishedFlags& flags, bool fit) {
+  planner::CostConstants constants =
+      fit ? planner::unfitted_constants() : planner::builtin_constants();
   if (flags.constants.empty()) return constants;
-  constants = parse_constants(read_text(flags.constants), flags.constants);
+  constants = planner::parse_constants(read_text(flags.constants), flags.constants);
   if (fit && constants.free.empty()) {
     fail_input("'{}' says under 'free' nothing to fit; see costs_start.json.", flags.constants);
   }
   return constants;
 }
 
-void print_distribution(const char* what, const Json& values) {
-  const auto percent = [&](const char* key) { return values[key].get<double>() * 100; };
-  fmt::print("| {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % |\n", what, percent("least"),
-             percent("middle"), percent("tenth"), percent("most"));
+// How far off rows are whose system, cluster or model a fit has not seen, and how many of them the
+// intervals hold.
+Json coverage_of(planner::LeftOut kind, const std::vector<planner::HeldOutError>& errors) {
+  std::vector<double> times, memory;
+  for (const planner::HeldOutError& error : errors) {
+    if (error.kind != kind) continue;
+    times.push_back(std::abs(std::expm1(error.logarithm)));
+    for (const double one : error.memory) memory.push_back(std::abs(std::expm1(one)));
+  }
+  return {{"left_out", planner::name_of(kind)},
+          {"rows", times.size()},
+          {"median", planner::quantile(times, 0.5)},
+          {"worst", planner::quantile(times, 1)},
+          {"memory_median", planner::quantile(memory, 0.5)},
+          {"memory_worst", planner::quantile(memory, 1)},
+          {"band", std::expm1(planner::band_of(kind, errors))},
+          {"held", planner::held_by_others(kind, errors)}};
 }
 
-// Fits to many random halves and tells how far off the rows are that each has not seen.
 int run_cross(const PublishedFlags& flags) {
-  const CostConstants start = starting_constants(flags, true);
-  const std::vector<CrossFit> fits = cross_fit(start, flags.cross);
-  const Json json = describe(fits, published_tables(start));
+  const std::vector<planner::HeldOutError> errors =
+      planner::leave_out(starting_constants(flags, true));
+  if (!flags.save_errors.empty()) write_text(flags.save_errors, planner::to_csv(errors));
   fmt::print(
-      "| seed | fitted | held out: median | worst | worst row | order reversed | "
-      "fits wrong | memory: worst |\n|---:|---:|---:|---:|---|---:|---:|---:|\n");
-  for (const Json& half : json["halves"]) {
-    fmt::print("| {} | {:.1f} % | {:.1f} % | {:.1f} % | {} | {} | {} | {:.1f} % |\n",
-               half["seed"].get<uint64_t>(), half["fitted"]["worst"].get<double>() * 100,
-               half["unseen"]["median"].get<double>() * 100,
-               half["unseen"]["worst"].get<double>() * 100, half["worst_row"].get<std::string>(),
-               half["order_reversed"].get<size_t>(), half["fits_wrong"].get<size_t>(),
-               half["memory"]["worst"].get<double>() * 100);
+      "| left out of the fit | rows | median error | worst | memory: median | worst | band of "
+      "{0:.0f} % | held by it |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
+      planner::kIntervalShare * 100);
+  Json json = Json::array();
+  double held = 0;
+  for (const planner::LeftOut kind : planner::kLeftOut) {
+    json.push_back(coverage_of(kind, errors));
+    const Json& one = json.back();
+    const auto percent = [&](const char* name) { return one[name].get<double>() * 100; };
+    fmt::print("| {} | {} | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.1f} % | {:.0f} % |\n",
+               planner::name_of(kind), one["rows"].get<size_t>(), percent("median"),
+               percent("worst"), percent("memory_median"), percent("memory_worst"), percent("band"),
+               percent("held") / one["rows"].get<double>());
+    held += one["held"].get<double>();
   }
-  fmt::print(
-      "\n| held out, over {} random halves | least | middle | one in ten above | most |\n"
-      "|---|---:|---:|---:|---:|\n",
-      fits.size());
-  print_distribution("median error of the times", json["median"]);
-  print_distribution("worst error of the times", json["worst"]);
-  print_distribution("worst error of the memory", json["memory"]);
-  fmt::print(
-      "\n{:.0f} % of the halves keep the bars: median at most {:.0f} %, worst at most "
-      "{:.0f} %.\n",
-      json["within_bars"].get<double>() * 100, kMedianBar * 100, kWorstBar * 100);
-  if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");
+  fmt::print("\nThe intervals hold {:.0f} % of all these rows.\n",
+             100 * held / static_cast<double>(errors.size()));
+  if (!flags.summary.empty()) write_text(flags.summary, Json{{"left_out", json}}.dump(2) + "\n");
   return kExitSuccess;
 }
 
 int run(const PublishedFlags& flags, Interruption& interruption) {
   for (const auto& [path, flag] :
        {std::pair(flags.markdown, "--markdown"), std::pair(flags.summary, "--summary"),
-        std::pair(flags.save_constants, "--save-constants")}) {
+        std::pair(flags.save_constants, "--save-constants"),
+        std::pair(flags.save_errors, "--save-errors")}) {
     if (!path.empty()) require_writable(path, flag);
   }
   if (!flags.output.empty()) {
@@ -202,28 +223,26 @@ int run(const PublishedFlags& flags, Interruption& interruption) {
                     "the others.",
                     flags.output));
   }
-  const FitSplit fit_split = parse_fit_split(flags.split, "--split");
-  if (flags.cross < 0) fail_input("--cross must be at least 1.");
-  if (flags.cross > 0) return run_cross(flags);
+  if (flags.cross) return run_cross(flags);
   if (flags.size.image < 1 || flags.size.batch < 1 || flags.size.steps < 1) {
     fail_input("--image, --batch and --steps must be at least 1.");
   }
-  CostConstants constants = starting_constants(flags, flags.fit);
+  planner::CostConstants constants = starting_constants(flags, flags.fit);
   if (flags.fit) {
-    const CostConstants fitted = fit_constants(constants, fit_split);
+    const planner::CostConstants fitted = planner::fit_constants(constants);
     print_changes(constants, fitted);
     constants = fitted;
   }
-  const PublishedTables tables = published_tables(constants, fit_split);
-  Json comparison = compare_published(tables, constants);
+  const planner::PublishedTables tables = planner::published_tables(constants);
+  Json comparison = planner::compare_published(tables, constants);
   complete(tables, flags, comparison);
-  const std::string text = published_markdown(comparison);
+  const std::string text = report::published_markdown(comparison);
   fmt::print("{}", text);
   if (!flags.markdown.empty()) write_text(flags.markdown, text);
   if (!flags.summary.empty()) write_text(flags.summary, comparison.dump(2) + "\n");
   if (!flags.output.empty()) write_pages(comparison, flags.output);
   if (!flags.save_constants.empty()) {
-    write_text(flags.save_constants, describe(constants).dump(2) + "\n");
+    write_text(flags.save_constants, planner::describe(constants).dump(2) + "\n");
   }
   return kExitSuccess;
 }
@@ -249,19 +268,16 @@ void add_published_suite(CLI::App& bench, Action& chosen, Interruption& interrup
   suite->add_option("--constants", flags->constants,
                     "Cost constants to use instead of the built-in ones");
   suite->add_flag("--fit", flags->fit, "Fit the constants first, and show them");
-  suite
-      ->add_option("--split", flags->split,
-                   "Rows to fit: kept (marked in the tables), or every second one with a time, "
-                   "from the first (odd) or the second (even) on, or random:SEED; the others are "
-                   "held out")
-      ->capture_default_str();
-  suite->add_option("--cross", flags->cross,
-                    "Instead of the table: fit to this many random halves, random:1, random:2 ..., "
-                    "drawn from all rows alike, and print the errors on the rows held out");
+  suite->add_flag("--cross", flags->cross,
+                  "Instead of the table: fit without each model, cluster and system in turn, and "
+                  "print how far off its rows are, times and memory, and how many of them the "
+                  "intervals that `plan` tells would hold");
+  suite->add_option("--save-errors", flags->save_errors,
+                    "With --cross: write the errors on rows whose kind was left out to this file");
   suite->add_option("--save-constants", flags->save_constants, "Write the constants to this file");
   suite->callback([&chosen, flags, &interruption] {
     chosen = [flags, &interruption] { return run(*flags, interruption); };
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

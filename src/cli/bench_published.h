@@ -5,8 +5,8 @@
 
 #include "cli/command.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 void add_published_suite(CLI::App& bench, Action& chosen, Interruption& interruption);
 
-}  // namespace millrace
+}  // namespace millrace::cli

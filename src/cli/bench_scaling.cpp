@@ -10,7 +10,7 @@
 #include "bench/scaling.h"
 #include "cli/job_flags.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kScalingHelp =
@@ -20,22 +20,23 @@ constexpr const char* kScalingHelp =
     "16 bits over float32; devices that have to share cores are marked.";
 
 struct ScalingFlags {
-  ScalingOptions options;
+  bench::ScalingOptions options;
   std::string summary;
 };
 
 int run(const ScalingFlags& flags) {
-  ScalingOptions options = flags.options;
-  choose("--model", options.model, model_names());
+  bench::ScalingOptions options = flags.options;
+  choose("--model", options.model, models::model_names());
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  options.cores = available_cores();
+  options.cores = backend::available_cores();
   options.program = std::filesystem::read_symlink("/proc/self/exe");
-  const auto rows = run_scaling(options, [](const std::string& sentence) {
+  const auto rows = bench::run_scaling(options, [](const std::string& sentence) {
     fmt::print(stderr, "{}\n", sentence);
     std::fflush(stderr);
   });
-  fmt::print("{}", to_table(rows, options));
-  if (!flags.summary.empty()) write_text(flags.summary, to_json(rows, options).dump(2) + "\n");
+  fmt::print("{}", bench::to_table(rows, options));
+  if (!flags.summary.empty())
+    write_text(flags.summary, bench::to_json(rows, options).dump(2) + "\n");
   return kExitSuccess;
 }
 
@@ -43,7 +44,7 @@ int run(const ScalingFlags& flags) {
 
 void add_scaling_suite(CLI::App& bench, Action& chosen) {
   auto flags = std::make_shared<ScalingFlags>();
-  ScalingOptions& options = flags->options;
+  bench::ScalingOptions& options = flags->options;
   CLI::App* suite = bench.add_subcommand("scaling", kScalingHelp);
   suite->add_option("--model", options.model, "The network")->capture_default_str();
   suite->add_option("--devices", options.devices, "Numbers of devices, comma-separated")
@@ -68,4 +69,4 @@ void add_scaling_suite(CLI::App& bench, Action& chosen) {
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

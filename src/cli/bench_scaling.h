@@ -5,8 +5,8 @@
 
 #include "cli/command.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 void add_scaling_suite(CLI::App& bench, Action& chosen);
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -1,23 +1,11 @@
 #include "cli/card_flags.h"
 
 #include "base/error.h"
-#include "data/weights/weights_file.h"
 #include "train/job_classes.h"
 
-namespace millrace {
+namespace millrace::cli {
 
-ModelCard find_card(const std::filesystem::path& checkpoint, const std::filesystem::path& weights) {
-  if (checkpoint.empty()) return card_of_metadata(WeightsFile(weights).metadata(), weights);
-  std::filesystem::path newest = checkpoint;
-  if (!std::filesystem::exists(checkpoint / kManifestFile)) {
-    const std::vector<CheckpointPlace> places = list_checkpoints(checkpoint);
-    if (places.empty()) fail_input("There is no checkpoint in '{}'.", checkpoint.string());
-    newest = places.back().path;
-  }
-  return card_of(read_manifest(newest));
-}
-
-bool follow_card(const ModelCard& card, JobFlags& flags) {
+bool follow_card(const train::ModelCard& card, JobFlags& flags) {
   if (card.model.empty() || (!flags.model.empty() && flags.model != card.model)) return false;
   flags.model = card.model;
   const auto take = [](int64_t known, std::optional<int64_t>& value) {
@@ -36,12 +24,12 @@ void add_best_flag(CLI::App& command, JobFlags& flags) {
       ->group("Weights");
 }
 
-TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint, const std::string& weights,
-                        const std::string& data) {
-  const ModelCard card = find_card(checkpoint, weights);
+train::TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint,
+                               const std::string& weights, const std::string& data) {
+  const train::ModelCard card = train::find_card(checkpoint, weights);
   const bool same_model = follow_card(card, flags);
   flags.data = "synthetic";
-  TrainJob job = to_job(flags);
+  train::TrainJob job = to_job(flags);
   std::string looked_at = data;
   if (data.empty()) {
     looked_at = card.evaluation_data.empty() ? "synthetic" : card.evaluation_data;
@@ -55,10 +43,10 @@ TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint, const std
   job.evaluation_data = looked_at;
   if (same_model) job.class_names = card.class_names;
   if (same_model && flags.augment == "auto") job.data.recipe = card.recipe;
-  if (job.data.valid_share == 0) follow_evaluation_data(job, flags.classes.has_value());
+  if (job.data.valid_share == 0) train::follow_evaluation_data(job, flags.classes.has_value());
   job.steps = 1;
-  check(job);
+  train::check(job);
   return job;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -6,14 +6,16 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "cli/plan_pipedream.h"
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
 #include "train/model_card.h"
 #include "train/settled_centres.h"
+#include "train/weights.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kCkptExamples = R"(Examples:
@@ -35,23 +37,25 @@ struct CkptFlags {
 };
 
 bool is_checkpoint(const std::filesystem::path& path) {
-  return std::filesystem::exists(path / kManifestFile);
+  return std::filesystem::exists(path / train::kManifestFile);
 }
 
 // A run's checkpoints, or the one that is named itself.
 std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path& path) {
   if (is_checkpoint(path)) return {path};
   std::vector<std::filesystem::path> found;
-  for (const CheckpointPlace& place : list_checkpoints(path)) found.push_back(place.path);
+  for (const train::CheckpointPlace& place : train::list_checkpoints(path))
+    found.push_back(place.path);
   if (found.empty()) fail_input("There is no checkpoint in '{}'.", path.string());
   return found;
 }
 
 Json describe_tensors(const std::filesystem::path& path) {
-  const SafetensorsFile file(path);
+  const data::SafetensorsFile file(path);
   int64_t elements = 0;
-  for (const SafetensorsEntry& entry : file.entries()) {
-    elements += static_cast<int64_t>(entry.data.size() / safetensors_element_size(entry.dtype));
+  for (const data::SafetensorsEntry& entry : file.entries()) {
+    elements +=
+        static_cast<int64_t>(entry.data.size() / data::safetensors_element_size(entry.dtype));
   }
   return {{"tensors", file.entries().size()}, {"elements", elements}};
 }
@@ -60,20 +64,20 @@ Json inspect_checkpoint(const std::filesystem::path& path) {
   Json json;
   json["checkpoint"] = printable(path.string());
   try {
-    json["manifest"] = to_json(verify_checkpoint(path));
-    const ShardReader shards(path, read_manifest(path));
+    json["manifest"] = train::to_json(train::verify_checkpoint(path));
+    const train::ShardReader shards(path, train::read_manifest(path));
     if (!shards.empty()) {
       json["centres"] = {{"classes", shards.classes()},
                          {"shards", shards.shards()},
                          {"dtype", shards.tensors().front().dtype},
                          {"tensors", shards.tensors().size()}};
     }
-    json["weights"] = describe_tensors(path / kWeightsFile);
-    json["optimizer"] = describe_tensors(path / kOptimizerFile);
+    json["weights"] = describe_tensors(path / train::kWeightsFile);
+    json["optimizer"] = describe_tensors(path / train::kOptimizerFile);
     json["intact"] = true;
   } catch (const InputError& error) {
     json["intact"] = false;
-    json["damage"] = printable(error.what());
+    json["damage"] = printable(with_flags(error.marked()));
   }
   return json;
 }
@@ -89,8 +93,8 @@ void print_inspection(const Json& json) {
              manifest["model"].get<std::string>(), manifest["step"].get<int64_t>(),
              manifest["epoch"].get<int64_t>(), manifest["position"].get<int64_t>(),
              manifest["seed"].get<uint64_t>(), manifest["version"].get<std::string>());
-  if (const auto measured = parse_measured(manifest.value("measured", Json()))) {
-    fmt::print("  {}\n", describe(*measured));
+  if (const auto measured = train::parse_measured(manifest.value("measured", Json()))) {
+    fmt::print("  {}\n", train::describe(*measured));
   }
   for (const char* part : {"weights", "optimizer"}) {
     const std::string file = std::string(part) + ".safetensors";
@@ -124,14 +128,14 @@ int run_ckpt_verify(const CkptFlags& flags) {
     std::string text = "intact";
     try {
       uint64_t bytes = 0;
-      const Manifest manifest = verify_checkpoint(path);
-      for (const CheckpointFile& file : manifest.files) bytes += file.bytes;
+      const train::Manifest manifest = train::verify_checkpoint(path);
+      for (const train::CheckpointFile& file : manifest.files) bytes += file.bytes;
       one.update({{"intact", true}, {"step", manifest.step}, {"bytes", bytes}});
       text = fmt::format("intact, step {}, {} in {} files", manifest.step, format_bytes(bytes),
                          manifest.files.size());
     } catch (const InputError& error) {
-      one.update({{"intact", false}, {"damage", printable(error.what())}});
-      text = fmt::format("damaged: {}", error.what());
+      one.update({{"intact", false}, {"damage", printable(with_flags(error.marked()))}});
+      text = fmt::format("damaged: {}", with_flags(error.marked()));
       status = kExitJobFailed;
     }
     if (!flags.json) fmt::print("{}: {}\n", path.string(), text);
@@ -143,13 +147,13 @@ int run_ckpt_verify(const CkptFlags& flags) {
 
 std::filesystem::path newest_of(const CkptFlags& flags) {
   if (flags.best) {
-    const auto best = find_best(flags.source);
+    const auto best = train::find_best(flags.source);
     if (!best) fail_input("--best: no checkpoint in '{}' was measured.", flags.source);
-    verify_checkpoint(*best);
+    train::verify_checkpoint(*best);
     return *best;
   }
-  return newest_checkpoint(flags.source, [](std::string_view sentence) {
-    fmt::print(stderr, "millrace: warning: {}\n", sentence);
+  return train::newest_checkpoint(flags.source, [](std::string_view sentence) {
+    fmt::print(stderr, "millrace: warning: {}\n", with_flags(sentence));
   });
 }
 
@@ -157,31 +161,32 @@ std::filesystem::path newest_of(const CkptFlags& flags) {
 int run_export(const CkptFlags& flags) {
   require_writable(flags.target, "The output");
   const std::filesystem::path source = newest_of(flags);
-  const Manifest manifest = read_manifest(source);
-  const SafetensorsFile weights(source / kWeightsFile);
-  const ShardReader shards(source, manifest);
+  const train::Manifest manifest = train::read_manifest(source);
+  const data::SafetensorsFile weights(train::weights_in(source));
+  const train::ShardReader shards(source, manifest);
   if (flags.centres && shards.empty()) {
     fail_input("'{}' has no class centres; only a model trained with --head has.", source.string());
   }
-  std::vector<SafetensorsTensor> tensors;
+  std::vector<data::SafetensorsTensor> tensors;
   if (!flags.centres) {
-    for (const SafetensorsEntry& entry : weights.entries()) {
+    for (const data::SafetensorsEntry& entry : weights.entries()) {
       tensors.push_back({.name = entry.name, .dtype = entry.dtype, .shape = entry.shape});
     }
   }
   const size_t plain = tensors.size();
   if (!shards.empty()) tensors.push_back(shards.tensors().front());
-  SafetensorsWriter writer(flags.target, tensors, to_metadata(card_of(manifest)));
+  data::SafetensorsWriter writer(flags.target, tensors,
+                                 train::to_metadata(train::card_of(manifest)));
   for (size_t i = 0; i < plain; ++i) {
     writer.append(weights.entries()[i].data.data(), weights.entries()[i].data.size());
   }
   if (!shards.empty()) {
-    const SettledCentres centres(source, manifest, shards);
-    const SafetensorsTensor& tensor = shards.tensors().front();
+    const train::SettledCentres centres(source, manifest, shards);
+    const data::SafetensorsTensor& tensor = shards.tensors().front();
     const auto row =
-        tensor.shape.at(1) * static_cast<int64_t>(safetensors_element_size(tensor.dtype));
+        tensor.shape.at(1) * static_cast<int64_t>(data::safetensors_element_size(tensor.dtype));
     std::vector<std::byte> bytes;
-    each_few_rows(0, shards.classes(), row, [&](int64_t first, int64_t count) {
+    train::each_few_rows(0, shards.classes(), row, [&](int64_t first, int64_t count) {
       bytes.resize(static_cast<size_t>(count * row));
       centres.read(first, bytes);
       writer.append(bytes.data(), bytes.size());
@@ -198,11 +203,12 @@ int run_cut(const CkptFlags& flags) {
   const std::filesystem::path source = newest_of(flags);
   std::filesystem::path target = source;
   if (!flags.output.empty()) {
-    target = std::filesystem::path(flags.output) / checkpoint_name(read_manifest(source).step);
+    target = std::filesystem::path(flags.output) /
+             train::checkpoint_name(train::read_manifest(source).step);
   }
   try {
     if (!flags.output.empty()) std::filesystem::create_directories(flags.output);
-    cut_checkpoint(source, target, shards);
+    train::cut_checkpoint(source, target, shards);
   } catch (const std::filesystem::filesystem_error& error) {
     fail_input("Cannot write '{}': {}.", target.string(), error.code().message());
   }
@@ -285,4 +291,4 @@ void add_ckpt_command(CLI::App& program, Action& chosen) {
   add_cut("split", "Put the class centres of a margin head into more files", "");
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -3,13 +3,18 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/flag_names.h"
 #include "passes/settings.h"
 #include "planner/published/fit.h"
+#include "planner/published/interval.h"
+#include "planner/search/explain.h"
+#include "planner/search/stale_accuracy.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr size_t kShown = 24;  // plans of a list that are printed
@@ -18,7 +23,7 @@ uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes))
 
 std::string size_text(const Json& bytes) { return format_bytes(bytes.get<uint64_t>()); }
 
-Json describe_memory(const StageMemory& memory) {
+Json describe_memory(const planner::StageMemory& memory) {
   return {{"weights", whole(memory.weights)},     {"gradients", whole(memory.gradients)},
           {"optimizer", whole(memory.optimizer)}, {"activations", whole(memory.activations)},
           {"workspace", whole(memory.workspace)}, {"communication", whole(memory.communication)},
@@ -38,28 +43,66 @@ std::string error_sentence(const Json& estimate) {
 
 }  // namespace
 
-Json describe_flags(const PlannedJob& job) {
+Json describe_flags(const planner::PlannedJob& job) {
   // `train` counts samples per device, also where replicas take whole mini-batches.
   const double batch = job.round_robin ? job.batch / job.devices() : job.batch;
-  Json flags = {{"--batch", batch}, {"--precision", precision_name(job.precision)}};
-  if (job.wire) flags["--comm-dtype"] = precision_name(*job.wire);
+  Json flags = {{"--batch", batch}, {"--precision", passes::precision_name(job.precision)}};
+  if (job.wire) flags["--comm-dtype"] = passes::precision_name(*job.wire);
   flags["--recompute"] = job.recompute ? "all" : "none";
   constexpr const char* kHeads[] = {"none", "dp", "mp", "pfc"};
-  if (job.head.parallel != PlannedHead::Parallel::none) {
+  if (job.head.parallel != planner::PlannedHead::Parallel::none) {
     flags["--head-parallel"] = kHeads[static_cast<size_t>(job.head.parallel)];
     flags["--classes"] = job.head.classes;
   }
-  if (job.head.parallel == PlannedHead::Parallel::sampled) {
+  if (job.head.parallel == planner::PlannedHead::Parallel::sampled) {
     flags["--sample-rate"] = job.head.sample_rate;
   }
   return flags;
 }
 
-Json describe_stages(const PlannedJob& job, const NetworkWork& network, int devices_per_machine) {
+void add_exactness(Json& described, const planner::PlannedJob& job) {
+  described["exact"] = job.is_exact();
+  const std::string cost =
+      planner::stale_sentence(job.schedule, static_cast<int>(job.stages.size()));
+  if (!cost.empty()) described["accuracy"] = cost;
+}
+
+void add_price(Json& described, const PriceQuestion& question) {
+  if (question.per_device_hour <= 0) return;
+  std::set<std::string> devices;
+  for (const Json& device : described["devices"]) devices.insert(device["id"].get<std::string>());
+  const double per_second = question.per_device_hour / 3600 * static_cast<double>(devices.size());
+  const double epoch = described["predicted_epoch_seconds"].get<double>() * per_second;
+  Json price = {{"per_device_hour", question.per_device_hour},
+                {"devices", devices.size()},
+                {"epoch_cost", epoch}};
+  if (question.epochs > 0) {
+    price["run_cost"] = epoch * static_cast<double>(question.epochs);
+  } else if (question.steps > 0) {
+    price["run_cost"] = described["predicted_seconds_per_step"].get<double>() *
+                        static_cast<double>(question.steps) * per_second;
+  }
+  described["price"] = std::move(price);
+}
+
+std::string format_price(const Json& described) {
+  if (!described.contains("price")) return {};
+  const Json& price = described["price"];
+  std::string text = fmt::format(
+      "{} devices at {:g} EUR an hour: {:.2f} EUR for 1281167 images", price["devices"].get<int>(),
+      price["per_device_hour"].get<double>(), price["epoch_cost"].get<double>());
+  if (price.contains("run_cost")) {
+    text += fmt::format(", {:.2f} EUR for the run", price["run_cost"].get<double>());
+  }
+  return text + ".\n";
+}
+
+Json describe_stages(const planner::PlannedJob& job, const planner::NetworkWork& network,
+                     int devices_per_machine) {
   Json stages = Json::array();
   for (size_t i = 0; i < job.stages.size(); ++i) {
-    const PlannedStage& stage = job.stages[i];
-    const std::string devices = format_stages({stage}, devices_per_machine);
+    const planner::PlannedStage& stage = job.stages[i];
+    const std::string devices = planner::format_stages({stage}, devices_per_machine);
     stages.push_back({{"stage", i},
                       {"devices", devices},
                       {"first", network.layers.at(stage.begin).name},
@@ -71,19 +114,21 @@ Json describe_stages(const PlannedJob& job, const NetworkWork& network, int devi
 
 namespace {
 
-Json describe_plan(const PlannedJob& job, const PlanInputs& inputs) {
-  return to_json(plan_of(inputs.network, job, inputs.cluster.devices_per_machine));
+Json describe_plan(const planner::PlannedJob& job, const planner::PlanInputs& inputs) {
+  return parallel::to_json(planner::plan_file_of(
+      planner::plan_of(inputs.network, job, inputs.cluster.devices_per_machine), job,
+      inputs.network.model, inputs.cluster.name));
 }
 
 }  // namespace
 
-Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
-                         const PlanInputs& inputs) {
+Json describe_prediction(const planner::PlannedJob& job, const planner::Prediction& prediction,
+                         const planner::PlanInputs& inputs) {
   Json json = {{"model", inputs.network.model},
                {"cluster", inputs.cluster.name},
                {"system", inputs.software.name},
                {"global_batch", job.samples_per_step()},
-               {"precision", precision_name(job.precision)}};
+               {"precision", passes::precision_name(job.precision)}};
   json["devices"] = Json::array();
   for (size_t i = 0; i < job.stages.size(); ++i) {
     for (const int device : job.stages[i].devices) {
@@ -94,6 +139,7 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
                                  {"breakdown", describe_memory(prediction.memory[i])}});
     }
   }
+  json["source"] = planner::is_fitted(inputs.software.name) ? "published" : "formula";
   json["predicted_seconds_per_step"] = prediction.seconds_per_step;
   json["predicted_samples_per_second"] = prediction.samples_per_second;
   json["predicted_epoch_seconds"] = prediction.epoch_seconds;
@@ -101,10 +147,21 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
   json["limited_by"] = prediction.limited_by;
   json["error_estimate"] = {{"median", inputs.constants.median_error},
                             {"worst", inputs.constants.worst_error},
-                            {"fitted", is_fitted(inputs.software.name)}};
+                            {"fitted", planner::is_fitted(inputs.software.name)}};
+  const planner::TimeInterval interval = planner::interval_for(
+      {inputs.software.name, inputs.cluster.device.name, inputs.network.model},
+      planner::kept_held_out_errors());
+  json["interval"] =
+      planner::describe(interval, prediction.seconds_per_step, prediction.samples_per_second);
+  json["interval"]["text"] = planner::interval_sentence(interval, prediction.samples_per_second);
+  add_exactness(json, job);
   json["fits"] = prediction.fits;
   if (std::isfinite(inputs.cluster.device.memory_bytes)) {
     json["device_memory_bytes"] = whole(inputs.cluster.device.memory_bytes);
+  }
+  json["host_needs_bytes"] = whole(prediction.host_memory);
+  if (inputs.cluster.host_memory_bytes > 0) {
+    json["host_memory_bytes"] = whole(inputs.cluster.host_memory_bytes);
   }
   if (!prediction.fits) json["reason"] = prediction.reason;
   json["stages"] = describe_stages(job, inputs.network, inputs.cluster.devices_per_machine);
@@ -113,22 +170,23 @@ Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
   return json;
 }
 
-Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs) {
-  const auto describe_one = [&](const SearchResult& result) -> Json {
+Json describe_search(const planner::SearchOutcome& outcome, const planner::PlanInputs& inputs) {
+  const auto describe_one = [&](const planner::SearchResult& result) -> Json {
     const char* origin = result.pipedream ? ", divided as PipeDream would" : "";
-    return {{"shape", describe_shape(result.job) + origin},
+    return {{"shape", planner::describe_shape(result.job) + origin},
             {"fits", result.fits},
+            {"exact", result.job.is_exact()},
             {"predicted_seconds_per_step", result.seconds_per_step},
             {"predicted_samples_per_second", result.samples_per_second},
-            {"predicted_epoch_seconds", kImagesOfEpoch / result.samples_per_second},
+            {"predicted_epoch_seconds", planner::kImagesOfEpoch / result.samples_per_second},
             {"peak_bytes", whole(result.memory)},
             {"verdict", result.verdict},
             {"flags", describe_flags(result.job)},
             {"plan", describe_plan(result.job, inputs)}};
   };
-  const auto describe_all = [&](const std::vector<SearchResult>& results) {
+  const auto describe_all = [&](const std::vector<planner::SearchResult>& results) {
     Json list = Json::array();
-    for (const SearchResult& result : results) list.push_back(describe_one(result));
+    for (const planner::SearchResult& result : results) list.push_back(describe_one(result));
     return list;
   };
   Json json = {{"tried", outcome.tried}, {"fits", !outcome.plans.empty()}};
@@ -195,6 +253,9 @@ std::string format_prediction(const Json& described) {
                   described["predicted_seconds_per_step"].get<double>(), samples,
                   described["predicted_epoch_seconds"].get<double>(),
                   error_sentence(described["error_estimate"]));
+  if (described.contains("interval")) {
+    text += described["interval"]["text"].get<std::string>() + "\n";
+  }
   if (described["stages"].size() > 1) {
     text += fmt::format("Schedule {}, {} micro-batches; devices idle {:.0f} % of the time.\n",
                         plan["schedule"].get<std::string>(), plan["microbatches"].get<int>(),
@@ -205,8 +266,16 @@ std::string format_prediction(const Json& described) {
                         described["fits"].get<bool>() ? "Fits into" : "Does not fit into",
                         size_text(described["device_memory_bytes"]));
   }
+  if (described.contains("host_memory_bytes")) {
+    text += fmt::format("A host needs {} of its {}.\n", size_text(described["host_needs_bytes"]),
+                        size_text(described["host_memory_bytes"]));
+  }
+  text += format_price(described);
+  if (described.contains("accuracy")) text += described["accuracy"].get<std::string>() + "\n";
   if (described.contains("reason")) text += described["reason"].get<std::string>() + "\n";
   if (described.contains("advice")) text += described["advice"].get<std::string>() + "\n";
+  if (described.contains("explanation"))
+    text += planner::format_explanation(described["explanation"]);
   return text;
 }
 
@@ -221,14 +290,15 @@ void add_search(Json& described, Json search) {
   described["search"] = std::move(search);
 }
 
-void deliver(const Json& described, const Prediction& prediction, const PlanOutput& output) {
+void deliver(const Json& described, const planner::Prediction& prediction,
+             const PlanOutput& output) {
   if (!output.plan.empty()) write_text(output.plan, described["plan"].dump(2) + "\n");
   if (!output.trace.empty()) {
     write_text(output.trace,
-               trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+               planner::trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
   }
   const std::string text = output.json ? described.dump(2) + "\n" : format_prediction(described);
-  fmt::print("{}", text);
+  fmt::print("{}", with_flags(text));
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

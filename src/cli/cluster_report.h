@@ -3,24 +3,16 @@
 
 #include <string>
 
-#include "planner/search/search.h"
+#include "planner/search/question.h"
 
-namespace millrace {
-
-// What every plan of one run has in common.
-struct PlanInputs {
-  NetworkWork network;
-  Cluster cluster;
-  CostConstants constants;
-  SoftwareConstants software;
-};
+namespace millrace::cli {
 
 // The contract of `plan --json`: "devices" with their memory, predicted times, "fits" and "plan".
-Json describe_prediction(const PlannedJob& job, const Prediction& prediction,
-                         const PlanInputs& inputs);
+Json describe_prediction(const planner::PlannedJob& job, const planner::Prediction& prediction,
+                         const planner::PlanInputs& inputs);
 
 // The best plans and why the others lost.
-Json describe_search(const SearchOutcome& outcome, const PlanInputs& inputs);
+Json describe_search(const planner::SearchOutcome& outcome, const planner::PlanInputs& inputs);
 
 // Puts a described search beside the plan that it chose, with the speed of PipeDream's own plan.
 void add_search(Json& described, Json search);
@@ -33,18 +25,35 @@ struct PlanOutput {
   bool json = false;
 };
 
-void deliver(const Json& described, const Prediction& prediction, const PlanOutput& output);
+void deliver(const Json& described, const planner::Prediction& prediction,
+             const PlanOutput& output);
 
 // Flags of `train` that belong to the plan but are not part of it.
-Json describe_flags(const PlannedJob& job);
+Json describe_flags(const planner::PlannedJob& job);
+
+// Whether the plan computes what one device does, and if not what that has cost elsewhere.
+void add_exactness(Json& described, const planner::PlannedJob& job);
+
+// What a device costs, and how many samples the job as a whole takes, if that is known.
+struct PriceQuestion {
+  double per_device_hour = 0;  // 0: nobody asked
+  int64_t epochs = 0, steps = 0;
+};
+
+// Adds what an epoch and the run cost to a described plan.
+void add_price(Json& described, const PriceQuestion& question);
 
 // The layers and devices of each stage.
-Json describe_stages(const PlannedJob& job, const NetworkWork& network, int devices_per_machine);
+Json describe_stages(const planner::PlannedJob& job, const planner::NetworkWork& network,
+                     int devices_per_machine);
 
 // Lines of the stages of a described plan, with the memory of a device of each.
 std::string format_stage_lines(const Json& described);
 
+// The price of a described plan as a line; empty without one.
+std::string format_price(const Json& described);
+
 std::string format_prediction(const Json& described);
 std::string format_search(const Json& described);
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -13,7 +13,7 @@
 #include "cli/flag_effects.h"
 #include "cli/help_formatter.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kDescription =
@@ -87,7 +87,7 @@ std::string one_line(std::string text) {
 
 }  // namespace
 
-int run_command_line(std::vector<std::string> arguments, MpiSession* session,
+int run_command_line(std::vector<std::string> arguments, comm::MpiSession* session,
                      Interruption& interruption) {
   CLI::App program(kDescription, "millrace");
   program.formatter(std::make_shared<HelpFormatter>());
@@ -102,6 +102,7 @@ int run_command_line(std::vector<std::string> arguments, MpiSession* session,
   add_predict_command(program, chosen);
   add_embed_command(program, chosen);
   add_verify_command(program, chosen);
+  add_export_command(program, chosen);
   add_data_command(program, chosen, interruption);
   add_ckpt_command(program, chosen);
   add_bench_command(program, chosen, interruption);
@@ -128,4 +129,4 @@ int run_command_line(std::vector<std::string> arguments, MpiSession* session,
   return chosen();
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

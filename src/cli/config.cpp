@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using OptionSet = std::set<const CLI::Option*>;
@@ -105,13 +105,19 @@ class ConfigFile {
 
 // What fine-tuning from a file means, where nothing else is said.
 std::vector<std::pair<std::string, std::string>> fine_tuning(const std::string& file,
-                                                             const std::string& optimizer) {
+                                                             const std::string& optimizer,
+                                                             bool has_head) {
   const bool is_adam = optimizer == "adamw" || optimizer == "lamb";
-  return {{"--load-weights", file},
-          {"--new-layers", "auto"},
-          {"--lr", is_adam ? "0.0001" : "0.005"},
-          {"--lr-schedule", "cosine"},
-          {"--label-smoothing", "0.1"}};
+  std::vector<std::pair<std::string, std::string>> flags = {{"--load-weights", file},
+                                                            {"--new-layers", "auto"},
+                                                            {"--lr", is_adam ? "0.0001" : "0.005"},
+                                                            {"--lr-schedule", "cosine"}};
+  if (has_head) {
+    flags.emplace_back("--head-lr", is_adam ? "0.001" : "0.1");
+  } else {
+    flags.emplace_back("--label-smoothing", "0.1");
+  }
+  return flags;
 }
 
 bool is_of_the_job(const CLI::Option& option) {
@@ -160,7 +166,8 @@ std::vector<std::string> with_config(const CLI::App& program, std::vector<std::s
   if (!tuned.empty()) {
     const std::vector<std::string> optimizers = values_of(all, "--optimizer");
     const std::string optimizer = optimizers.empty() ? "sgd" : optimizers.back();
-    for (const auto& [flag, value] : fine_tuning(tuned.back(), optimizer)) {
+    for (const auto& [flag, value] :
+         fine_tuning(tuned.back(), optimizer, !values_of(all, "--head").empty())) {
       if (!known.contains(find_option(*command, flag))) words.push_back(flag + "=" + value);
     }
   }
@@ -172,4 +179,4 @@ std::string given_as_yaml(const CLI::App& command) { return as_yaml(command, fal
 
 std::string settings_as_yaml(const CLI::App& command) { return as_yaml(command, true); }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace {
+namespace millrace::cli {
 
 // The words of a command line with those that its files --config say, and that --fine-tune stands
 // for, put behind the name of the command. What is on the command line wins over files, later files
@@ -20,4 +20,4 @@ std::string given_as_yaml(const CLI::App& command);
 // All of its flags that have a value, given or not.
 std::string settings_as_yaml(const CLI::App& command);
 
-}  // namespace millrace
+}  // namespace millrace::cli

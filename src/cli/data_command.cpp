@@ -9,7 +9,7 @@
 #include "cli/job_flags.h"
 #include "data/tools.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kDataExamples =
@@ -29,17 +29,18 @@ struct DataFlags {
   std::string on_bad_record = "fail";
   std::string part_size = "256MiB";
   int64_t classes = 0;
-  SynthOptions synth;
+  data::SynthOptions synth;
   bool faces = false;
-  FaceSynthOptions people;
+  data::FaceSynthOptions people;
   std::string verification;
   bool json = false;
 
-  Split chosen_split() const {
-    return choose("--split", split, {"train", "test"}) == 0 ? Split::train : Split::test;
+  data::Split chosen_split() const {
+    return choose("--split", split, {"train", "test"}) == 0 ? data::Split::train
+                                                            : data::Split::test;
   }
-  WriterOptions writer() const {
-    WriterOptions options;
+  data::WriterOptions writer() const {
+    data::WriterOptions options;
     options.split = chosen_split();
     options.part_bytes = parse_bytes(part_size, "--part-size");
     return options;
@@ -51,10 +52,10 @@ void require_data(const std::string& value) {
 }
 
 int run_synth_faces(const DataFlags& flags) {
-  FaceSynthOptions options = flags.people;
+  data::FaceSynthOptions options = flags.people;
   options.quality = flags.synth.quality;
   options.seed = flags.synth.seed;
-  const Json facts = synth_faces(flags.to, options, flags.writer(), flags.verification);
+  const Json facts = data::synth_faces(flags.to, options, flags.writer(), flags.verification);
   if (flags.json) {
     fmt::print("{}\n", facts.dump(2));
     return kExitSuccess;
@@ -71,7 +72,7 @@ int run_synth_faces(const DataFlags& flags) {
 int run_synth(const DataFlags& flags) {
   require_data(flags.to);
   if (flags.faces) return run_synth_faces(flags);
-  const Json facts = synth_data(flags.to, flags.synth, flags.writer());
+  const Json facts = data::synth_data(flags.to, flags.synth, flags.writer());
   if (flags.json) {
     fmt::print("{}\n", facts.dump(2));
   } else {
@@ -84,11 +85,12 @@ int run_synth(const DataFlags& flags) {
 int run_convert(const DataFlags& flags) {
   require_data(flags.from);
   require_data(flags.to);
-  const BadRecords policy = choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 0
-                                ? BadRecords::fail
-                                : BadRecords::skip;
+  const data::BadRecords policy =
+      choose("--on-bad-record", flags.on_bad_record, {"fail", "skip"}) == 0
+          ? data::BadRecords::fail
+          : data::BadRecords::skip;
   const Json facts =
-      convert_data(flags.from, flags.chosen_split(), flags.to, flags.writer(), policy);
+      data::convert_data(flags.from, flags.chosen_split(), flags.to, flags.writer(), policy);
   if (flags.json) {
     fmt::print("{}\n", facts.dump(2));
   } else {
@@ -100,15 +102,15 @@ int run_convert(const DataFlags& flags) {
 
 int run_inspect(const DataFlags& flags) {
   require_data(flags.from);
-  const Json facts = inspect_data(flags.from, flags.chosen_split());
-  fmt::print("{}\n", flags.json ? facts.dump(2) : describe_inspection(facts));
+  const Json facts = data::inspect_data(flags.from, flags.chosen_split());
+  fmt::print("{}\n", flags.json ? facts.dump(2) : data::describe_inspection(facts));
   return kExitSuccess;
 }
 
 int run_verify(const DataFlags& flags) {
   require_data(flags.from);
-  const Json facts = verify_data(flags.from, flags.chosen_split(), flags.classes);
-  fmt::print("{}\n", flags.json ? facts.dump(2) : describe_verification(facts));
+  const Json facts = data::verify_data(flags.from, flags.chosen_split(), flags.classes);
+  fmt::print("{}\n", flags.json ? facts.dump(2) : data::describe_verification(facts));
   return facts["bad_count"].get<uint64_t>() == 0 ? kExitSuccess : kExitJobFailed;
 }
 
@@ -207,4 +209,4 @@ void add_data_command(CLI::App& program, Action& chosen, Interruption& interrupt
       ->capture_default_str();
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -13,7 +13,7 @@
 #include "cli/command.h"
 #include "cli/command_line.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kFashionMnist = "/usr/share/datasets/fashion-mnist";
@@ -109,7 +109,7 @@ int run_demo(const DemoFlags& flags, Interruption& interruption) {
   const DemoData data = choose_data(flags);
   const std::string epochs = fmt::format("{}", flags.epochs > 0 ? flags.epochs : data.epochs);
   const Words job = joined({"--model", "fashion_cnn", "--batch", "64", "--data", data.source},
-                           available_cores() < 2 ? Words{"--oversubscribe"} : Words{});
+                           backend::available_cores() < 2 ? Words{"--oversubscribe"} : Words{});
   const Words pipeline = {"--placement", "0:0.0:1", "--microbatches", "4"};
   const auto outputs = [&](const std::string& name) {
     make_directory(in(flags, name), "--output");
@@ -173,4 +173,4 @@ void add_demo_command(CLI::App& program, Action& chosen, Interruption& interrupt
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

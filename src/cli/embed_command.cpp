@@ -12,7 +12,7 @@
 #include "data/npy.h"
 #include "train/prediction.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kEmbedExamples = R"(Examples:
@@ -50,16 +50,16 @@ int run_embed(const EmbedFlags& flags) {
   std::vector<float> rows;
   std::string names;
   int64_t columns = 0, count = 0;
-  const UnreadFiles unread =
-      embed_files(look_job(flags.look, files.size()), files, messages,
-                  [&](size_t file, std::span<const float> embedding) {
-                    rows.insert(rows.end(), embedding.begin(), embedding.end());
-                    columns = static_cast<int64_t>(embedding.size());
-                    names += files[file].string() + "\n";
-                    ++count;
-                  });
+  const train::UnreadFiles unread =
+      train::embed_files(look_job(flags.look, files.size()), files, messages,
+                         [&](size_t file, std::span<const float> embedding) {
+                           rows.insert(rows.end(), embedding.begin(), embedding.end());
+                           columns = static_cast<int64_t>(embedding.size());
+                           names += files[file].string() + "\n";
+                           ++count;
+                         });
   tell_unread(unread);
-  write_npy(flags.output, rows, columns);
+  data::write_npy(flags.output, rows, columns);
   if (!flags.names.empty()) write_text(flags.names, names);
   fmt::print("{} vectors of {} numbers in {}\n", count, columns, flags.output);
   return kExitSuccess;
@@ -70,10 +70,10 @@ int run_verify(const VerifyFlags& flags) {
   const std::vector<std::filesystem::path> files(flags.files.begin(), flags.files.end());
   ProgressPrinter messages(true);
   std::vector<std::vector<float>> vectors;
-  embed_files(look_job(flags.look, files.size()), files, messages,
-              [&](size_t, std::span<const float> embedding) {
-                vectors.emplace_back(embedding.begin(), embedding.end());
-              });
+  train::embed_files(look_job(flags.look, files.size()), files, messages,
+                     [&](size_t, std::span<const float> embedding) {
+                       vectors.emplace_back(embedding.begin(), embedding.end());
+                     });
   if (vectors.size() != 2) fail_input("One of the two images could not be read.");
   double cosine = 0, distance = 0;
   for (size_t i = 0; i < vectors[0].size(); ++i) {
@@ -122,4 +122,4 @@ void add_verify_command(CLI::App& program, Action& chosen) {
   command->callback([flags, &chosen] { chosen = [flags] { return run_verify(*flags); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -9,15 +9,17 @@
 #include "base/text.h"
 #include "cli/card_flags.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
 #include "train/confusion.h"
 #include "train/evaluation.h"
 #include "train/faces/embedding.h"
+#include "train/model_card.h"
 #include "train/summary.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kEvalExamples = R"(Examples:
@@ -33,15 +35,16 @@ images are those that a checkpoint or exported file was trained with unless flag
 struct EvalFlags {
   JobFlags job;
   std::string load_weights, checkpoint, run, summary;
-  std::string verification, identification, logits;
+  std::vector<std::string> verification;
+  std::string identification, logits;
   bool json = false, confusion = false;
 };
 
 void warn_of_checkpoint(std::string_view sentence) {
-  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+  fmt::print(stderr, "millrace: warning: {}\n", with_flags(sentence));
 }
 
-TrainJob to_evaluation_job(EvalFlags flags) {
+train::TrainJob to_evaluation_job(EvalFlags flags) {
   if (!flags.run.empty()) {
     if (!flags.checkpoint.empty()) {
       fail_input("Give one directory of checkpoints: '{}' or --checkpoint '{}'.", flags.run,
@@ -49,33 +52,36 @@ TrainJob to_evaluation_job(EvalFlags flags) {
     }
     flags.checkpoint = flags.run;
   }
+  if (flags.load_weights.empty() && flags.checkpoint.empty()) {
+    flags.load_weights = models::onnx_file(flags.job.model).string();
+  }
   if (flags.load_weights.empty() == flags.checkpoint.empty()) {
     fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
   }
   if (!flags.checkpoint.empty() && !flags.job.best) {
-    flags.checkpoint = newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();
+    flags.checkpoint = train::newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();
   }
   const std::string data = std::exchange(flags.job.data, "synthetic");
   return evaluation_job(flags.job, flags.checkpoint, flags.load_weights, data);
 }
 
-Json run_classes(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& messages,
+Json run_classes(const train::TrainJob& job, const EvalFlags& flags, ProgressPrinter& messages,
                  std::string& text) {
-  KeptLogits kept;
+  train::KeptLogits kept;
   const bool keeps = !flags.logits.empty() || flags.confusion;
-  const EvaluationResult result = run_evaluation(job, messages, keeps ? &kept : nullptr);
-  if (!flags.logits.empty()) save_logits(flags.logits, kept, job.model);
-  Json json = to_json(result.report);
+  const train::EvaluationResult result =
+      train::run_evaluation(job, messages, keeps ? &kept : nullptr);
+  if (!flags.logits.empty()) train::save_logits(flags.logits, kept, job.model);
+  Json json = train::to_json(result.report);
   json.erase("step");
   json["data"] = printable(job.evaluation_data);
   json["samples_per_second"] = static_cast<double>(result.report.samples) / result.report.seconds;
-  json["devices"] = Json::array({to_json(DeviceReport{
+  json["devices"] = Json::array({train::to_json(train::DeviceReport{
       .id = "0:0", .arena_bytes = result.arena_bytes, .breakdown = result.breakdown})});
-  text = fmt::format("{} samples: loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} % ({:.1f} samples/s)\n",
-                     result.report.samples, result.report.loss, result.report.top1 * 100,
-                     result.report.top5 * 100, json["samples_per_second"].get<double>());
+  text = fmt::format("{} samples: {} ({:.1f} samples/s)\n", result.report.samples,
+                     result.report.text(), json["samples_per_second"].get<double>());
   if (flags.confusion) {
-    const Confusion confusion(kept, job.options.classes);
+    const train::Confusion confusion(kept, job.options.classes);
     json["confusion"] = confusion.to_json(job.class_names);
     text += confusion.to_text(job.class_names);
   }
@@ -88,12 +94,14 @@ Json run_classes(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& m
   return json;
 }
 
-Json describe(const VerificationReport& report, std::string& text) {
+Json describe(const std::string& set, const train::VerificationReport& report, std::string& text) {
   text += fmt::format(
-      "{} pairs: accuracy {:.2f} % (± {:.2f} over {} folds) at a squared distance of {:.2f}\n",
-      report.pairs, report.accuracy * 100, report.deviation * 100, kFolds, report.threshold);
+      "{}{} pairs: accuracy {:.2f} % (± {:.2f} over {} folds) at a squared distance of {:.2f}\n",
+      set.empty() ? "" : set + ": ", report.pairs, report.accuracy * 100, report.deviation * 100,
+      train::kFolds, report.threshold);
+  text += fmt::format("AUC: {:.4f}\n", report.auc);
   Json rates = Json::object();
-  for (const AcceptRate& rate : report.rates) {
+  for (const train::AcceptRate& rate : report.rates) {
     const std::string name = fmt::format("1e-{:.0f}", -std::log10(rate.far));
     rates[name] = rate.tar;
     text += fmt::format("TAR at FAR {}: {:.2f} %{}\n", name, rate.tar * 100,
@@ -103,18 +111,26 @@ Json describe(const VerificationReport& report, std::string& text) {
           {"accuracy", report.accuracy},
           {"accuracy_deviation", report.deviation},
           {"threshold", report.threshold},
+          {"auc", report.auc},
           {"tar_at_far", rates},
           {"smallest_far", 1.0 / static_cast<double>(report.different)}};
 }
 
-Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& messages,
+Json run_faces(const train::TrainJob& job, const EvalFlags& flags, ProgressPrinter& messages,
                std::string& text) {
-  const FaceEvaluationResult result = evaluate_faces(
-      job, {.pairs = flags.verification, .identification = flags.identification}, messages);
+  const train::FaceEvaluationResult result =
+      train::evaluate_faces(job,
+                            {.pairs = {flags.verification.begin(), flags.verification.end()},
+                             .identification = flags.identification},
+                            messages);
   Json json = Json::object();
-  if (result.verification) {
-    json = describe(*result.verification, text);
-    json["verification"] = printable(flags.verification);
+  const auto& sets = result.verification;
+  if (sets.size() == 1) {
+    json = describe("", sets[0].second, text);
+    json["verification"] = printable(flags.verification[0]);
+  }
+  for (size_t i = 0; sets.size() > 1 && i < sets.size(); ++i) {
+    json["sets"][sets[i].first] = describe(sets[i].first, sets[i].second, text);
   }
   if (const auto& report = result.identification) {
     json["identification"] = printable(flags.identification);
@@ -123,16 +139,26 @@ Json run_faces(const TrainJob& job, const EvalFlags& flags, ProgressPrinter& mes
     json["rank1"] = report->rank1;
     text += fmt::format("{} probes against {} identities: rank-1 {:.2f} %\n", report->probes,
                         report->gallery, report->rank1 * 100);
+    for (const train::AcceptRate& rate : report->rates) {
+      const std::string name = fmt::format("1e-{:.0f}", -std::log10(rate.far));
+      json["tpir_at_fpir"][name] = rate.tar;
+      text += fmt::format("TPIR at FPIR {}: {:.2f} %{}\n", name, rate.tar * 100,
+                          rate.resolved ? "" : " (too few probes; that of no false one)");
+    }
   }
   json["images"] = result.images;
   json["samples_per_second"] = static_cast<double>(result.images) / result.seconds;
-  json["devices"] = Json::array({to_json(DeviceReport{
+  json["devices"] = Json::array({train::to_json(train::DeviceReport{
       .id = "0:0", .arena_bytes = result.arena_bytes, .breakdown = result.breakdown})});
   return json;
 }
 
-int run_eval(const EvalFlags& flags) {
-  TrainJob job = to_evaluation_job(flags);
+int run_eval(EvalFlags flags) {
+  train::TrainJob job = to_evaluation_job(flags);
+  if (flags.verification.empty() && flags.identification.empty() && flags.job.data.empty()) {
+    const train::ModelCard card = train::find_card(job.checkpoint, job.load_weights);
+    if (card.evaluation_data.empty()) flags.verification = card.verification;
+  }
   const bool faces = !flags.verification.empty() || !flags.identification.empty();
   if (faces && (!flags.logits.empty() || flags.confusion)) {
     fail_input("{} needs --data: verification and identification compare embeddings.",
@@ -145,7 +171,7 @@ int run_eval(const EvalFlags& flags) {
   Json json =
       faces ? run_faces(job, flags, messages, text) : run_classes(job, flags, messages, text);
   json["model"] = job.model;
-  json["process_peak_rss_bytes"] = peak_resident_bytes();
+  json["process_peak_rss_bytes"] = train::peak_resident_bytes();
   if (!flags.summary.empty()) write_text(flags.summary, json.dump(2) + "\n");
   fmt::print("{}", flags.json ? json.dump(2) + "\n" : text);
   return kExitSuccess;
@@ -180,12 +206,18 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       ->add_flag("--confusion", flags->confusion,
                  "Tell for each class how many were right, and which were taken for which")
       ->group("Output");
-  add("Faces", "--verification", flags->verification,
-      "Instead of --data: pairs of faces in InsightFace's .bin format; gives the accuracy over ten "
-      "folds and the true accepts at false-accept rates of 1e-2 to 1e-5");
+  command
+      ->add_option(
+          "--verification", flags->verification,
+          "Instead of --data: pairs of faces in InsightFace's .bin format, several files with "
+          "commas; gives the accuracy over ten folds, the area under the curve and the true "
+          "accepts at false-accept rates of 1e-2 to 1e-5")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group("Faces");
   add("Faces", "--identification", flags->identification,
       "A set written as --data, labels are people: the first image of each is looked up by the "
-      "others; gives the share found at rank 1");
+      "others; gives the share found at rank 1, and above a threshold (TPIR at FPIR)");
   add("Output", "--summary", flags->summary, "Write the results there as one JSON object");
   add("Output", "--logits", flags->logits,
       "Write the logits of every sample, in the order of the data, and the labels there as "
@@ -195,4 +227,4 @@ void add_eval_command(CLI::App& program, Action& chosen) {
   command->callback([flags, &chosen] { chosen = [flags] { return run_eval(*flags); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

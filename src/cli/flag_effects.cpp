@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 bool names(const CLI::Option& option, const std::vector<std::string>& flags) {
@@ -48,4 +48,4 @@ void require_effects(const CLI::App& command, const std::vector<FlagRule>& rules
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

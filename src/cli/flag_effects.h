@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace millrace {
+namespace millrace::cli {
 
 // A parsed command as rules about its flags see it. Borrows the command.
 class GivenFlags {
@@ -43,4 +43,4 @@ std::vector<FlagRule> flag_rules(std::string_view command);
 // Throws InputError for the first flag that the user gave in vain.
 void require_effects(const CLI::App& command, const std::vector<FlagRule>& rules);
 
-}  // namespace millrace
+}  // namespace millrace::cli

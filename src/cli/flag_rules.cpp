@@ -5,9 +5,10 @@
 #include <span>
 
 #include "cli/flag_effects.h"
+#include "cli/flag_names.h"
 #include "graph/optimizers.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using Flags = const GivenFlags&;
@@ -70,13 +71,18 @@ bool has_splits(Flags flags) {
 
 constexpr std::string_view kOptimizer = "without --optimizer ";
 
-bool optimizer_has(Flags flags, std::string_view setting) {
-  for (const OptimizerDefinition& row : optimizers()) {
+bool optimizer_has(Flags flags, std::string_view flag) {
+  const std::string setting = setting_of(flag);
+  for (const graph::OptimizerDefinition& row : graph::optimizers()) {
     const auto& known = row.settings;
     if (std::find(known.begin(), known.end(), setting) == known.end()) continue;
     if (flags.is("--optimizer", {row.name})) return true;
   }
   return false;
+}
+
+std::string optimizers_with(std::string_view flag) {
+  return graph::optimizer_names(setting_of(flag));
 }
 
 // Of every command that takes a job.
@@ -85,16 +91,21 @@ constexpr FlagRule kJob[] = {
      "--cut-after --schedule --static-scheduling --microbatches --replicas",
      [](Flags flags) { return !flags.given("--plan"); }, "beside --plan, which says all of that"},
     {"--static-scheduling", has_ssp, "without --schedule ssp"},
-    {"--margin --scale --head-gradient --head-parallel --head-dtype", has_head, "without --head"},
+    {"--margin --scale --head-gradient --head-parallel --head-dtype --head-filter", has_head,
+     "without --head"},
+    {"--sync-batch-norm", [](Flags flags) { return !flags.given("--freeze-norms"); },
+     "beside --freeze-norms, which leaves no statistics to share"},
+    {"--clip-backbone", [](Flags flags) { return flags.given("--clip-norm"); },
+     "without --clip-norm"},
     {"--sample-rate --head-momentum", is_sampled, "without --head and --head-parallel pfc"},
     {"--momentum", [](Flags flags) { return optimizer_has(flags, "--momentum"); }, kOptimizer,
-     optimizer_names},
+     optimizers_with},
     {"--nesterov", [](Flags flags) { return optimizer_has(flags, "--nesterov"); }, kOptimizer,
-     optimizer_names},
+     optimizers_with},
     {"--adam-beta1 --adam-beta2 --adam-epsilon",
-     [](Flags flags) { return optimizer_has(flags, "--adam-beta1"); }, kOptimizer, optimizer_names},
+     [](Flags flags) { return optimizer_has(flags, "--adam-beta1"); }, kOptimizer, optimizers_with},
     {"--lars-trust", [](Flags flags) { return optimizer_has(flags, "--lars-trust"); }, kOptimizer,
-     optimizer_names},
+     optimizers_with},
     {"--lr-milestones --lr-gamma", [](Flags flags) { return flags.is("--lr-schedule", {"step"}); },
      "without --lr-schedule step"},
     {"--lr-power", [](Flags flags) { return flags.is("--lr-schedule", {"polynomial"}); },
@@ -110,27 +121,44 @@ constexpr FlagRule kJob[] = {
      [](Flags flags) { return is_half(flags) || flags.is("--precision-arithmetic", {"auto"}); },
      "without --precision fp16 or bf16"},
     {"--precision-keep", is_half, "without --precision fp16 or bf16"},
-    {"--augment --mean --std --label-offset --on-bad-record", reads_data,
-     "without a data set, as synthetic images are made ready"},
+    {"--augment --mean --std --label-offset --on-bad-record --sampler --class-weights "
+     "--colour-jitter --rand-augment --random-erasing --mixup --cutmix",
+     reads_data, "without a data set, as synthetic images are made ready"},
     {"--strict-order", [](Flags flags) { return flags.is("--backend", {"strict"}); },
      "without --backend strict"},
 };
 
 constexpr FlagRule kTrain[] = {
+    {"--batch", [](Flags flags) { return !flags.given("--global-batch"); },
+     "beside --global-batch, which says it for all devices"},
     {"--keep --checkpoint-every --resume", [](Flags flags) { return flags.given("--checkpoint"); },
      "without --checkpoint"},
     {"--eval-every --metric --patience",
-     [](Flags flags) { return flags.given("--eval-data") || flags.given("--valid-share"); },
-     "without --eval-data or --valid-share"},
-    {"--new-layers", [](Flags flags) { return flags.given("--load-weights"); },
-     "without --load-weights"},
+     [](Flags flags) {
+       return flags.given("--eval-data") || flags.given("--valid-share") ||
+              flags.given("--eval-verification");
+     },
+     "without --eval-data, --valid-share or --eval-verification"},
+    {"--new-layers",
+     [](Flags flags) {
+       return flags.given("--load-weights") || names_format(flags, "--model", "onnx");
+     },
+     "without --load-weights or --model onnx:FILE"},
 };
 
 constexpr FlagRule kPlan[] = {
     {"--placement --parallel --stage-weights --cut-after --microbatches --replicas "
      "--static-scheduling --plan",
      [](Flags flags) { return !flags.given("--auto"); }, "beside --auto, which searches for that"},
-    {"--synchronous --global-batch", [](Flags flags) { return flags.given("--auto"); },
+    {"--sweep --explain",
+     [](Flags flags) { return flags.given("--cluster") && !flags.given("--profile"); },
+     "without --cluster, or beside --profile"},
+    {"--csv --picture", [](Flags flags) { return flags.given("--sweep"); }, "without --sweep"},
+    {"--output --trace --explain --finalists --rounds --no-measure",
+     [](Flags flags) { return !flags.given("--sweep"); },
+     "beside --sweep, which makes a table of many plans"},
+    {"--price", [](Flags flags) { return !is_measured(flags); }, "beside --check or --predict"},
+    {"--allow-stale --global-batch", [](Flags flags) { return flags.given("--auto"); },
      "without --auto"},
     {"--devices",
      [](Flags flags) { return !flags.given("--cluster") || !flags.given("--placement"); },
@@ -142,7 +170,7 @@ constexpr FlagRule kPlan[] = {
      [](Flags flags) { return !flags.given("--auto") || !flags.given("--model"); },
      "beside --model, whose activations are costed by the cluster"},
     {"--sync-batch-norm --precision-arithmetic --precision-keep --head-dtype --freeze --train-only "
-     "--lr-scale --layer-decay",
+     "--lr-scale --layer-decay --freeze-norms --class-weights",
      [](Flags flags) { return !is_described(flags); },
      "on a described cluster, whose model of costs does not know it"},
     {"--recompute",
@@ -231,11 +259,11 @@ constexpr FlagRule kBenchHead[] = {
 };
 
 constexpr FlagRule kBenchPublished[] = {
-    {"!--cross --constants --summary", [](Flags flags) { return !flags.given("--cross"); },
-     "beside --cross, which fits to random halves and prints no table"},
+    {"--save-errors", [](Flags flags) { return flags.given("--cross"); }, "without --cross"},
+    {"!--cross --constants --summary --save-errors",
+     [](Flags flags) { return !flags.given("--cross"); }, "beside --cross, which prints no table"},
     {"--image --batch --steps", [](Flags flags) { return !flags.given("--no-runs"); },
      "beside --no-runs"},
-    {"--split", [](Flags flags) { return flags.given("--fit"); }, "without --fit"},
 };
 
 }  // namespace
@@ -262,4 +290,4 @@ std::vector<FlagRule> flag_rules(std::string_view command) {
   return rules;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

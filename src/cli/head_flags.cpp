@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/job_flags.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 std::vector<double> parse_margin(const std::string& text) {
@@ -25,8 +25,34 @@ std::vector<double> parse_margin(const std::string& text) {
   return numbers;
 }
 
-// ArcFace and CosFace take one number, or all three.
-void set_margin(const HeadFlags& flags, MarginHeadOptions& options) {
+// Two numbers of the heads whose margins follow from the sample, or those that are usual.
+void set_sample_margin(const HeadFlags& flags, graph::MarginHeadOptions& options) {
+  const bool is_quality = options.margin == graph::HeadMargin::quality;
+  options.addend = is_quality ? 0.4 : 0.45;
+  options.strength = is_quality ? 0.333 : 0.8;
+  if (flags.margin.empty()) return;
+  const std::vector<double> numbers = parse_margin(flags.margin);
+  if (numbers.size() > 2 || (numbers.size() < 2 && !is_quality)) {
+    fail_input("--margin has {} numbers; --head {} takes {}.", numbers.size(), flags.head,
+               is_quality ? "one or two" : "two");
+  }
+  options.addend = numbers[0];
+  if (numbers.size() == 2) options.strength = numbers[1];
+  if (!(numbers.back() >= 0) || numbers.back() > 3) {
+    fail_input("--margin has {}; give numbers from 0 to 3.", numbers.back());
+  }
+}
+
+// ArcFace, CosFace and CurricularFace take one number, or all three.
+void set_margin(const HeadFlags& flags, graph::MarginHeadOptions& options) {
+  if (flags.head == "adaface") options.margin = graph::HeadMargin::quality;
+  if (flags.head == "magface") options.margin = graph::HeadMargin::magnitude;
+  if (flags.head == "curricularface") options.margin = graph::HeadMargin::curriculum;
+  if (options.margin == graph::HeadMargin::quality ||
+      options.margin == graph::HeadMargin::magnitude) {
+    return set_sample_margin(flags, options);
+  }
+  if (options.margin == graph::HeadMargin::curriculum) options.addend = 0.5;
   if (flags.head == "arcface") options.addend = 0.5;
   if (flags.head == "cosface") options.subtrahend = 0.4;
   if (flags.margin.empty()) {
@@ -38,7 +64,7 @@ void set_margin(const HeadFlags& flags, MarginHeadOptions& options) {
   if (flags.head == "softmax") fail_input("--head softmax has no margin; leave --margin out.");
   const std::vector<double> numbers = parse_margin(flags.margin);
   if (numbers.size() == 1 && flags.head != "combined") {
-    (flags.head == "arcface" ? options.addend : options.subtrahend) = numbers[0];
+    (flags.head == "cosface" ? options.subtrahend : options.addend) = numbers[0];
   } else if (numbers.size() == 3) {
     options.multiplier = numbers[0];
     options.addend = numbers[1];
@@ -50,7 +76,7 @@ void set_margin(const HeadFlags& flags, MarginHeadOptions& options) {
 }
 
 // Angles beyond a half turn, and cosines beyond their range, have no meaning.
-void check_margin(const MarginHeadOptions& options) {
+void check_margin(const graph::MarginHeadOptions& options) {
   const auto require = [](const char* what, double value, double lowest, double highest) {
     if (value < lowest || value > highest) {
       fail_input("--margin has {} {}; it must lie between {} and {}.", what, value, lowest,
@@ -70,9 +96,19 @@ void add_head_flags(CLI::App& command, HeadFlags& flags) {
   };
   add("--head", flags.head,
       "Train centres on the unit sphere: softmax (no margin), arcface (adds to the angle), cosface "
-      "(subtracts from the cosine) or combined [a plain linear classifier]");
+      "(subtracts from the cosine), combined, adaface (by the image's quality), magface (by the "
+      "embedding's length) or curricularface (arcface, and hard classes count more later) [a plain "
+      "linear classifier]");
   add("--margin", flags.margin,
-      "The margin: one number, or m1,m2,m3 of cos(m1 angle + m2) - m3 [arcface 0.5, cosface 0.4]");
+      "The margin: one number, or m1,m2,m3 of cos(m1 angle + m2) - m3 [arcface 0.5, cosface 0.4, "
+      "curricularface 0.5]; adaface: m,h [0.4,0.333]; magface: that of short and of long "
+      "embeddings [0.45,0.8]");
+  add("--head-lr", flags.learning_rate,
+      "Learning rate of the head, which follows the schedule of --lr [that of all]");
+  add("--head-filter", flags.filter,
+      "Other identities whose cosine is above this are taken for the same person under another "
+      "name, and do not count: 0.4; 0 takes none")
+      ->capture_default_str();
   add("--scale", flags.scale, "Factor on the cosines")->capture_default_str();
   add("--head-gradient", flags.gradient,
       "Gradient of the target: exact, or plain as if there were no margin (as InsightFace does)")
@@ -92,10 +128,11 @@ void add_head_flags(CLI::App& command, HeadFlags& flags) {
       ->capture_default_str();
 }
 
-std::optional<MarginHeadOptions> to_head(const HeadFlags& flags, int64_t classes) {
+std::optional<graph::MarginHeadOptions> to_head(const HeadFlags& flags, int64_t classes) {
   if (flags.head.empty()) return {};
-  choose("--head", flags.head, {"softmax", "arcface", "cosface", "combined"});
-  MarginHeadOptions options;
+  choose("--head", flags.head,
+         {"softmax", "arcface", "cosface", "combined", "adaface", "magface", "curricularface"});
+  graph::MarginHeadOptions options;
   options.classes = classes;
   set_margin(flags, options);
   check_margin(options);
@@ -106,21 +143,33 @@ std::optional<MarginHeadOptions> to_head(const HeadFlags& flags, int64_t classes
     fail_input("--sample-rate is {}; it must be above 0 and at most 1.", flags.sample_rate);
   }
   options.scale = flags.scale;
+  if (!(flags.filter >= 0 && flags.filter < 1)) {
+    fail_input("--head-filter is {}; give a cosine above 0 and below 1, or 0.", flags.filter);
+  }
+  options.filter = flags.filter;
   options.exact_gradient = choose("--head-gradient", flags.gradient, {"plain", "exact"}) == 1;
-  constexpr HeadParallel kModes[] = {HeadParallel::dp, HeadParallel::mp, HeadParallel::pfc};
+  constexpr graph::HeadParallel kModes[] = {graph::HeadParallel::dp, graph::HeadParallel::mp,
+                                            graph::HeadParallel::pfc};
   options.parallel = kModes[choose("--head-parallel", flags.parallel, {"dp", "mp", "pfc"})];
-  options.sample_rate = options.parallel == HeadParallel::pfc ? flags.sample_rate : 1;
-  constexpr HeadMomentum kMomenta[] = {HeadMomentum::lazy, HeadMomentum::none,
-                                       HeadMomentum::frozen};
+  options.sample_rate = options.parallel == graph::HeadParallel::pfc ? flags.sample_rate : 1;
+  constexpr graph::HeadMomentum kMomenta[] = {graph::HeadMomentum::lazy, graph::HeadMomentum::none,
+                                              graph::HeadMomentum::frozen};
   options.momentum =
       kMomenta[choose("--head-momentum", flags.momentum, {"lazy", "none", "frozen"})];
   options.storage = head_storage(flags.storage);
+  if (options.margin == graph::HeadMargin::curriculum && options.sample_rate < 1) {
+    fail_input("--head curricularface looks at all classes; choose --head-parallel dp or mp.");
+  }
+  if (options.margin == graph::HeadMargin::curriculum && options.filter > 0) {
+    fail_input("--head-filter leaves out the classes that --head curricularface counts more.");
+  }
   return options;
 }
 
-DataType head_storage(const std::string& text) {
-  constexpr DataType kTypes[] = {DataType::f32, DataType::bf16, DataType::f16};
+graph::DataType head_storage(const std::string& text) {
+  constexpr graph::DataType kTypes[] = {graph::DataType::f32, graph::DataType::bf16,
+                                        graph::DataType::f16};
   return kTypes[choose("--head-dtype", text, {"fp32", "bf16", "fp16"})];
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr size_t kWidth = 96;
@@ -74,4 +74,4 @@ std::string HelpFormatter::make_description(const CLI::App* command) const {
   return wrap(command->get_description(), kWidth, 0) + "\n";
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

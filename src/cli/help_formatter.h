@@ -5,7 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <string>
 
-namespace millrace {
+namespace millrace::cli {
 
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -23,4 +23,4 @@ class HelpFormatter : public CLI::Formatter {
 // spaces.
 std::string wrap(const std::string& text, size_t width, size_t indent);
 
-}  // namespace millrace
+}  // namespace millrace::cli

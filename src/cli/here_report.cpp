@@ -8,7 +8,7 @@
 #include "passes/settings.h"
 #include "profile/measure.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr size_t kBest = 5;
@@ -23,18 +23,21 @@ uint64_t arenas_of(const Json& report) {
 }
 
 // What measured and other plans have in common.
-Json describe(const HereCandidate& candidate, double global_batch) {
+Json describe(const profile::HereCandidate& candidate, const HereOutcome& outcome) {
+  const double global_batch = outcome.global_batch;
   const double estimated = candidate.estimated_seconds;
   return {{"shape", candidate.shape},
           {"device_count", candidate.devices()},
           {"fits", candidate.fits},
+          {"exact", candidate.job.is_exact()},
           {"estimated", estimated},
           {"predicted_seconds_per_step", estimated * candidate.samples() / global_batch},
           {"predicted_samples_per_second", global_batch / estimated},
-          {"predicted_epoch_seconds", kImagesOfEpoch * estimated / global_batch},
+          {"predicted_epoch_seconds", planner::kImagesOfEpoch * estimated / global_batch},
           {"peak_bytes", whole_bytes(candidate.memory)},
           {"flags", describe_flags(candidate.job)},
-          {"plan", to_json(candidate.plan)}};
+          {"plan", parallel::to_json(planner::plan_file_of(candidate.plan, candidate.job,
+                                                           outcome.model, "here"))}};
 }
 
 std::string why_slower(const MeasuredPlan& plan, double seconds, double best) {
@@ -46,8 +49,9 @@ std::string why_slower(const MeasuredPlan& plan, double seconds, double best) {
   return text;
 }
 
-Json describe(const MeasuredPlan& plan, double global_batch, double best) {
-  Json json = describe(plan.candidate, global_batch);
+Json describe(const MeasuredPlan& plan, const HereOutcome& outcome, double best) {
+  const double global_batch = outcome.global_batch;
+  Json json = describe(plan.candidate, outcome);
   if (!plan.measured()) {
     json["verdict"] = "could not be measured: " + plan.failure;
     return json;
@@ -57,7 +61,7 @@ Json describe(const MeasuredPlan& plan, double global_batch, double best) {
   json["predicted"] = seconds;
   json["predicted_seconds_per_step"] = plan.step_seconds();
   json["predicted_samples_per_second"] = global_batch / seconds;
-  json["predicted_epoch_seconds"] = kImagesOfEpoch * seconds / global_batch;
+  json["predicted_epoch_seconds"] = planner::kImagesOfEpoch * seconds / global_batch;
   json["error_estimate"] = report["error_estimate"];
   json["bubble"] = report["bubble"];
   json["peak_bytes"] = arenas_of(report);
@@ -70,7 +74,8 @@ Json describe(const MeasuredPlan& plan, double global_batch, double best) {
   return json;
 }
 
-std::string not_measured(const HereCandidate& candidate, const HereCandidate& chosen) {
+std::string not_measured(const profile::HereCandidate& candidate,
+                         const profile::HereCandidate& chosen) {
   if (!candidate.fits) return candidate.reason;
   const double slower = candidate.estimated_seconds / chosen.estimated_seconds - 1;
   if (&candidate == &chosen) return "the fastest by formula; not measured.";
@@ -83,7 +88,7 @@ std::string not_measured(const HereCandidate& candidate, const HereCandidate& ch
 double MeasuredPlan::step_seconds() const {
   std::vector<double> all;
   for (const Json& report : reports) all.push_back(report["predicted_step_seconds"].get<double>());
-  return median_of(all);
+  return profile::median_of(all);
 }
 
 double MeasuredPlan::seconds(double global_batch) const {
@@ -100,13 +105,14 @@ Json describe_search(const HereOutcome& outcome) {
   for (const MeasuredPlan& plan : outcome.plans) {
     if (best == 0 && plan.measured()) best = plan.seconds(outcome.global_batch);
     const bool shown_first = plan.measured() && json["best"].size() < kBest;
-    json[shown_first ? "best" : "others"].push_back(describe(plan, outcome.global_batch, best));
+    json[shown_first ? "best" : "others"].push_back(describe(plan, outcome, best));
   }
   size_t fitting = 0;
-  for (const HereCandidate& candidate : outcome.others) {
+  for (const profile::HereCandidate& candidate : outcome.others) {
     if (candidate.fits && ++fitting > kBest + kMostOthers) continue;
-    Json other = describe(candidate, outcome.global_batch);
-    const HereCandidate& chosen = measured ? outcome.plans.front().candidate : outcome.others[0];
+    Json other = describe(candidate, outcome);
+    const profile::HereCandidate& chosen =
+        measured ? outcome.plans.front().candidate : outcome.others[0];
     other["verdict"] = not_measured(candidate, chosen);
     const bool shown_first = !measured && candidate.fits && json["best"].size() < kBest;
     json[shown_first ? "best" : "others"].push_back(std::move(other));
@@ -114,24 +120,26 @@ Json describe_search(const HereOutcome& outcome) {
   return json;
 }
 
-Json describe_choice(const HereOutcome& outcome, const NetworkWork& network) {
+Json describe_choice(const HereOutcome& outcome, const planner::NetworkWork& network) {
   const MeasuredPlan& chosen = outcome.plans.front();
-  const HereCandidate& candidate = chosen.candidate;
+  const profile::HereCandidate& candidate = chosen.candidate;
   Json json = chosen.reports.back();
   const double seconds = chosen.step_seconds();
   json["model"] = network.model;
   json["cluster"] = "here";
   json["system"] = "millrace";
   json["global_batch"] = candidate.samples();
-  json["precision"] = precision_name(candidate.job.precision);
+  json["precision"] = passes::precision_name(candidate.job.precision);
   json["predicted_step_seconds"] = seconds;
   json["predicted_seconds_per_step"] = seconds;
   json["predicted_samples_per_second"] = candidate.samples() / seconds;
-  json["predicted_epoch_seconds"] = kImagesOfEpoch * seconds / candidate.samples();
+  json["predicted_epoch_seconds"] = planner::kImagesOfEpoch * seconds / candidate.samples();
   json["fits"] = true;
+  add_exactness(json, candidate.job);
   json["stages"] = describe_stages(candidate.job, network, candidate.devices());
   json["flags"] = describe_flags(candidate.job);
-  json["plan"] = to_json(candidate.plan);
+  json["plan"] = parallel::to_json(
+      planner::plan_file_of(candidate.plan, candidate.job, network.model, "here"));
   json["search"] = describe_search(outcome);
   return json;
 }
@@ -142,6 +150,7 @@ std::string format_choice(const Json& described) {
       "\n{} here, global batch {:.0f}, {}\n\n", described["model"].get<std::string>(),
       described["global_batch"].get<double>(), described["precision"].get<std::string>());
   text += format_stage_lines(described);
+  if (described.contains("accuracy")) text += described["accuracy"].get<std::string>() + "\n";
   text += fmt::format(
       "\nPredicted {:.4g} s per step, {:.1f} samples/s; the process takes {}.\nTrain it with",
       described["predicted_seconds_per_step"].get<double>(),
@@ -152,7 +161,7 @@ std::string format_choice(const Json& described) {
         " {} {}", flag,
         value.is_string() ? value.get<std::string>() : fmt::format("{:g}", value.get<double>()));
   }
-  return text + " and the plan that --output writes.\n";
+  return text + " and the plan that --output writes.\n" + format_price(described);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

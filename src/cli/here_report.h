@@ -7,11 +7,11 @@
 #include "cli/cluster_report.h"
 #include "profile/plan_finalists.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // A finalist and what its measurements, one or several, say. Plain data.
 struct MeasuredPlan {
-  HereCandidate candidate;
+  profile::HereCandidate candidate;
   std::vector<Json> reports;  // as `to_json` of predictions here makes them
   std::string failure;        // why there are none
 
@@ -22,11 +22,12 @@ struct MeasuredPlan {
 };
 
 struct HereOutcome {
+  std::string model;
   double global_batch = 0;
   size_t tried = 0;
   // Finalists, best first, then those that could not be measured; empty: nothing was measured.
   std::vector<MeasuredPlan> plans;
-  std::vector<HereCandidate> others;  // the rest, by estimate, those that do not fit last
+  std::vector<profile::HereCandidate> others;  // the rest, by estimate, those that do not fit last
 };
 
 // The lists "best" and "others"; measured ones have "estimated" and "predicted" seconds of the
@@ -34,8 +35,8 @@ struct HereOutcome {
 Json describe_search(const HereOutcome& outcome);
 
 // The contract of `plan --json`, for the best plan.
-Json describe_choice(const HereOutcome& outcome, const NetworkWork& network);
+Json describe_choice(const HereOutcome& outcome, const planner::NetworkWork& network);
 
 std::string format_choice(const Json& described);
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -9,22 +9,22 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "cli/arguments.h"
 #include "comm/launcher.h"
 #include "comm/mpi_plugin.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kFlag = "--hosts";
 constexpr int kMostRanks = 4096;
 
-// The ranks that one entry of the list asks for: "host" or "host:2".
-int ranks_of(std::string_view entry) {
+// One entry of the list: "host" or "host:2".
+HostRanks parse_host(std::string_view entry) {
   const size_t colon = entry.find(':');
   const std::string_view name = entry.substr(0, colon);
   const bool good_name = !name.empty() && std::all_of(name.begin(), name.end(), [](char letter) {
@@ -43,30 +43,13 @@ int ranks_of(std::string_view entry) {
     fail_input("--hosts has the entry '{}'; write host names as a,b or, for two ranks on a, a:2,b.",
                entry);
   }
-  return ranks;
+  return {std::string(name), ranks};
 }
 
-int count_ranks(std::string_view hosts) {
+int count_ranks(const std::vector<HostRanks>& hosts) {
   int ranks = 0;
-  while (true) {
-    const size_t comma = hosts.find(',');
-    ranks += ranks_of(hosts.substr(0, comma));
-    if (ranks > kMostRanks) fail_input("--hosts asks for more than {} ranks.", kMostRanks);
-    if (comma == std::string_view::npos) return ranks;
-    hosts.remove_prefix(comma + 1);
-  }
-}
-
-std::vector<std::string> without_hosts(const std::vector<std::string>& arguments) {
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == kFlag) {
-      ++i;
-    } else if (!arguments[i].starts_with(std::string(kFlag) + "=")) {
-      rest.push_back(arguments[i]);
-    }
-  }
-  return rest;
+  for (const HostRanks& host : hosts) ranks += host.ranks;
+  return ranks;
 }
 
 // Settings of ours and of OpenMP that a remote shell would not bring along.
@@ -84,19 +67,29 @@ std::vector<std::string> variables_to_pass() {
 
 }  // namespace
 
-std::vector<std::string> own_arguments() {
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::vector<std::string> arguments;
-  std::string argument;
-  while (std::getline(file, argument, '\0')) arguments.push_back(argument);
-  if (!arguments.empty()) arguments.erase(arguments.begin());
-  return arguments;
+std::vector<HostRanks> parse_hosts(std::string_view hosts) {
+  std::vector<HostRanks> list;
+  for (const std::string& entry : split(hosts, ',')) {
+    list.push_back(parse_host(entry));
+    if (count_ranks(list) > kMostRanks) {
+      fail_input("--hosts asks for more than {} ranks.", kMostRanks);
+    }
+  }
+  return list;
+}
+
+std::string hosts_text(const std::vector<HostRanks>& hosts) {
+  std::string text;
+  for (const HostRanks& host : hosts) {
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", host.name, host.ranks);
+  }
+  return text;
 }
 
 std::vector<std::string> launcher_command(const std::string& hosts, const std::string& program,
                                           const std::vector<std::string>& arguments,
                                           const LauncherSettings& settings) {
-  const std::string ranks = std::to_string(count_ranks(hosts));
+  const std::string ranks = std::to_string(count_ranks(parse_hosts(hosts)));
   std::vector<std::string> command;
   if (settings.kind == LauncherKind::openmpi) {
     command = {"mpirun.openmpi", "--host", hosts, "-n", ranks, "--bind-to", "none"};
@@ -108,17 +101,14 @@ std::vector<std::string> launcher_command(const std::string& hosts, const std::s
     command = {"mpiexec.mpich", "-hosts", hosts, "-n", ranks};
   }
   command.push_back(program);
-  const std::vector<std::string> rest = without_hosts(arguments);
+  const std::vector<std::string> rest = without_flag(arguments, kFlag);
   command.insert(command.end(), rest.begin(), rest.end());
   return command;
 }
 
-void start_on_hosts(const std::string& hosts) {
-  if (launched_ranks() > 1) {
-    fail_input("--hosts starts the ranks itself; leave it out under mpirun.");
-  }
-  const bool openmpi = has_mpi_plugin(MpiFamily::openmpi);
-  if (!openmpi && !has_mpi_plugin(MpiFamily::mpich)) {
+LauncherSettings launcher_here() {
+  const bool openmpi = comm::has_mpi_plugin(comm::MpiFamily::openmpi);
+  if (!openmpi && !comm::has_mpi_plugin(comm::MpiFamily::mpich)) {
     fail_input(
         "--hosts needs the plug-in of an MPI, libmillrace_openmpi.so or libmillrace_mpich.so, "
         "beside the program; build Millrace where Open MPI or MPICH is installed.");
@@ -127,8 +117,10 @@ void start_on_hosts(const std::string& hosts) {
   settings.kind = openmpi ? LauncherKind::openmpi : LauncherKind::mpich;
   settings.root = ::geteuid() == 0;
   settings.variables = variables_to_pass();
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  std::vector<std::string> command = launcher_command(hosts, program, own_arguments(), settings);
+  return settings;
+}
+
+void become_launcher(std::vector<std::string>& command) {
   std::vector<char*> words;
   words.reserve(command.size() + 1);
   for (std::string& word : command) words.push_back(word.data());
@@ -136,8 +128,20 @@ void start_on_hosts(const std::string& hosts) {
   ::execvp(words[0], words.data());
   words[0] = command[0].replace(command[0].find('.'), std::string::npos, "").data();
   ::execvp(words[0], words.data());
-  fail_input("--hosts cannot start {}: {}; install {}.", command[0], std::strerror(errno),
-             openmpi ? "openmpi-bin" : "mpich");
 }
 
-}  // namespace millrace
+void start_on_hosts(const std::string& hosts) {
+  if (comm::launched_ranks() > 1) {
+    fail_input("--hosts starts the ranks itself; leave it out under mpirun.");
+  }
+  const LauncherSettings settings = launcher_here();
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::vector<std::string> arguments = own_arguments();
+  std::vector<std::string> command = launcher_command(hosts, program, arguments, settings);
+  if (!names_flag(arguments, kFlag)) command.insert(command.end(), {std::string(kFlag), ""});
+  become_launcher(command);
+  fail_input("--hosts cannot start {}: {}; install {}.", command[0], std::strerror(errno),
+             settings.kind == LauncherKind::openmpi ? "openmpi-bin" : "mpich");
+}
+
+}  // namespace millrace::cli

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "data/formats/files.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 void add_place(const std::filesystem::path& path, std::vector<std::filesystem::path>& files) {
@@ -21,7 +21,8 @@ void add_place(const std::filesystem::path& path, std::vector<std::filesystem::p
   const size_t first = files.size();
   try {
     for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
-      if (entry.is_regular_file() && is_image_name(entry.path())) files.push_back(entry.path());
+      if (entry.is_regular_file() && data::is_image_name(entry.path()))
+        files.push_back(entry.path());
     }
   } catch (const std::filesystem::filesystem_error& fault) {
     fail_input("Cannot read directory '{}': {}.", path.string(), fault.code().message());
@@ -51,4 +52,4 @@ std::vector<std::filesystem::path> list_images(const std::vector<std::string>& a
   return files;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -4,14 +4,14 @@
 
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr double kLong = 1;  // seconds that a person should be told of
 
 }  // namespace
 
-InterruptibleJob::InterruptibleJob(const TrainJob& job, Interruption& interruption)
+InterruptibleJob::InterruptibleJob(const train::TrainJob& job, Interruption& interruption)
     : job_(job), interruption_(interruption) {}
 
 void InterruptibleJob::on_activity(std::string_view what) {
@@ -22,11 +22,11 @@ void InterruptibleJob::on_activity(std::string_view what) {
                   what, kept));
 }
 
-void InterruptibleJob::on_start(const JobStart& start) {
+void InterruptibleJob::on_start(const train::JobStart& start) {
   finish_first(start.first_step, start.total_steps, 0);
 }
 
-void InterruptibleJob::on_step(const StepReport& report) {
+void InterruptibleJob::on_step(const train::StepReport& report) {
   finish_first(report.step, report.total_steps, report.seconds);
 }
 
@@ -37,9 +37,10 @@ void InterruptibleJob::finish_first(int64_t step, int64_t total_steps, double st
   const std::string saved =
       job_.checkpoint.empty()
           ? "nothing is saved, as there is no --checkpoint"
-          : fmt::format("a checkpoint is saved in '{}'", job_.checkpoint.string());
+          : fmt::format("a checkpoint is saved in '{}'{}", job_.checkpoint.string(),
+                        job_.processes != nullptr ? " if all ranks are there" : "");
   interruption_.finish_first(
       fmt::format("{}; {}. A second signal ends at once, without that.", when, saved));
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -5,23 +5,23 @@
 #include "train/job.h"
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // Until the first step a signal ends the job, which has done nothing yet; from then on the step
 // under way is finished and saved first. Borrows all it is made of.
-class InterruptibleJob : public TrainingObserver {
+class InterruptibleJob : public train::TrainingObserver {
  public:
-  InterruptibleJob(const TrainJob& job, Interruption& interruption);
+  InterruptibleJob(const train::TrainJob& job, Interruption& interruption);
 
   void on_activity(std::string_view what) override;
-  void on_start(const JobStart& start) override;
-  void on_step(const StepReport& report) override;
+  void on_start(const train::JobStart& start) override;
+  void on_step(const train::StepReport& report) override;
 
  private:
   void finish_first(int64_t step, int64_t total_steps, double step_seconds);
 
-  const TrainJob& job_;
+  const train::TrainJob& job_;
   Interruption& interruption_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::cli

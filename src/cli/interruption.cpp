@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,7 +15,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 // The last is the one that launchers pass on to their ranks.
@@ -24,8 +25,11 @@ constexpr char kOver = 'o';
 
 // All that a signal handler can reach.
 std::array<int, 2> bell = {-1, -1};
-std::atomic<int> signals_so_far = 0;
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<int64_t> first_signal = 0;  // nanoseconds of the monotonic clock; 0: none yet
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+// timeout(1), launchers and terminals signal a process and its group: that is one wish, told twice.
+constexpr int64_t kSameWish = 300'000'000;
 
 void ring(char reason) {
   const int before = errno;
@@ -34,15 +38,23 @@ void ring(char reason) {
   errno = before;
 }
 
+// Whether it is the first; ends the process if it is a second one in a hurry.
+bool is_first_signal() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const int64_t time = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  int64_t before = 0;
+  if (first_signal.compare_exchange_strong(before, time)) return true;
+  if (time - before > kSameWish) ::_exit(kExitInterrupted);
+  return false;
+}
+
 void handle(int) {
-  if (signals_so_far.fetch_add(1) > 0) ::_exit(kExitInterrupted);
-  ring(kSignalled);
+  if (is_first_signal()) ring(kSignalled);
 }
 
 // When the command has ended, which its status tells: only a second signal is in a hurry.
-void handle_late(int) {
-  if (signals_so_far.fetch_add(1) > 0) ::_exit(kExitInterrupted);
-}
+void handle_late(int) { is_first_signal(); }
 
 void set_handlers(void (*handler)(int)) {
   for (const int signal : kSignals) {
@@ -71,7 +83,7 @@ Interruption::~Interruption() {
   ring(kOver);
   listener_.join();
   for (int& end : bell) ::close(std::exchange(end, -1));
-  signals_so_far = 0;
+  first_signal = 0;
 }
 
 void Interruption::end_at_once(std::string sentence) {
@@ -128,4 +140,4 @@ void forget_interruption() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -3,8 +3,8 @@
 // `main` makes one Interruption before anything else. The first signal is answered within
 // milliseconds, wherever it comes, by a thread that does nothing else: it says a sentence and
 // either ends the program with status 130 or, where work has results to keep, sets `stop` and
-// leaves the end to that work. A second signal ends the program at once. Signals that whoever
-// started the program had ignored stay ignored.
+// leaves the end to that work. A second signal, 0.3 s later or more, ends the program at once.
+// Signals that whoever started the program had ignored stay ignored.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-namespace millrace {
+namespace millrace::cli {
 
 class Interruption {
  public:
@@ -52,4 +52,4 @@ class Interruption {
 // end of its parent.
 void forget_interruption();
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "base/pattern.h"
 #include "base/text.h"
+#include "cli/flag_names.h"
+#include "train/class_weights.h"
 #include "train/job_classes.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr int64_t kMostSamples = int64_t{1} << 20;
@@ -28,12 +30,12 @@ size_t choose(std::string_view flag, const std::string& value,
              close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
 }
 
-const OptimizerDefinition& choose_optimizer(const std::string& name) {
+const graph::OptimizerDefinition& choose_optimizer(const std::string& name) {
   std::vector<std::string> names;
-  for (const OptimizerDefinition& row : optimizers()) {
+  for (const graph::OptimizerDefinition& row : graph::optimizers()) {
     if (row.listed) names.emplace_back(row.name);
   }
-  return optimizer_named(names[choose("--optimizer", name, names)]);
+  return graph::optimizer_named(names[choose("--optimizer", name, names)]);
 }
 
 void add_model_flags(CLI::App& command, JobFlags& flags) {
@@ -41,7 +43,9 @@ void add_model_flags(CLI::App& command, JobFlags& flags) {
     return command.add_option(name, value, help)->group("Model");
   };
   add("--model", flags.model,
-      fmt::format("The network: {}. Needed.", fmt::join(model_names(), ", ")));
+      fmt::format(
+          "The network: {}; or onnx:FILE, the network in an ONNX file with its weights. Needed.",
+          fmt::join(models::model_names(), ", ")));
   add("--classes", flags.classes,
       "Classes to tell apart [as many as the data has; the model's usual number where it does not "
       "tell]");
@@ -88,8 +92,9 @@ void add_backend_flags(CLI::App& command, JobFlags& flags) {
       ->group("Device and memory")
       ->capture_default_str();
   command
-      .add_option("--strict-order", flags.strict_order,
-                  "When the queues of --backend strict run: lazy, eager or random:SEED [lazy]")
+      .add_option(
+          "--strict-order", flags.strict_order,
+          "When the queues of --backend strict run: lazy, eager, random:SEED or slow:NUMBER [lazy]")
       ->group("Device and memory");
 }
 
@@ -129,10 +134,10 @@ void add_length_flags(CLI::App& command, JobFlags& flags) {
 }
 
 // "[0.1; 0.001 for adamw]": that of the first optimizer, and those that have others.
-std::string defaults_of(double (*value)(const OptimizerDefinition&)) {
-  const double usual = value(optimizers().front());
+std::string defaults_of(double (*value)(const graph::OptimizerDefinition&)) {
+  const double usual = value(graph::optimizers().front());
   std::string text = fmt::format(" [{}", usual);
-  for (const OptimizerDefinition& row : optimizers()) {
+  for (const graph::OptimizerDefinition& row : graph::optimizers()) {
     if (row.listed && value(row) != usual) text += fmt::format("; {} for {}", value(row), row.name);
   }
   return text + "]";
@@ -143,9 +148,9 @@ void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
     return command.add_option(name, value, help)->group("Optimizer");
   };
   const auto of = [](const char* what, const char* flag) {
-    return fmt::format("{} ({})", what, optimizer_names(flag));
+    return fmt::format("{} ({})", what, graph::optimizer_names(setting_of(flag)));
   };
-  add("--optimizer", flags.optimizer, optimizer_names())->capture_default_str();
+  add("--optimizer", flags.optimizer, graph::optimizer_names())->capture_default_str();
   add("--lr", flags.learning_rate,
       "Learning rate" + defaults_of([](const auto& row) { return row.learning_rate; }));
   add("--momentum", flags.momentum, of("Memory of earlier gradients", "--momentum"))
@@ -163,6 +168,10 @@ void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
   add("--dropout", flags.dropout, "Dropout layers of the model: on or off")->capture_default_str();
   add("--clip-norm", flags.clip_norm, "Largest norm of all gradients together; 0 is no limit")
       ->capture_default_str();
+  command
+      .add_flag("--clip-backbone", flags.clip_backbone,
+                "Leave the head of a face network out of --clip-norm")
+      ->group("Optimizer");
   add("--adam-beta1", flags.adam_beta1, of("Memory of the mean", "--adam-beta1"))
       ->capture_default_str();
   add("--adam-beta2", flags.adam_beta2, of("Memory of the variance", "--adam-beta2"))
@@ -170,21 +179,6 @@ void add_optimizer_flags(CLI::App& command, JobFlags& flags) {
   add("--adam-epsilon", flags.adam_epsilon,
       of("Added to the deviation", "--adam-epsilon") + " [1e-08]");
   add("--lars-trust", flags.lars_trust, of("Trust coefficient", "--lars-trust"))
-      ->capture_default_str();
-}
-
-void add_trained_flags(CLI::App& command, JobFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const char* help) {
-    return command.add_option(name, value, help)->group("What is trained");
-  };
-  add("--freeze", flags.freeze,
-      "Layers that keep their weights, by patterns such as conv1,layer1.*: they cost no gradient, "
-      "no state and no backward pass");
-  add("--train-only", flags.train_only, "The only layers that are trained, written likewise");
-  add("--lr-scale", flags.rate_scales,
-      "Factors of the learning rate for layers, such as layer4=0.1,fc=10");
-  add("--layer-decay", flags.layer_decay,
-      "Factor of the learning rate for each block before the last")
       ->capture_default_str();
 }
 
@@ -217,7 +211,7 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
   add_precision_flags(command, flags.precision);
   add_head_flags(command, flags.head);
   add_optimizer_flags(command, flags);
-  add_trained_flags(command, flags);
+  add_tuning_flags(command, flags.tuning);
   add_schedule_flags(command, flags);
   add_scale_flags(command, flags.scale);
   command
@@ -237,29 +231,14 @@ void add_training_flags(CLI::App& command, JobFlags& flags) {
           "Look at everything that a step computes, not at the loss alone, and name the first "
           "tensor with a value that is not finite")
       ->group("Device and memory");
+  for (const char* name : {"--batch", "--precision", "--comm-dtype", "--recompute",
+                           "--head-parallel", "--sample-rate"}) {
+    command.get_option(name)->each(
+        [&flags, name](const std::string&) { flags.typed.insert(name); });
+  }
 }
 
 namespace {
-
-// "layer4=0.1,fc=10" → patterns and factors.
-std::vector<RateScale> to_rates(const std::string& text) {
-  std::vector<RateScale> rates;
-  if (text.empty()) return rates;
-  for (const std::string& part : parse_patterns(text, "--lr-scale")) {
-    const size_t sign = part.find('=');
-    double factor = -1;
-    if (sign != std::string::npos) {
-      const char* end = part.data() + part.size();
-      const auto [stop, status] = std::from_chars(part.data() + sign + 1, end, factor);
-      if (status != std::errc() || stop != end) factor = -1;
-    }
-    if (sign == 0 || !std::isfinite(factor) || factor < 0) {
-      fail_input("--lr-scale has '{}'; write PATTERN=FACTOR, such as fc=10.", part);
-    }
-    rates.push_back({part.substr(0, sign), factor});
-  }
-  return rates;
-}
 
 // "500" or "3e"; `in_epochs` says which.
 int64_t to_moment(const std::string& text, std::string_view flag, bool& in_epochs) {
@@ -273,7 +252,7 @@ int64_t to_moment(const std::string& text, std::string_view flag, bool& in_epoch
   return number;
 }
 
-void set_moments(const JobFlags& flags, LearningRateSettings& settings) {
+void set_moments(const JobFlags& flags, train::LearningRateSettings& settings) {
   settings.warmup_steps = to_moment(flags.warmup, "--lr-warmup-steps", settings.warmup_in_epochs);
   for (const std::string& text : flags.milestones) {
     bool in_epochs = false;
@@ -283,20 +262,6 @@ void set_moments(const JobFlags& flags, LearningRateSettings& settings) {
     }
     settings.milestones_in_epochs = in_epochs;
   }
-}
-
-TrainedSettings to_trained(const JobFlags& flags) {
-  TrainedSettings trained;
-  if (!flags.freeze.empty()) trained.freeze = parse_patterns(flags.freeze, "--freeze");
-  if (!flags.train_only.empty()) {
-    trained.train_only = parse_patterns(flags.train_only, "--train-only");
-  }
-  trained.rates = to_rates(flags.rate_scales);
-  if (!(flags.layer_decay > 0) || flags.layer_decay > 1) {
-    fail_input("--layer-decay is {}; give a factor above 0, at most 1.", flags.layer_decay);
-  }
-  trained.layer_decay = flags.layer_decay;
-  return trained;
 }
 
 // One number for all colours, or one for each; nothing if none was given.
@@ -320,19 +285,62 @@ std::optional<std::array<float, 3>> to_colours(const std::vector<float>& numbers
 
 }  // namespace
 
-TrainJob to_job(const JobFlags& flags, int processes) {
-  if (flags.model.empty()) {
-    fail_input("--model is missing; choose one of {}.", fmt::join(model_names(), ", "));
+JobFlags with_plan_file(JobFlags flags) {
+  const std::string& path = flags.plan.plan_file;
+  if (path.empty()) return flags;
+  const parallel::PlanFile file = read_plan_file(path);
+  const auto take = [&](const char* name, auto& value, const auto& planned) {
+    if (!flags.typed.insert(name).second && value != planned) {
+      fail_input("{} is {}, but --plan '{}' says {}; leave the flag out, or change the plan.", name,
+                 value, path, planned);
+    }
+    value = planned;
+  };
+  const auto text = [](std::string_view name) { return std::string(name); };
+  const parallel::PlanPurpose& purpose = file.made_for;
+  if (flags.model.empty()) flags.model = purpose.model;
+  if (!purpose.model.empty() && flags.model != purpose.model) {
+    fail_input("--plan '{}' was made for {}, not for {}.", path, purpose.model, flags.model);
   }
-  choose("--model", flags.model, model_names());
-  TrainJob job;
+  if (purpose.batch > 0 && !flags.typed.contains("--batch")) flags.batch = purpose.batch;
+  PrecisionFlags& precision = flags.precision;
+  if (file.precision) {
+    take("--precision", precision.precision, text(passes::precision_name(*file.precision)));
+  }
+  if (file.wire)
+    take("--comm-dtype", precision.communication, text(passes::precision_name(*file.wire)));
+  if (file.recompute)
+    take("--recompute", flags.recompute, text(parallel::name_of_policy(*file.recompute)));
+  if (file.head) {
+    take("--head-parallel", flags.head.parallel,
+         text(parallel::name_of_division(file.head->parallel)));
+    if (file.head->parallel == graph::HeadParallel::pfc) {
+      take("--sample-rate", flags.head.sample_rate, file.head->sample_rate);
+    }
+  }
+  return flags;
+}
+
+train::TrainJob to_job(const JobFlags& typed, int processes) {
+  const JobFlags flags = with_plan_file(typed);
+  if (flags.model.empty()) {
+    fail_input("--model is missing; choose one of {}.", fmt::join(models::model_names(), ", "));
+  }
+  if (models::onnx_file(flags.model).empty()) choose("--model", flags.model, models::model_names());
+  train::TrainJob job;
   job.model = flags.model;
-  job.options = default_options(flags.model);
+  job.options = models::default_options(flags.model);
   job.plan = to_plan(flags.plan, processes);
   if (flags.batch < 1 || flags.batch > kMostSamples) {
     fail_input("--batch is {}; give 1 to {}.", flags.batch, kMostSamples);
   }
-  job.options.batch = flags.batch * static_cast<int64_t>(job.plan.devices().size());
+  const auto devices = static_cast<int64_t>(job.plan.devices().size());
+  job.options.batch = flags.global_batch.value_or(flags.batch * devices);
+  if (job.options.batch < 1 || job.options.batch % devices != 0 ||
+      job.options.batch > kMostSamples * devices) {
+    fail_input("--global-batch is {}; give a multiple of the {} devices, at most {} for each.",
+               job.options.batch, devices, kMostSamples);
+  }
   job.options.classes = flags.classes.value_or(job.options.classes);
   job.options.image = flags.image.value_or(job.options.image);
   job.options.channels = flags.channels.value_or(job.options.channels);
@@ -348,60 +356,81 @@ TrainJob to_job(const JobFlags& flags, int processes) {
     fail_input("--valid-share is {}; give a share from 0 to below 1.", flags.valid_share);
   }
   job.data.valid_share = flags.valid_share;
-  job.trained = to_trained(flags);
+  apply_tuning(flags.tuning, job);
   job.data.mean = to_colours(flags.mean, "--mean");
   job.data.deviation = to_colours(flags.deviation, "--std");
-  follow_training_data(job, flags.classes.has_value());
+  train::follow_training_data(job, flags.classes.has_value());
   job.options.head = to_head(flags.head, job.options.classes);
-  if (job.options.head && job.options.head->momentum == HeadMomentum::none &&
+  if (job.options.head && job.options.head->margin != graph::HeadMargin::fixed &&
+      job.options.head->margin != graph::HeadMargin::magnitude && job.plan.micro_batches > 1) {
+    fail_input("--head {} looks at whole steps, which micro-batches divide; give --microbatches 1.",
+               flags.head.head);
+  }
+  if (!flags.plan.plan_file.empty() && !job.options.head &&
+      flags.typed.contains("--head-parallel")) {
+    fail_input("--plan '{}' divides a margin head; --head says which one.", flags.plan.plan_file);
+  }
+  if (job.options.head && job.options.head->momentum == graph::HeadMomentum::none &&
       choose_optimizer(flags.optimizer).states.size() > 1) {
     fail_input("--head-momentum none is for {}; {} cannot do without its moments.",
-               optimizer_names("--momentum"), flags.optimizer);
+               graph::optimizer_names("momentum"), flags.optimizer);
   }
   job.steps = flags.steps;
   job.epochs = flags.epochs;
   job.seed = flags.seed;
+  if (!flags.tuning.class_weights.empty()) {
+    job.class_weights = train::class_weights_of(job, flags.tuning.class_weights);
+  }
   job.threads = flags.threads;
   job.oversubscribe = flags.oversubscribe;
-  job.backend = parse_backend(flags.backend, flags.strict_order);
+  job.backend = backend::parse_backend(flags.backend, flags.strict_order);
   if (!flags.device_memory.empty()) {
     job.device_memory = static_cast<int64_t>(parse_bytes(flags.device_memory, "--device-memory"));
     if (job.device_memory == 0) fail_input("--device-memory must be above 0.");
   }
-  constexpr RecomputePolicy kPolicies[] = {RecomputePolicy::automatic, RecomputePolicy::none,
-                                           RecomputePolicy::cheap, RecomputePolicy::all};
+  constexpr passes::RecomputePolicy kPolicies[] = {
+      passes::RecomputePolicy::automatic, passes::RecomputePolicy::none,
+      passes::RecomputePolicy::cheap, passes::RecomputePolicy::all};
   job.recompute =
       kPolicies[choose("--recompute", flags.recompute, {"auto", "none", "cheap", "all"})];
-  constexpr ConvolutionAlgorithm kAlgorithms[] = {ConvolutionAlgorithm::automatic,
-                                                  ConvolutionAlgorithm::direct,
-                                                  ConvolutionAlgorithm::winograd};
+  constexpr kernels::ConvolutionAlgorithm kAlgorithms[] = {kernels::ConvolutionAlgorithm::automatic,
+                                                           kernels::ConvolutionAlgorithm::direct,
+                                                           kernels::ConvolutionAlgorithm::winograd};
   job.convolution =
       kAlgorithms[choose("--conv-algo", flags.convolution, {"auto", "direct", "winograd"})];
   job.precision = to_precision(flags.precision);
-  job.loss_scale = to_loss_scale(
-      flags.scale, job.precision.wire() == DataType::f16 || job.precision.type == DataType::f16);
+  job.loss_scale = to_loss_scale(flags.scale, job.precision.wire() == graph::DataType::f16 ||
+                                                  job.precision.type == graph::DataType::f16);
   job.inject_overflow = to_faults(flags.scale);
   job.dump_passes = flags.dump_passes;
   job.check_finite = flags.check_finite;
 
-  const OptimizerDefinition& row = choose_optimizer(flags.optimizer);
+  const graph::OptimizerDefinition& row = choose_optimizer(flags.optimizer);
   job.optimizer.name = row.name;
   job.optimizer.momentum = flags.momentum;
   job.optimizer.nesterov = flags.nesterov;
   job.optimizer.weight_decay = flags.weight_decay.value_or(row.weight_decay);
   job.optimizer.decay_all = flags.decay_all;
   job.optimizer.clip_norm = flags.clip_norm;
+  job.optimizer.clip_backbone = flags.clip_backbone;
   job.optimizer.beta1 = flags.adam_beta1;
   job.optimizer.beta2 = flags.adam_beta2;
   job.optimizer.epsilon = flags.adam_epsilon.value_or(1e-8);
   job.optimizer.trust = flags.lars_trust;
 
-  using RateSchedule = LearningRateSettings::Kind;
+  using RateSchedule = train::LearningRateSettings::Kind;
   constexpr RateSchedule kSchedules[] = {RateSchedule::constant, RateSchedule::step,
                                          RateSchedule::cosine, RateSchedule::polynomial};
   job.learning_rate.kind = kSchedules[choose("--lr-schedule", flags.schedule,
                                              {"constant", "step", "cosine", "polynomial"})];
   job.learning_rate.base = flags.learning_rate.value_or(row.learning_rate);
+  if (const auto rate = flags.head.learning_rate) {
+    if (!(*rate >= 0) || !std::isfinite(*rate) || !(job.learning_rate.base > 0)) {
+      fail_input("--head-lr is {} beside --lr {}; give a rate of 0 or more, and --lr above 0.",
+                 *rate, job.learning_rate.base);
+    }
+    job.trained.head_rate = *rate / job.learning_rate.base;
+  }
   job.learning_rate.final = flags.final_rate;
   set_moments(flags, job.learning_rate);
   job.learning_rate.gamma = flags.gamma;
@@ -409,4 +438,4 @@ TrainJob to_job(const JobFlags& flags, int processes) {
   return job;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -4,6 +4,7 @@
 #include <CLI/App.hpp>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,10 @@
 #include "cli/plan_flags.h"
 #include "cli/precision_flags.h"
 #include "cli/scale_flags.h"
+#include "cli/tuning_flags.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // What the user typed, before it is understood. Numbers without a value here take a default
 // that depends on the model or the optimizer.
@@ -34,11 +36,13 @@ struct JobFlags {
 
   bool best = false;  // of checkpoints
   int64_t batch = 32;
+  std::optional<int64_t> global_batch;  // of all devices, instead
   int64_t steps = 0, epochs = 0;
   uint64_t seed = 0;
 
   PlanFlags plan;
   PrecisionFlags precision;
+  TuningFlags tuning;
   int threads = 0;
   bool oversubscribe = false;
   std::string backend = "cpu", strict_order;
@@ -51,11 +55,11 @@ struct JobFlags {
   std::string optimizer = "sgd";
   std::optional<double> learning_rate, weight_decay, adam_epsilon;
   double momentum = 0.9;
-  bool nesterov = false, decay_all = false;
+  bool nesterov = false, decay_all = false, clip_backbone = false;
   double label_smoothing = 0, clip_norm = 0;
-  std::string freeze, train_only, rate_scales;
-  double layer_decay = 1;
   double adam_beta1 = 0.9, adam_beta2 = 0.999, lars_trust = 0.001;
+
+  std::set<std::string> typed;  // of those that a plan may say too
 
   std::string schedule = "constant";
   std::string warmup = "0";
@@ -72,15 +76,19 @@ void add_backend_flags(CLI::App& command, JobFlags& flags);
 // Everything else that a training step depends on.
 void add_training_flags(CLI::App& command, JobFlags& flags);
 
+// The flags with what the plan's file says besides placement, if they name one. Throws InputError
+// where a flag says something else, or the plan is for another model.
+JobFlags with_plan_file(JobFlags flags);
+
 // Understands the flags for a job of so many processes. Throws InputError naming the flag at fault,
 // with a suggestion.
-TrainJob to_job(const JobFlags& flags, int processes = 1);
+train::TrainJob to_job(const JobFlags& flags, int processes = 1);
 
 // `value` must be one of `choices`; throws InputError naming `flag`. Returns its index.
 size_t choose(std::string_view flag, const std::string& value,
               const std::vector<std::string>& choices);
 
 // Throws InputError for a name that no optimizer has.
-const OptimizerDefinition& choose_optimizer(const std::string& name);
+const graph::OptimizerDefinition& choose_optimizer(const std::string& name);
 
-}  // namespace millrace
+}  // namespace millrace::cli

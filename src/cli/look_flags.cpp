@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "cli/card_flags.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 void add_look_flags(CLI::App& command, LookFlags& flags) {
   command
@@ -39,7 +39,7 @@ void add_look_flags(CLI::App& command, LookFlags& flags) {
       ->capture_default_str();
 }
 
-TrainJob look_job(const LookFlags& flags, size_t images) {
+train::TrainJob look_job(const LookFlags& flags, size_t images) {
   if (flags.weights.empty()) {
     fail_input("Name the weights first: a run's directory or a file, then the images.");
   }
@@ -51,11 +51,11 @@ TrainJob look_job(const LookFlags& flags, size_t images) {
                         "synthetic");
 }
 
-void tell_unread(const UnreadFiles& unread) {
+void tell_unread(const train::UnreadFiles& unread) {
   if (unread.count == 0) return;
   fmt::print(stderr, "millrace: warning: {} file{} could not be read:\n", unread.count,
              unread.count == 1 ? "" : "s");
   for (const std::string& sentence : unread.sentences) fmt::print(stderr, "  {}\n", sentence);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -7,7 +7,7 @@
 #include "cli/job_flags.h"
 #include "train/prediction.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct LookFlags {
   JobFlags job;
@@ -18,9 +18,9 @@ struct LookFlags {
 void add_look_flags(CLI::App& command, LookFlags& flags);
 
 // The job for so many images. Throws InputError.
-TrainJob look_job(const LookFlags& flags, size_t images);
+train::TrainJob look_job(const LookFlags& flags, size_t images);
 
 // On standard error.
-void tell_unread(const UnreadFiles& unread);
+void tell_unread(const train::UnreadFiles& unread);
 
-}  // namespace millrace
+}  // namespace millrace::cli

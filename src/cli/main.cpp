@@ -12,51 +12,56 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/command_line.h"
+#include "cli/flag_names.h"
 #include "cli/interruption.h"
 #include "comm/launcher.h"
 #include "comm/launchers.h"
 #include "comm/mpi_group.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 int fail(std::string_view message, int status) {
-  fmt::print(stderr, "millrace: {}\n", message);
+  fmt::print(stderr, "millrace: {}\n", with_flags(message));
   return status;
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli
 
 int main(int count, char** arguments) {
   using namespace millrace;
-  const std::vector<ProcessMark> launchers = launchers_above();
+  const std::vector<comm::ProcessMark> launchers = comm::launchers_above();
   std::atomic<bool> said = false;
   // Of a rank that waits in MPI for others which are lost.
   const auto last_word = [&](const std::string& sentence) {
-    if (!said.exchange(true)) fail(sentence, kExitJobFailed);
-    end_launchers(launchers);
-    ::_exit(kExitJobFailed);
+    if (!said.exchange(true)) cli::fail(sentence, cli::kExitJobFailed);
+    comm::end_launchers(launchers);
+    ::_exit(cli::kExitJobFailed);
   };
-  std::optional<MpiSession> session;  // ends last, when errors have been printed
+  std::optional<comm::MpiSession> session;  // ends last, when errors have been printed
   const auto report = [&](std::string_view message, int status) {
     if (session) session->expect_no_answer();
-    if (!said.exchange(true)) fail(message, status);
-    if (session && session->failed()) end_launchers(launchers);
+    if (!said.exchange(true)) cli::fail(message, status);
+    if (session && session->failed()) comm::end_launchers(launchers);
     return status;
   };
   try {
-    Interruption interruption;
-    if (launch_place().binding == Binding::by_default) keep_to(host_cores());
-    if (launched_ranks() > 1) session.emplace(last_word);
+    cli::Interruption interruption;
+    if (comm::launch_place().binding == comm::Binding::by_default)
+      backend::keep_to(backend::host_cores());
+    if (comm::launched_ranks() > 1) {
+      interruption.end_at_once("Interrupted while the job began; nothing was changed.");
+      session.emplace(last_word);
+    }
     if (session && session->rank() != 0) interruption.be_silent();
-    return run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr,
-                            interruption);
+    return cli::run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr,
+                                 interruption);
   } catch (const InputError& error) {
-    return report(error.what(), kExitBadInput);
+    return report(error.marked(), cli::kExitBadInput);
   } catch (const std::bad_alloc&) {
-    return report("There is not enough memory for this job.", kExitJobFailed);
+    return report("There is not enough memory for this job.", cli::kExitJobFailed);
   } catch (const std::exception& error) {
-    return report(error.what(), kExitJobFailed);
+    return report(marked_text(error), cli::kExitJobFailed);
   }
 }

@@ -8,12 +8,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/flag_names.h"
 #include "cli/plan_check.h"
 #include "cli/progress.h"
 #include "cli/subprocess.h"
 #include "train/plan.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr double kClose = 0.05;        // of the best: measured again
@@ -32,7 +33,8 @@ class MeasuringProgress {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
     const auto left = static_cast<double>(expected_ - std::min(done_, expected_));
     fmt::print(stderr, "{} of {}, about {} left: {}\n", done_, expected_,
-               format_duration(elapsed.count() / static_cast<double>(done_) * left), what);
+               format_duration(elapsed.count() / static_cast<double>(done_) * left),
+               with_flags(what));
   }
 
  private:
@@ -50,7 +52,7 @@ class Trials {
   void run() {
     const size_t count = settings_.count;
     const size_t later = count / kLater;
-    const std::vector<size_t> first = choose_finalists(outcome_.others, count - later);
+    const std::vector<size_t> first = profile::choose_finalists(outcome_.others, count - later);
     progress_.expect(first.size() + std::min(later, outcome_.others.size() - first.size()));
     measure_those(first);
     const std::vector<size_t> near = near_the_best(later);
@@ -62,12 +64,12 @@ class Trials {
  private:
   std::string measure_once(MeasuredPlan& plan) const {
     try {
-      const TrainJob job = settings_.job_of(plan.candidate);
+      const train::TrainJob job = settings_.job_of(plan.candidate);
       const bool known = plan.measured() || plan.candidate.memory < kSurelyFits * settings_.memory;
       if (!known) require_memory(job, settings_.memory);
       plan.reports.push_back(predict_in_child(job, {.rounds = settings_.rounds}, {}));
     } catch (const std::runtime_error& error) {
-      plan.failure = error.what();
+      plan.failure = marked_text(error);
       return plan.candidate.shape + ": " + plan.failure;
     }
     return fmt::format("{}: {:.1f} samples/s", plan.candidate.shape,
@@ -104,9 +106,9 @@ class Trials {
       }
     };
     for (const MeasuredPlan& plan : outcome_.plans) {
-      if (plan.measured()) add(neighbours_of(plan.candidate, outcome_.others));
+      if (plan.measured()) add(profile::neighbours_of(plan.candidate, outcome_.others));
     }
-    add(choose_finalists(outcome_.others, count));
+    add(profile::choose_finalists(outcome_.others, count));
     return {places.begin(), places.end()};
   }
 
@@ -135,11 +137,11 @@ class Trials {
 
 }  // namespace
 
-void require_memory(const TrainJob& job, double memory) {
+void require_memory(const train::TrainJob& job, double memory) {
   const auto needed = std::stoull(in_child([&] {
     ProgressPrinter messages(true);
     uint64_t sum = 0;
-    for (const Json& device : describe_plan(job, messages)["devices"]) {
+    for (const Json& device : train::describe_plan(job, messages)["devices"]) {
       sum += device["peak_bytes"].get<uint64_t>();
     }
     return std::to_string(sum);
@@ -154,4 +156,4 @@ void measure_finalists(HereOutcome& outcome, const TrialSettings& settings) {
   Trials(outcome, settings).run();
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -6,13 +6,13 @@
 #include "cli/here_report.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct TrialSettings {
   size_t count = 12;  // plans at most
   int rounds = 5;     // of each measurement
   double memory = 0;  // bytes that are free
-  std::function<TrainJob(const HereCandidate&)> job_of;
+  std::function<train::TrainJob(const profile::HereCandidate&)> job_of;
 };
 
 // Takes finalists out of `outcome.others`, predicts each from its programs, measured in a child of
@@ -21,6 +21,6 @@ struct TrialSettings {
 void measure_finalists(HereOutcome& outcome, const TrialSettings& settings);
 
 // Compiles the job in a child, without taking its memory; throws InputError if it needs more.
-void require_memory(const TrainJob& job, double memory);
+void require_memory(const train::TrainJob& job, double memory);
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -16,9 +16,10 @@
 #include "profile/prediction_here.h"
 #include "runtime/trace_file.h"
 #include "train/metrics.h"
+#include "train/plan.h"
 #include "train/summary.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kCheckGroup = "On this machine";
@@ -52,18 +53,20 @@ void print_report(const Json& report) {
              100 * report["rss_error"].get<double>());
 }
 
-Json predict(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files,
-             bool speaks) {
+Json predict(const train::TrainJob& job, const profile::MeasureOptions& options,
+             const CheckFiles& files, bool speaks) {
   ProgressPrinter messages(true);
-  const HerePrediction prediction =
+  const profile::HerePrediction prediction =
       files.profile.empty()
-          ? predict_here(job, options, messages)
-          : predict_here(job, parse_job_profile(read_text(files.profile), files.profile),
-                         files.profile, messages);
+          ? profile::predict_here(job, options, messages)
+          : profile::predict_here(
+                job, profile::parse_job_profile(read_text(files.profile), files.profile),
+                files.profile, messages);
   if (!files.trace.empty() && speaks) {
-    write_trace(files.trace, trace_log(prediction.simulation, prediction.result), true);
+    runtime::write_trace(files.trace, profile::trace_log(prediction.simulation, prediction.result),
+                         true);
   }
-  return to_json(prediction);
+  return profile::to_json(prediction);
 }
 
 // The files of a run that has a directory, as `millrace report` finds them by what they hold.
@@ -85,21 +88,21 @@ struct RunDirectory {
   }
 };
 
-TrainResult measure(TrainJob& job, const RunDirectory& directory, bool speaks) {
+train::TrainResult measure(train::TrainJob& job, const RunDirectory& directory, bool speaks) {
   job.trace = directory.file("trace.json");
   if (!speaks) {
-    TrainingObserver silent;
-    return run_training(job, silent);
+    train::TrainingObserver silent;
+    return train::run_training(job, silent);
   }
-  ObserverList observers;
+  train::ObserverList observers;
   ProgressPrinter messages(true);
   observers.add(messages);
-  std::unique_ptr<MetricsWriter> metrics;
+  std::unique_ptr<train::MetricsWriter> metrics;
   if (!directory.path.empty()) {
-    metrics = std::make_unique<MetricsWriter>(directory.file("metrics.jsonl"));
+    metrics = std::make_unique<train::MetricsWriter>(directory.file("metrics.jsonl"));
     observers.add(*metrics);
   }
-  TrainResult result = run_training(job, observers);
+  train::TrainResult result = train::run_training(job, observers);
   if (metrics && !metrics->failure().empty()) fail_job("{}", metrics->failure());
   return result;
 }
@@ -125,7 +128,8 @@ void add_check_flags(CLI::App& command, CheckFlags& flags) {
       ->group(kCheckGroup);
 }
 
-Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files) {
+Json predict_in_child(const train::TrainJob& job, const profile::MeasureOptions& options,
+                      const CheckFiles& files) {
   return Json::parse(in_child([&] { return predict(job, options, files, true).dump(); }));
 }
 
@@ -134,14 +138,14 @@ void check(const CheckFlags& flags) {
   fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);
 }
 
-int run_check(const CheckFlags& flags, TrainJob job, CheckFiles files, bool json) {
+int run_check(const CheckFlags& flags, train::TrainJob job, CheckFiles files, bool json) {
   check(flags);
   const bool alone = job.processes == nullptr;
   const bool speaks = alone || job.processes->rank() == 0;
   const RunDirectory directory(flags.run);
   if (!files.trace.empty() && speaks) require_writable(files.trace, "--trace");
   if (files.trace.empty()) files.trace = directory.file("predicted_trace.json");
-  const MeasureOptions options = {.rounds = flags.rounds};
+  const profile::MeasureOptions options = {.rounds = flags.rounds};
   Json report;
   if (alone) {
     report = predict_in_child(job, options, files);
@@ -150,11 +154,11 @@ int run_check(const CheckFlags& flags, TrainJob job, CheckFiles files, bool json
   }
   report["model"] = job.model;
   report["global_batch"] = job.options.batch;
-  report["plan"] = to_json(job.plan);
+  report["plan"] = parallel::to_json(train::plan_file_of(job));
   if (flags.check) {
-    const TrainResult result = measure(job, directory, speaks);
-    report = compare(job, std::move(report), result, alone);
-    if (speaks) directory.write("summary.json", summary_of(job, result));
+    const train::TrainResult result = measure(job, directory, speaks);
+    report = profile::compare(job, std::move(report), result, alone);
+    if (speaks) directory.write("summary.json", train::summary_of(job, result));
   }
   if (!speaks) return kExitSuccess;
   directory.write("plan.json", report);
@@ -169,4 +173,4 @@ int run_check(const CheckFlags& flags, TrainJob job, CheckFiles files, bool json
   return kExitSuccess;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

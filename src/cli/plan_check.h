@@ -8,7 +8,7 @@
 #include "profile/measure.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct CheckFlags {
   bool predict = false;
@@ -29,12 +29,13 @@ struct CheckFiles {
 
 // What `to_json` says of the job's prediction, made in a child of this process, which must not have
 // started threads yet.
-Json predict_in_child(const TrainJob& job, const MeasureOptions& options, const CheckFiles& files);
+Json predict_in_child(const train::TrainJob& job, const profile::MeasureOptions& options,
+                      const CheckFiles& files);
 
 // Throws InputError unless `--rounds` makes sense.
 void check(const CheckFlags& flags);
 
 // Prints; returns the exit status.
-int run_check(const CheckFlags& flags, TrainJob job, CheckFiles files, bool json);
+int run_check(const CheckFlags& flags, train::TrainJob job, CheckFiles files, bool json);
 
-}  // namespace millrace
+}  // namespace millrace::cli

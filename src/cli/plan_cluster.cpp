@@ -5,28 +5,22 @@
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "cli/cluster_report.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "cli/progress.h"
 #include "planner/search/cuts.h"
+#include "planner/search/explain.h"
+#include "planner/search/sweep.h"
 #include "profile/machine.h"
+#include "report/sweep_picture.h"
 #include "train/head_advice.h"
 #include "train/plan.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
-
-constexpr const char* kClusterGroup = "On a described cluster";
-
-std::string text_of(const CLI::App& command, const char* name, const std::string& fallback = "") {
-  const CLI::Option* option = command.get_option_no_throw(name);
-  return option == nullptr || option->count() == 0 ? fallback : option->as<std::string>();
-}
-
-DataType precision_of(const CLI::App& command) {
-  return precision_type(text_of(command, "--precision", "fp32"));
-}
 
 // The job without its placement, which is read apart.
 JobFlags without_plan(JobFlags flags) {
@@ -35,10 +29,10 @@ JobFlags without_plan(JobFlags flags) {
 }
 
 // The machine's measured speed instead of an estimate.
-void measure(Cluster& cluster) {
+void measure(planner::Cluster& cluster) {
   if (cluster.name != "this-machine") return;
-  Device device({.threads = 0});
-  const MachineSpeed speed = measure_speed(device);
+  backend::Device device({.threads = 0});
+  const train::MachineSpeed speed = train::measure_speed(device);
   cluster.device.fp32_operations = speed.operations_per_second / cluster.devices_per_machine;
   cluster.device.memory_bandwidth = speed.bytes_per_second / cluster.devices_per_machine;
   cluster.source = "hwloc; rates measured now";
@@ -46,12 +40,16 @@ void measure(Cluster& cluster) {
 
 }  // namespace
 
-Cluster described_cluster(const std::string& name) {
+planner::Cluster described_cluster(const std::string& name) {
   if (name == "here") {
     ProgressPrinter messages(true);
-    return cluster_here(messages);
+    planner::Cluster cluster = profile::cluster_here(messages);
+    cluster.devices_in_host_memory = true;
+    cluster.host_memory_bytes = static_cast<double>(host_memory());
+    return cluster;
   }
-  Cluster cluster = find_cluster(name.empty() ? "this-machine" : name, "--cluster");
+  planner::Cluster cluster =
+      planner::find_cluster(name.empty() ? "this-machine" : name, "--cluster");
   measure(cluster);
   return cluster;
 }
@@ -63,22 +61,25 @@ class ClusterPlanner {
  public:
   // On `cluster`, or on the one that the flags name.
   ClusterPlanner(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job_flags,
-                 const Cluster* cluster = nullptr)
+                 const planner::Cluster* cluster = nullptr)
       : command_(command),
         flags_(flags),
-        job_flags_(job_flags),
-        job_(to_job(without_plan(job_flags))),
-        plans_here_(cluster != nullptr) {
+        job_flags_(with_plan_file(job_flags)),
+        job_(to_job(without_plan(job_flags_))) {
     inputs_.constants = flags.constants.empty()
-                            ? builtin_constants()
-                            : parse_constants(read_text(flags.constants), flags.constants);
+                            ? planner::builtin_constants()
+                            : planner::parse_constants(read_text(flags.constants), flags.constants);
     inputs_.software = inputs_.constants.system(flags.system, "--as");
     inputs_.cluster = cluster != nullptr ? *cluster : described_cluster(flags.cluster);
     if (job_.device_memory > 0) {
       inputs_.cluster.device.memory_bytes = static_cast<double>(job_.device_memory);
     }
     set_head();
-    inputs_.network = work_of(job_.model, job_.options);
+    inputs_.network = planner::work_of(job_.model, job_.options);
+    inputs_.divide = [model = job_.model,
+                      options = job_.options](const planner::SharedWork& shared) {
+      return planner::work_of(model, options, shared);
+    };
     devices_ = command.count("--devices") > 0 ? job_flags.plan.devices : inputs_.cluster.devices();
     if (devices_ < 1 || devices_ > inputs_.cluster.devices()) {
       fail_input("--devices is {}, but cluster '{}' has {}.", devices_, inputs_.cluster.name,
@@ -86,31 +87,34 @@ class ClusterPlanner {
     }
     if (!flags.output.empty()) require_writable(flags.output, "--output");
     if (!flags.trace.empty()) require_writable(flags.trace, "--trace");
+    if (!flags.csv.empty()) require_writable(flags.csv, "--csv");
+    if (!flags.picture.empty()) require_writable(flags.picture, "--picture");
   }
 
-  PlannedJob given() const {
-    const Plan plan = given_plan();
+  planner::PlannedJob given() const {
+    const parallel::Plan plan = given_plan();
     require_predictable(plan);
-    PlannedJob job = basic();
+    planner::PlannedJob job = basic();
+    job.parallelism = plan.sharding.parallelism;
     const int layers = static_cast<int>(inputs_.network.layers.size());
-    for (auto& devices : devices_on(plan.stages, inputs_.cluster.machines,
-                                    inputs_.cluster.devices_per_machine, "--placement")) {
+    for (auto& devices : planner::devices_on(plan.stages, inputs_.cluster.machines,
+                                             inputs_.cluster.devices_per_machine, "--placement")) {
       job.stages.push_back({std::move(devices), 0, layers});
     }
     job.micro_batches = static_cast<int>(plan.micro_batches);
-    job.order = job.stages.size() > 1 ? order_of(plan.schedule) : PipelineOrder::flush;
+    if (job.stages.size() > 1) job.schedule = plan.schedule;
     job.fixed_order = plan.static_scheduling;
     job.round_robin = plan.round_robin;
     job.share_optimizer = plan.share_optimizer;
     check_combination(job);
-    job.recompute = job_.recompute == RecomputePolicy::all;
+    job.recompute = job_.recompute == passes::RecomputePolicy::all;
     cut(job, plan);
     return job;
   }
 
-  SearchRequest request() const {
-    const PlannedJob basis = basic();
-    SearchRequest request;
+  planner::SearchRequest request() const {
+    const planner::PlannedJob basis = basic();
+    planner::SearchRequest request;
     request.devices = devices_;
     request.global_batch =
         flags_.global_batch > 0 ? static_cast<double>(flags_.global_batch) : basis.batch * devices_;
@@ -119,49 +123,39 @@ class ClusterPlanner {
     request.real_data = basis.real_data;
     request.optimizer_states = basis.optimizer_states;
     request.head = basis.head;
-    request.head_fixed = command_.count("--head-parallel") > 0;
-    request.asynchronous = !flags_.synchronous;
+    request.head_fixed = job_flags_.typed.contains("--head-parallel");
+    request.allow_stale = flags_.allow_stale;
+    request.fewer = command_.count("--devices") == 0 && flags_.sweep.empty();
     if (command_.count("--schedule") > 0) {
-      const ScheduleKind schedule = parse_schedule(job_flags_.plan.schedule);
-      if (!plans_here_) require_predictable(schedule);
-      request.order = order_of(schedule);
+      request.schedule = parallel::parse_schedule(job_flags_.plan.schedule);
     }
-    if (command_.count("--recompute") > 0 && job_.recompute != RecomputePolicy::automatic) {
-      request.recompute = job_.recompute == RecomputePolicy::all;
+    if (command_.count("--recompute") > 0 && job_.recompute != passes::RecomputePolicy::automatic) {
+      request.recompute = job_.recompute == passes::RecomputePolicy::all;
     }
     if (command_.count("--share-optimizer") > 0) request.share_optimizer = true;
     return request;
   }
 
-  SearchOutcome searched() const { return search_plans(context(), request()); }
+  planner::SearchOutcome searched() const { return planner::search(inputs_, request()); }
 
-  const PlanInputs& inputs() const { return inputs_; }
-
-  CostContext context() const {
-    return {inputs_.network, inputs_.cluster, inputs_.constants, inputs_.software};
+  planner::PlanQuestion question() const {
+    planner::PlanQuestion question{inputs_, request(), {}};
+    if (!flags_.automatic) question.given = given();
+    return question;
   }
+
+  const planner::PlanInputs& inputs() const { return inputs_; }
+
+  planner::CostContext context() const { return inputs_.context(); }
 
  private:
-  // The model of costs knows no division of a layer, and no pipeline that splits the backward pass.
-  static void require_predictable(const Plan& plan) {
-    if (plan.sharding.parallelism != Parallelism::data || !plan.sharding.layers.empty()) {
-      fail_input(
-          "--parallel {} cannot be predicted on a described cluster; use data, or 'plan --predict' "
-          "for this machine.",
-          name_of(plan.sharding.parallelism));
+  static void require_predictable(const parallel::Plan& plan) {
+    if (!plan.sharding.layers.empty()) {
+      fail_input("--plan divides layers by name, which is predicted by 'plan --predict' alone.");
     }
-    if (plan.stages.size() > 1) require_predictable(plan.schedule);
   }
 
-  static void require_predictable(ScheduleKind schedule) {
-    if (is_predictable(schedule)) return;
-    fail_input(
-        "--schedule {} cannot be predicted on a described cluster; use another, or 'plan "
-        "--predict' for this machine.",
-        name_of(schedule));
-  }
-
-  void check_combination(PlannedJob& job) const {
+  void check_combination(planner::PlannedJob& job) const {
     if (job.stages.size() == 1) {
       if (job.round_robin && command_.count("--replicas") > 0) {
         fail_input("--replicas roundrobin is predicted for several stages only; use split.");
@@ -169,16 +163,17 @@ class ClusterPlanner {
       job.round_robin = false;
       return;
     }
-    if (job.round_robin && (job.order != PipelineOrder::one_by_one || job.micro_batches > 1)) {
+    if (job.round_robin &&
+        (job.schedule != parallel::ScheduleKind::one_f_one_b || job.micro_batches > 1)) {
       fail_input("--replicas roundrobin goes with --schedule 1f1b and one micro-batch.");
     }
-    if (job.head.parallel != PlannedHead::Parallel::none) {
+    if (job.head.parallel != planner::PlannedHead::Parallel::none) {
       fail_input("--head-parallel goes with one stage; leave out --placement.");
     }
   }
 
   // What the flags or the plan's file say, with the habits of the system for what they do not.
-  Plan given_plan() const {
+  parallel::Plan given_plan() const {
     PlanFlags flags = job_flags_.plan;
     flags.devices = 0;
     if (flags.stage_weights == "profile") flags.stage_weights = "auto";
@@ -189,27 +184,27 @@ class ClusterPlanner {
     if (command_.count("--replicas") == 0 && pipedream && flags.schedule == "1f1b") {
       flags.replicas = "roundrobin";
     }
-    Plan plan = to_plan(flags, 1);
+    parallel::Plan plan = to_plan(flags, 1);
     if (flags.placement.empty() && flags.plan_file.empty()) {
       const int count = inputs_.cluster.devices_per_machine;
-      plan.stages = {Placement{}};
+      plan.stages = {parallel::Placement{}};
       for (int i = 0; i < devices_; ++i) plan.stages[0].devices.push_back({i / count, i % count});
     }
-    check(plan, static_cast<int64_t>(job_flags_.batch) *
-                    (plan.round_robin ? 1 : static_cast<int64_t>(plan.devices().size())));
+    parallel::check(plan, static_cast<int64_t>(job_flags_.batch) *
+                              (plan.round_robin ? 1 : static_cast<int64_t>(plan.devices().size())));
     return plan;
   }
 
   void set_head() {
     const HeadFlags& flags = job_flags_.head;
-    if (flags.head.empty() && command_.count("--head-parallel") == 0) return;
-    using Parallel = PlannedHead::Parallel;
+    if (flags.head.empty() && !job_flags_.typed.contains("--head-parallel")) return;
+    using Parallel = planner::PlannedHead::Parallel;
     constexpr Parallel kParallels[] = {Parallel::data, Parallel::model, Parallel::sampled};
     head_.parallel = kParallels[choose("--head-parallel", flags.parallel, {"dp", "mp", "pfc"})];
     if (!(flags.sample_rate > 0 && flags.sample_rate <= 1)) {
       fail_input("--sample-rate is {}; it must be above 0 and at most 1.", flags.sample_rate);
     }
-    if (flags_.automatic && command_.count("--head-parallel") == 0 &&
+    if (flags_.automatic && !job_flags_.typed.contains("--head-parallel") &&
         command_.count("--sample-rate") > 0) {
       head_.parallel = Parallel::sampled;  // allowed, beside the exact ones
     }
@@ -219,116 +214,84 @@ class ClusterPlanner {
     job_.options.head.reset();
   }
 
-  PlannedJob basic() const {
-    PlannedJob job;
+  planner::PlannedJob basic() const {
+    planner::PlannedJob job;
     job.batch = static_cast<double>(job_flags_.batch);
-    job.precision = precision_of(command_);
+    job.precision = job_.precision.type;
     job.wire = job_.precision.communication;
     job.real_data = job_.data.source != "synthetic";
-    job.optimizer_states = static_cast<int>(optimizer_named(job_.optimizer.name).states.size());
+    job.optimizer_states =
+        static_cast<int>(graph::optimizer_named(job_.optimizer.name).states.size());
     job.head = head_;
     return job;
   }
 
-  void cut(PlannedJob& job, const Plan& plan) const {
+  void cut(planner::PlannedJob& job, const parallel::Plan& plan) const {
     if (job.stages.size() == 1) return;
     if (!plan.cut_after.empty()) {
-      set_cuts(job, cut_after(inputs_.network, plan.cut_after, "--cut-after"));
+      planner::set_cuts(job, planner::cut_after(inputs_.network, plan.cut_after, "--cut-after"));
     } else if (!plan.stage_weights.empty()) {
-      set_cuts(job, cut_by_operators(inputs_.network, plan.stage_weights, "--stage-weights"));
+      planner::set_cuts(
+          job, planner::cut_by_operators(inputs_.network, plan.stage_weights, "--stage-weights"));
     } else {
-      set_cuts(job, cut_by_cost(context(), job));
+      planner::set_cuts(job, planner::cut_by_cost(context(), job));
     }
   }
 
   const CLI::App& command_;
   const ClusterFlags& flags_;
-  const JobFlags& job_flags_;
-  TrainJob job_;
-  const bool plans_here_;  // programs are made and measured, the costs only choose which
-  PlanInputs inputs_;
-  PlannedHead head_;
+  const JobFlags job_flags_;
+  train::TrainJob job_;
+  planner::PlanInputs inputs_;
+  planner::PlannedHead head_;
   int devices_ = 1;
 };
 
 }  // namespace
 
 SearchSetup search_setup(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
-                         const Cluster& cluster) {
+                         const planner::Cluster& cluster) {
   const ClusterPlanner planner(command, flags, job, &cluster);
   return {planner.inputs(), planner.request()};
-}
-
-void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
-  const auto add = [&](const char* name, auto& value, const std::string& help) {
-    return command.add_option(name, value, help)->group(kClusterGroup);
-  };
-  std::string names;
-  for (const std::string& name : builtin_cluster_names()) names += name + ", ";
-  add("--cluster", flags.cluster,
-      fmt::format("The machines: {}here (measured, see millrace profile --machine) or a file that "
-                  "describes them",
-                  names));
-  add("--as", flags.system,
-      "Whose costs: millrace, oneflow, pipedream or insightface (fitted to published results)")
-      ->capture_default_str();
-  command
-      .add_flag("--auto", flags.automatic,
-                "Search for the fastest plan that fits: stages, schedule, micro-batches, "
-                "recompute, head")
-      ->group(kClusterGroup);
-  command
-      .add_flag("--synchronous", flags.synchronous,
-                "With --auto: only schedules that train as one device would")
-      ->group(kClusterGroup);
-  add("--global-batch", flags.global_batch,
-      "With --auto: samples of one update [--batch times the devices]")
-      ->check(CLI::PositiveNumber);
-  add("--finalists", flags.finalists,
-      "With --auto on this machine: plans that are measured before one is chosen")
-      ->capture_default_str();
-  command
-      .add_flag("--no-measure", flags.no_measure,
-                "With --auto on this machine: choose by formula, without measuring")
-      ->group(kClusterGroup);
-  add("--constants", flags.constants, "Cost constants to use instead of the built-in ones");
-  add("--output", flags.output, "Write the chosen plan to this file");
-  if (command.get_option_no_throw("--trace") == nullptr) {
-    add("--trace", flags.trace, "Write the simulated timeline to this file (Chrome trace)");
-  }
-}
-
-bool uses_cluster(const CLI::App& command, const ClusterFlags& flags) {
-  if (!flags.cluster.empty() || flags.automatic) return true;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0 && option->get_group() == kClusterGroup) {
-      fail_input("--{} needs --cluster or --auto.", option->get_lnames().front());
-    }
-  }
-  return false;
 }
 
 namespace {
 
 // The same job with its head in each of the three ways.
-void add_advice(const PlannedJob& job, const PlanInputs& inputs, Json& described) {
-  using Parallel = PlannedHead::Parallel;
+void add_advice(const planner::PlannedJob& job, const planner::PlanInputs& inputs,
+                Json& described) {
+  using Parallel = planner::PlannedHead::Parallel;
   if (job.head.parallel == Parallel::none || job.stages.size() != 1) return;
-  std::vector<HeadChoice> choices;
-  for (const auto& [planned, parallel] :
-       {std::pair(Parallel::data, HeadParallel::dp), std::pair(Parallel::model, HeadParallel::mp),
-        std::pair(Parallel::sampled, HeadParallel::pfc)}) {
-    PlannedJob other = job;
+  std::vector<train::HeadChoice> choices;
+  for (const auto& [planned, parallel] : {std::pair(Parallel::data, graph::HeadParallel::dp),
+                                          std::pair(Parallel::model, graph::HeadParallel::mp),
+                                          std::pair(Parallel::sampled, graph::HeadParallel::pfc)}) {
+    planner::PlannedJob other = job;
     other.head.parallel = planned;
-    const Prediction prediction =
-        predict(inputs.network, other, inputs.cluster, inputs.constants, inputs.software);
+    const planner::Prediction prediction =
+        planner::predict(inputs.network, other, inputs.cluster, inputs.constants, inputs.software);
     choices.push_back({parallel, prediction.samples_per_second, prediction.device_memory.front(),
                        prediction.fits});
   }
-  described["head"] = to_json(choices);
-  described["advice"] = advise_head({static_cast<int64_t>(job.head.classes), job.head.sample_rate,
-                                     job.devices(), inputs.cluster.device.memory_bytes},
-                                    choices);
+  described["head"] = train::to_json(choices);
+  described["advice"] =
+      train::advise_head({static_cast<int64_t>(job.head.classes), job.head.sample_rate,
+                          job.devices(), inputs.cluster.device.memory_bytes},
+                         choices);
+}
+
+}  // namespace
+
+namespace {
+
+int run_sweep(const planner::PlanQuestion& question, const ClusterFlags& flags, bool json) {
+  const planner::SweepAxis axis = planner::parse_sweep(flags.sweep, "--sweep");
+  Json described = planner::describe(axis, planner::sweep(question, axis, "--sweep"), flags.price);
+  if (!flags.csv.empty()) write_text(flags.csv, with_flags(planner::sweep_csv(described)));
+  if (!flags.picture.empty())
+    write_text(flags.picture, with_flags(report::sweep_picture(described)));
+  fmt::print("{}", with_flags(json ? described.dump(2) + "\n" : planner::format_sweep(described)));
+  return kExitSuccess;
 }
 
 }  // namespace
@@ -336,14 +299,15 @@ void add_advice(const PlannedJob& job, const PlanInputs& inputs, Json& described
 int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
                      bool json) {
   const ClusterPlanner planner(command, flags, job);
-  const PlanInputs& inputs = planner.inputs();
-  PlannedJob chosen;
+  planner::PlanInputs inputs = planner.inputs();
+  if (!flags.sweep.empty()) return run_sweep(planner.question(), flags, json);
+  planner::PlannedJob chosen;
   Json report;
   if (flags.automatic) {
-    const SearchOutcome outcome = planner.searched();
+    const planner::SearchOutcome outcome = planner.searched();
     if (outcome.plans.empty()) {
       report = describe_search(outcome, inputs);
-      fmt::print("{}", json ? report.dump(2) + "\n" : format_search(report));
+      fmt::print("{}", with_flags(json ? report.dump(2) + "\n" : format_search(report)));
       return kExitSuccess;
     }
     chosen = outcome.plans.front().job;
@@ -351,13 +315,20 @@ int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const J
   } else {
     chosen = planner.given();
   }
-  const Prediction prediction =
-      predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
+  inputs.network = inputs.network_of(chosen);
+  if (chosen.stages.size() == 1) {
+    chosen.stages[0].end = static_cast<int>(inputs.network.layers.size());
+  }
+  const planner::Prediction prediction =
+      planner::predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
   Json described = describe_prediction(chosen, prediction, inputs);
   if (!report.is_null()) add_search(described, std::move(report));
   add_advice(chosen, inputs, described);
+  add_price(described, {flags.price, job.epochs, job.steps});
+  if (flags.explain)
+    described["explanation"] = planner::describe(planner::explain(planner.question(), chosen));
   deliver(described, prediction, {flags.output, flags.trace, json});
   return kExitSuccess;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/activity_line.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "cli/job_flags.h"
 #include "cli/plan_check.h"
 #include "cli/plan_cluster.h"
@@ -16,7 +17,7 @@
 #include "comm/mpi_group.h"
 #include "train/plan.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kPlanExamples = R"(Examples:
@@ -27,8 +28,10 @@ constexpr const char* kPlanExamples = R"(Examples:
   What would OneFlow take for it on eight TITAN V, the classifier on a device of its own?
     millrace plan --model vgg16 --batch 28 --cluster titanv-8 --as oneflow \
       --placement 0:0-6.0:7 --stage-weights 11:7
-  Which plan is the fastest on sixteen of them?
-    millrace plan --auto --cluster titanv-8x2 --model vgg16 --batch 32
+  How does it scale to 64 devices, and what does an epoch cost at 1.20 EUR an hour each?
+    millrace plan --auto --cluster titanv-8 --model vgg16 --batch 32 --sweep devices=1..64 --price 1.2
+  Which plan is the fastest on sixteen of them, and what holds it up? (leave out --explain for the plan alone)
+    millrace plan --auto --cluster titanv-8x2 --model vgg16 --batch 32 --explain
   And on this machine? Plans that are worth it are measured:
     millrace plan --auto --cluster here --model resnet18 --global-batch 16 --output plan.json
   How long will a step take here, by a profile of its programs, and how long does it take?
@@ -59,50 +62,6 @@ struct PlanCommandFlags {
   bool print_program = false;
 };
 
-void print_plan(const Json& plan) {
-  fmt::print("{}, batch {}, {}: {}, {} threads each, {}\n\n", plan["model"].get<std::string>(),
-             plan["global_batch"].get<int64_t>(), plan["schedule"].get<std::string>(),
-             plan["plan"]["placement"].get<std::string>(), plan["threads_per_device"].get<int>(),
-             plan["arithmetic"].get<std::string>());
-  // Devices of a stage mostly need the same; those that do stand in one line.
-  const Json& devices = plan["devices"];
-  for (size_t i = 0; i < devices.size();) {
-    size_t end = i + 1;
-    while (end < devices.size() && devices[end]["stage"] == devices[i]["stage"] &&
-           devices[end]["breakdown"] == devices[i]["breakdown"]) {
-      ++end;
-    }
-    const auto first = devices[i]["id"].get<std::string>();
-    const auto last = devices[end - 1]["id"].get<std::string>();
-    fmt::print("stage {}, device{}\n", devices[i]["stage"].get<int>(),
-               end == i + 1 ? " " + first : "s " + first + " to " + last);
-    for (const auto& [name, bytes] : devices[i]["breakdown"].items()) {
-      fmt::print("  {:<14}{:>12}\n", name, format_bytes(bytes.get<uint64_t>()));
-    }
-    fmt::print("  {:<14}{:>12}\n\n", "peak",
-               format_bytes(devices[i]["peak_bytes"].get<uint64_t>()));
-    i = end;
-  }
-  fmt::print("About {:.2f} s per step, {:.1f} samples/s.\n",
-             plan["predicted_seconds_per_step"].get<double>(),
-             plan["predicted_samples_per_second"].get<double>());
-  if (plan.contains("device_memory_bytes")) {
-    fmt::print("{} the limit of {}.\n", plan["fits"].get<bool>() ? "Fits" : "Does not fit",
-               format_bytes(plan["device_memory_bytes"].get<uint64_t>()));
-  }
-  const auto needed = plan["host_needs_bytes"].get<uint64_t>();
-  const auto there = plan["host_memory_bytes"].get<uint64_t>();
-  fmt::print("{} on a host, of {} that this one has{}.\n", format_bytes(needed),
-             format_bytes(there), needed > there ? ": the job does not fit here" : "");
-  if (plan["recomputed_costly"].get<int>() > 0) {
-    fmt::print(
-        "{} operators run again in the backward pass, with up to {:.0f} % more arithmetic.\n",
-        plan["recomputed"].get<int>(), 100 * plan["recomputed_share"].get<double>());
-  }
-  if (plan.contains("reason")) fmt::print("{}\n", plan["reason"].get<std::string>());
-  if (plan.contains("advice")) fmt::print("{}\n", plan["advice"].get<std::string>());
-}
-
 // Devices that run the same program stand above one.
 void print_programs(const Json& plan) {
   const Json& devices = plan["devices"];
@@ -118,7 +77,7 @@ void print_programs(const Json& plan) {
 }
 
 // Predictions from programs measured here, and checks of them, take the devices of this job alone.
-int run_check_of(const PlanCommandFlags& flags, MpiSession* session) {
+int run_check_of(const PlanCommandFlags& flags, comm::MpiSession* session) {
   if (flags.cluster.automatic || !flags.cluster.cluster.empty()) {
     fail_input(
         "--check and --predict take the job as its flags place it here, without --auto and "
@@ -128,10 +87,10 @@ int run_check_of(const PlanCommandFlags& flags, MpiSession* session) {
   constexpr int64_t kSteps = 5;
   JobFlags job_flags = flags.job;
   job_flags.workers = parse_count(flags.workers, "--workers");
-  TrainJob job = to_job(job_flags, session == nullptr ? 1 : session->size());
+  train::TrainJob job = to_job(job_flags, session == nullptr ? 1 : session->size());
   job.processes = session;
   if (job.steps == 0 && job.epochs == 0) job.steps = kSteps;
-  check(job);
+  train::check(job);
   return run_check(flags.check, std::move(job), {flags.cluster.trace, flags.pipedream.profile},
                    flags.json);
 }
@@ -141,20 +100,21 @@ int run_plan(const PlanCommandFlags& flags) {
   job_flags.workers = parse_count(flags.workers, "--workers");
   int nodes = 1;
   if (!flags.job.plan.placement.empty()) {
-    for (const Placement& stage : parse_stages(flags.job.plan.placement)) {
-      for (const DeviceId& device : stage.devices) nodes = std::max(nodes, device.node + 1);
+    for (const parallel::Placement& stage : parallel::parse_stages(flags.job.plan.placement)) {
+      for (const parallel::DeviceId& device : stage.devices)
+        nodes = std::max(nodes, device.node + 1);
     }
   }
-  TrainJob job = to_job(job_flags, nodes);
+  train::TrainJob job = to_job(job_flags, nodes);
   if (job.steps == 0 && job.epochs == 0) job.steps = 1;
-  check(job);
+  train::check(job);
   ActivityLine messages;
-  const Json plan = describe_plan(job, messages, flags.print_program);
+  const Json plan = train::describe_plan(job, messages, flags.print_program);
   messages.clear();
   if (flags.json) {
-    fmt::print("{}\n", plan.dump(2));
+    fmt::print("{}\n", with_flags(plan.dump(2)));
   } else {
-    print_plan(plan);
+    fmt::print("{}", with_flags(train::plan_text(plan)));
     print_programs(plan);
   }
   return kExitSuccess;
@@ -162,7 +122,7 @@ int run_plan(const PlanCommandFlags& flags) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
+void add_plan_command(CLI::App& program, Action& chosen, comm::MpiSession* session) {
   auto flags = std::make_shared<PlanCommandFlags>();
   CLI::App* command = program.add_subcommand(
       "plan", "Say what a job will cost in time and memory, without running it");
@@ -209,4 +169,4 @@ void add_plan_command(CLI::App& program, Action& chosen, MpiSession* session) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

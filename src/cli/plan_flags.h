@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "parallel/plan.h"
+#include "parallel/plan_file.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // As they stand on the command line.
 struct PlanFlags {
@@ -27,7 +27,10 @@ struct PlanFlags {
 
 void add_plan_flags(CLI::App& command, PlanFlags& flags);
 
-// Understands the flags for a job of so many processes. Throws InputError naming the flag at fault.
-Plan to_plan(const PlanFlags& flags, int processes);
+// The plan in a file: `plan --output` writes one, and summaries and `plan --json` have one too.
+parallel::PlanFile read_plan_file(const std::string& path);
 
-}  // namespace millrace
+// Understands the flags for a job of so many processes. Throws InputError naming the flag at fault.
+parallel::Plan to_plan(const PlanFlags& flags, int processes);
+
+}  // namespace millrace::cli

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "cli/here_report.h"
 #include "cli/measured_finalists.h"
 #include "cli/progress.h"
@@ -18,7 +19,7 @@
 #include "planner/cluster/processor_machine.h"
 #include "profile/calibration.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr int kMostFinalists = 256;
@@ -26,7 +27,7 @@ constexpr int64_t kSteps = 16;  // to simulate, where the user names none
 constexpr double kFewer = 4;    // samples, of the first measurement of the layers
 
 // Those that do not fit stand last.
-bool any_fits(const std::vector<HereCandidate>& candidates) {
+bool any_fits(const std::vector<profile::HereCandidate>& candidates) {
   return !candidates.empty() && candidates.front().fits;
 }
 
@@ -41,38 +42,39 @@ class HerePlanner {
     }
     batch_ = flags.global_batch > 0 ? flags.global_batch : job_flags.batch * std::max(1, given);
     set_counts(given);
-    machine_ =
-        parse_cluster(in_child([&] { return describe(described_cluster(flags.cluster)).dump(); }),
-                      "this machine");
-    SearchSetup setup = search_setup(command, flags, job_flags, divided(machine_, counts_.back()));
+    machine_ = planner::parse_cluster(
+        in_child([&] { return planner::describe(described_cluster(flags.cluster)).dump(); }),
+        "this machine");
+    machine_.host_memory_bytes = static_cast<double>(available_memory());
+    SearchSetup setup =
+        search_setup(command, flags, job_flags, planner::divided(machine_, counts_.back()));
     inputs_ = std::move(setup.inputs);
     request_.search = setup.request;
     request_.search.global_batch = static_cast<double>(batch_);
+    request_.search.fewer = false;  // every number of devices is asked for by itself
     request_.synchronise_batch_norm = job_flags.plan.synchronise_batch_norm;
-    request_.memory = static_cast<double>(available_memory());
-    if (command.count("--schedule") > 0) {
-      request_.schedule = parse_schedule(job_flags.plan.schedule);
-    }
   }
 
   HereOutcome run() {
     if (!flags_.no_measure) calibrate_costs();
     const bool spares_computing = !request_.search.recompute;
     if (spares_computing) request_.search.recompute = false;
-    HereCandidates candidates = gather();
+    profile::HereCandidates candidates = gather();
     if (spares_computing && !any_fits(candidates.list)) {
       request_.search.recompute = {};
       candidates = gather();
     }
     HereOutcome outcome;
+    outcome.model = inputs_.network.model;
     outcome.global_batch = static_cast<double>(batch_);
     outcome.tried = candidates.tried;
     outcome.others = std::move(candidates.list);
     if (!flags_.no_measure && any_fits(outcome.others)) {
-      measure_finalists(outcome, {.count = static_cast<size_t>(flags_.finalists),
-                                  .rounds = check_.rounds,
-                                  .memory = request_.memory,
-                                  .job_of = [&](const HereCandidate& one) { return job_of(one); }});
+      measure_finalists(outcome,
+                        {.count = static_cast<size_t>(flags_.finalists),
+                         .rounds = check_.rounds,
+                         .memory = machine_.host_memory_bytes,
+                         .job_of = [&](const profile::HereCandidate& one) { return job_of(one); }});
     }
     return outcome;
   }
@@ -81,17 +83,17 @@ class HerePlanner {
     predict_in_child(job_of(plan.candidate), {.rounds = check_.rounds}, {flags_.trace});
   }
 
-  const PlanInputs& inputs() const { return inputs_; }
+  const planner::PlanInputs& inputs() const { return inputs_; }
 
-  PlanInputs inputs_for(int devices) const {
-    PlanInputs inputs = inputs_;
+  planner::PlanInputs inputs_for(int devices) const {
+    planner::PlanInputs inputs = inputs_;
     inputs.cluster = cluster_of(devices);
     return inputs;
   }
 
  private:
   void set_counts(int given) {
-    const int cores = available_cores();
+    const int cores = backend::available_cores();
     if (given > 0) {
       if (batch_ % given != 0) {
         fail_input(
@@ -109,67 +111,69 @@ class HerePlanner {
   }
 
   // The machine as so many devices.
-  Cluster cluster_of(int devices) const {
-    Cluster cluster = divided(machine_, devices);
-    const int shares =
-        job_flags_.threads > 0 ? std::max(1, available_cores() / job_flags_.threads) : devices;
-    cluster.device = divided(machine_, shares).device;
+  planner::Cluster cluster_of(int devices) const {
+    planner::Cluster cluster = planner::divided(machine_, devices);
+    const int shares = job_flags_.threads > 0
+                           ? std::max(1, backend::available_cores() / job_flags_.threads)
+                           : devices;
+    cluster.device = planner::divided(machine_, shares).device;
     cluster.device.memory_bytes = inputs_.cluster.device.memory_bytes;
     return cluster;
   }
 
-  TrainJob whole_job(double samples) const {
+  train::TrainJob whole_job(double samples) const {
     JobFlags flags = job_flags_;
     flags.plan = {};
     flags.batch = std::max<int64_t>(1, std::llround(samples));
-    TrainJob job = to_job(flags);
+    train::TrainJob job = to_job(flags);
     job.steps = 1;
-    check(job);
+    train::check(job);
     return job;
   }
 
-  LayerSeconds measure_layers(const TrainJob& job) const {
-    return parse_layer_seconds(Json::parse(in_child([&] {
+  profile::LayerSeconds measure_layers(const train::TrainJob& job) const {
+    return profile::parse_layer_seconds(Json::parse(in_child([&] {
       ProgressPrinter messages(true);
-      return to_json(LayerSeconds::of(profile_job(job, {.rounds = check_.rounds}, messages)))
+      return profile::to_json(profile::LayerSeconds::of(
+                                  profile::profile_job(job, {.rounds = check_.rounds}, messages)))
           .dump();
     })));
   }
 
   // The whole network on one device, with few samples and with all of them.
   void calibrate_costs() {
-    const Cluster cluster = cluster_of(1);
+    const planner::Cluster cluster = cluster_of(1);
     const double most = static_cast<double>(batch_);
     fmt::print(stderr, "Measuring the layers of {} here.\n", inputs_.network.model);
     try {
-      require_memory(whole_job(most), request_.memory);
-      const LayerSeconds few =
+      require_memory(whole_job(most), machine_.host_memory_bytes);
+      const profile::LayerSeconds few =
           measure_layers(whole_job(std::min(most, std::max(2.0, most / kFewer))));
-      const LayerSeconds many = measure_layers(whole_job(most));
-      CalibratedCosts costs =
-          calibrate({inputs_.network, cluster, inputs_.constants, inputs_.software},
-                    request_.search.precision, cluster.device, few, many);
+      const profile::LayerSeconds many = measure_layers(whole_job(most));
+      profile::CalibratedCosts costs =
+          profile::calibrate({inputs_.network, cluster, inputs_.constants, inputs_.software},
+                             request_.search.precision, cluster.device, few, many);
       inputs_.network = std::move(costs.network);
       inputs_.constants = std::move(costs.constants);
       inputs_.software = std::move(costs.software);
     } catch (const std::runtime_error& error) {
       fmt::print(stderr, "Layers could not be measured, formulas stand in for that: {}\n",
-                 error.what());
+                 with_flags(marked_text(error)));
     }
   }
 
-  HereCandidates gather() {
-    HereCandidates all;
+  profile::HereCandidates gather() {
+    profile::HereCandidates all;
     for (const int count : counts_) {
-      const Cluster cluster = cluster_of(count);
+      const planner::Cluster cluster = cluster_of(count);
       request_.search.devices = count;
-      all.merge(candidates_here({inputs_.network, cluster, inputs_.constants, inputs_.software},
-                                request_));
+      all.merge(profile::candidates_here(
+          {inputs_.network, cluster, inputs_.constants, inputs_.software}, request_));
     }
     return all;
   }
 
-  TrainJob job_of(const HereCandidate& candidate) const {
+  train::TrainJob job_of(const profile::HereCandidate& candidate) const {
     JobFlags flags = job_flags_;
     flags.plan = {};
     const Json own = describe_flags(candidate.job);
@@ -178,12 +182,12 @@ class HerePlanner {
     if (own.contains("--head-parallel")) {
       flags.head.parallel = own["--head-parallel"].get<std::string>();
     }
-    TrainJob job = to_job(flags);
+    train::TrainJob job = to_job(flags);
     job.plan = candidate.plan;
     job.options.batch = std::llround(candidate.samples());
     if (job.steps == 0) job.steps = kSteps;
     job.epochs = 0;
-    check(job);
+    train::check(job);
     return job;
   }
 
@@ -192,22 +196,24 @@ class HerePlanner {
   const JobFlags& job_flags_;
   int64_t batch_ = 1;
   std::vector<int> counts_;  // of devices
-  Cluster machine_;
-  PlanInputs inputs_;
-  HereRequest request_;
+  planner::Cluster machine_;
+  planner::PlanInputs inputs_;
+  profile::HereRequest request_;
 };
 
 // Writes the simulated timeline to `trace`, if there is one.
-Json describe_unmeasured(const HereOutcome& outcome, const PlanInputs& inputs,
+Json describe_unmeasured(const HereOutcome& outcome, const planner::PlanInputs& inputs,
                          const std::string& trace) {
-  const HereCandidate& chosen = outcome.others.front();
-  const Prediction prediction =
-      predict(inputs.network, chosen.job, inputs.cluster, inputs.constants, inputs.software);
+  const profile::HereCandidate& chosen = outcome.others.front();
+  const planner::Prediction prediction = planner::predict(
+      inputs.network, chosen.job, inputs.cluster, inputs.constants, inputs.software);
   if (!trace.empty()) {
-    write_text(trace, trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+    write_text(trace,
+               planner::trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
   }
   Json described = describe_prediction(chosen.job, prediction, inputs);
-  described["plan"] = to_json(chosen.plan);
+  described["plan"] = parallel::to_json(
+      planner::plan_file_of(chosen.plan, chosen.job, inputs.network.model, "here"));
   described["search"] = describe_search(outcome);
   return described;
 }
@@ -217,7 +223,8 @@ Json describe_unmeasured(const HereOutcome& outcome, const PlanInputs& inputs,
 bool plans_here(const ClusterFlags& flags) {
   const bool here =
       flags.cluster.empty() || flags.cluster == "here" || flags.cluster == "this-machine";
-  return flags.automatic && here && flags.system == "millrace";
+  const bool asks = !flags.sweep.empty() || flags.explain;  // many plans, none of them measured
+  return flags.automatic && here && flags.system == "millrace" && !asks;
 }
 
 int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const CheckFlags& check_flags,
@@ -231,7 +238,7 @@ int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const Chec
   const bool measured = !outcome.plans.empty();
   if (!measured && !any_fits(outcome.others)) {
     const Json report = describe_search(outcome);
-    fmt::print("{}", json ? report.dump(2) + "\n" : format_search(report));
+    fmt::print("{}", with_flags(json ? report.dump(2) + "\n" : format_search(report)));
     return kExitSuccess;
   }
   Json described;
@@ -241,14 +248,16 @@ int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const Chec
     described = describe_unmeasured(outcome, planner.inputs_for(outcome.others.front().devices()),
                                     flags.trace);
   }
+  add_price(described, {flags.price, job.epochs, job.steps});
   if (!flags.output.empty()) write_text(flags.output, described["plan"].dump(2) + "\n");
   if (!flags.trace.empty() && measured) planner.write_trace(outcome.plans.front());
   if (json) {
-    fmt::print("{}\n", described.dump(2));
+    fmt::print("{}\n", with_flags(described.dump(2)));
   } else {
-    fmt::print("{}", measured ? format_choice(described) : format_prediction(described));
+    fmt::print("{}",
+               with_flags(measured ? format_choice(described) : format_prediction(described)));
   }
   return kExitSuccess;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -8,7 +8,7 @@
 #include "cli/plan_check.h"
 #include "cli/plan_cluster.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // Whether the flags ask for a search on this machine, as Millrace.
 bool plans_here(const ClusterFlags& flags);
@@ -18,4 +18,4 @@ bool plans_here(const ClusterFlags& flags);
 int run_here_plan(const CLI::App& command, const ClusterFlags& flags, const CheckFlags& check,
                   const JobFlags& job, bool json);
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -13,7 +13,7 @@
 #include "cli/job_flags.h"
 #include "planner/profile_graph.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kPipedreamGroup = "From a profile";
@@ -29,15 +29,15 @@ double parse_bandwidth(std::string_view text) {
 
 // A stage of the innermost level, with its place in and its copies at each level.
 struct FlatStage {
-  const PipelineStage* stage;
+  const planner::PipelineStage* stage;
   std::vector<int> positions, replicas;  // innermost first
 };
 
-void flatten(const std::vector<PipelineStage>& stages, std::vector<int> positions,
+void flatten(const std::vector<planner::PipelineStage>& stages, std::vector<int> positions,
              std::vector<int> replicas, std::vector<FlatStage>& result) {
   positions.insert(positions.begin(), 0);
   replicas.insert(replicas.begin(), 0);
-  for (const PipelineStage& stage : stages) {
+  for (const planner::PipelineStage& stage : stages) {
     replicas.front() = stage.replicas;
     if (stage.parts.empty()) {
       result.push_back({&stage, positions, replicas});
@@ -48,17 +48,17 @@ void flatten(const std::vector<PipelineStage>& stages, std::vector<int> position
   }
 }
 
-Json describe_stage(const ProfileGraph& graph, const FlatStage& flat, size_t index) {
-  const std::vector<ProfileNode>& nodes = graph.profile().nodes;
+Json describe_stage(const planner::ProfileGraph& graph, const FlatStage& flat, size_t index) {
+  const std::vector<planner::ProfileNode>& nodes = graph.profile().nodes;
   int64_t copies = 1;
   for (const int replicas : flat.replicas) copies *= replicas;
-  NodeSet members = graph.empty_set();
+  planner::NodeSet members = graph.empty_set();
   Json ids = Json::array();
   for (const int node : flat.stage->nodes) {
     members.insert(node);
     ids.push_back(nodes[node].id);
   }
-  const Totals totals = graph.totals(members);
+  const planner::Totals totals = graph.totals(members);
   return {{"stage", index},
           {"replicas", copies},
           {"replicas_per_level", flat.replicas},
@@ -71,8 +71,9 @@ Json describe_stage(const ProfileGraph& graph, const FlatStage& flat, size_t ind
           {"nodes", std::move(ids)}};
 }
 
-Json describe(const Profile& profile, const PipedreamOptions& options, const PipedreamPlan& plan) {
-  const ProfileGraph graph(profile);
+Json describe(const planner::Profile& profile, const planner::PipedreamOptions& options,
+              const planner::PipedreamPlan& plan) {
+  const planner::ProfileGraph graph(profile);
   Json result = {{"strategy", "pipedream"}, {"fits", plan.pipeline_seconds.has_value()}};
   result["pipeline_seconds"] = plan.pipeline_seconds ? Json(*plan.pipeline_seconds) : Json();
   result["data_parallel_seconds"] = plan.data_parallel_seconds;
@@ -82,7 +83,7 @@ Json describe(const Profile& profile, const PipedreamOptions& options, const Pip
         "--memory, or leave out --straight.";
   }
   result["workers"] = Json::array();
-  for (const Level& level : options.levels) result["workers"].push_back(level.workers);
+  for (const planner::Level& level : options.levels) result["workers"].push_back(level.workers);
   result["states"] = plan.states;
   std::vector<FlatStage> stages;
   flatten(plan.stages, {}, {}, stages);
@@ -143,22 +144,23 @@ bool is_pipedream_flag(const std::string& name) {
 
 }  // namespace
 
-std::vector<Level> parse_levels(const std::string& workers, const std::string& bandwidth) {
+std::vector<planner::Level> parse_levels(const std::string& workers, const std::string& bandwidth) {
   const std::vector<std::string> counts = split(workers, ',');
   const std::vector<std::string> rates = split(bandwidth, ',');
   if (counts.size() != rates.size()) {
     fail_input("--workers has {} levels and --bandwidth has {}; give one number per level in each.",
                counts.size(), rates.size());
   }
-  std::vector<Level> levels;
+  std::vector<planner::Level> levels;
   for (size_t level = 0; level < counts.size(); ++level) {
     levels.push_back({parse_count(counts[level], "--workers"), parse_bandwidth(rates[level])});
   }
   return levels;
 }
 
-PipedreamOptions to_options(const PipedreamFlags& flags, std::vector<Level> levels) {
-  PipedreamOptions options;
+planner::PipedreamOptions to_options(const PipedreamFlags& flags,
+                                     std::vector<planner::Level> levels) {
+  planner::PipedreamOptions options;
   options.levels = std::move(levels);
   options.activation_ratio = flags.activation_ratio;
   if (!flags.memory.empty()) {
@@ -166,7 +168,7 @@ PipedreamOptions to_options(const PipedreamFlags& flags, std::vector<Level> leve
   }
   options.straight = flags.straight;
   options.fewer = flags.fewer;
-  check(options);
+  planner::check(options);
   return options;
 }
 
@@ -217,9 +219,10 @@ bool uses_pipedream(const CLI::App& command, const PipedreamFlags& flags) {
 }
 
 int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool json) {
-  const PipedreamOptions options = to_options(flags, parse_levels(workers, flags.bandwidth));
-  const Profile profile = read_profile(flags.profile);
-  const Json plan = describe(profile, options, optimize_pipedream(profile, options));
+  const planner::PipedreamOptions options =
+      to_options(flags, parse_levels(workers, flags.bandwidth));
+  const planner::Profile profile = planner::read_profile(flags.profile);
+  const Json plan = describe(profile, options, planner::optimize_pipedream(profile, options));
   if (json) {
     fmt::print("{}\n", plan.dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
@@ -228,4 +231,4 @@ int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool 
   return kExitSuccess;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -9,7 +9,7 @@
 
 #include "planner/pipedream.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // What the user typed. The workers of each level come in a flag that other plans use too.
 struct PipedreamFlags {
@@ -30,8 +30,9 @@ bool uses_pipedream(const CLI::App& command, const PipedreamFlags& flags);
 
 // The levels of --workers and --bandwidth, and the options for levels. Throw InputError naming the
 // flag at fault.
-std::vector<Level> parse_levels(const std::string& workers, const std::string& bandwidth);
-PipedreamOptions to_options(const PipedreamFlags& flags, std::vector<Level> levels);
+std::vector<planner::Level> parse_levels(const std::string& workers, const std::string& bandwidth);
+planner::PipedreamOptions to_options(const PipedreamFlags& flags,
+                                     std::vector<planner::Level> levels);
 
 // Plans and prints; returns the exit status.
 int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool json);
@@ -39,4 +40,4 @@ int run_pipedream(const PipedreamFlags& flags, const std::string& workers, bool 
 // A whole number, not negative. Throws InputError naming `flag`.
 int parse_count(std::string_view text, std::string_view flag);
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -10,12 +10,13 @@
 #include "base/text.h"
 #include "cli/cluster_report.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "cli/progress.h"
 #include "planner/search/profiled_network.h"
 #include "profile/job_profile.h"
 #include "profile/machine.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kErrors =
@@ -26,8 +27,8 @@ constexpr std::string_view kWithoutModel[] = {
     "auto",      "profile",    "profile-batch", "cluster",       "workers", "bandwidth",
     "memory",    "straight",   "fewer",         "device-memory", "batch",   "activation-ratio",
     "schedule",  "recompute",  "global-batch",  "devices",       "as",      "share-optimizer",
-    "optimizer", "comm-dtype", "synchronous",   "constants",     "json",    "trace",
-    "output",    "model"};
+    "optimizer", "comm-dtype", "allow-stale",   "constants",     "json",    "trace",
+    "output",    "model",      "price"};
 
 class ProfilePlanner {
  public:
@@ -35,9 +36,10 @@ class ProfilePlanner {
       : command_(command), flags_(flags) {
     check_flags();
     const ClusterFlags& cluster = flags.cluster;
-    inputs_.constants = cluster.constants.empty()
-                            ? builtin_constants()
-                            : parse_constants(read_text(cluster.constants), cluster.constants);
+    inputs_.constants =
+        cluster.constants.empty()
+            ? planner::builtin_constants()
+            : planner::parse_constants(read_text(cluster.constants), cluster.constants);
     inputs_.software = inputs_.constants.system(cluster.system, "--as");
     set_cluster();
     read_file();
@@ -45,15 +47,16 @@ class ProfilePlanner {
     if (!cluster.trace.empty()) require_writable(cluster.trace, "--trace");
   }
 
-  const PlanInputs& inputs() const { return inputs_; }
+  const planner::PlanInputs& inputs() const { return inputs_; }
 
-  SearchOutcome search() {
+  planner::SearchOutcome search() {
     const std::string& model = flags_.job.model;
-    SearchRequest request = basic_request();
+    planner::SearchRequest request = basic_request();
     if (model.empty()) {
-      const PipedreamOptions options =
-          to_options(flags_.profile, levels_.empty() ? levels_of(context(), devices_) : levels_);
-      ProfiledNetwork planned = divide_profile(file_.profile, options, file_.samples);
+      const planner::PipedreamOptions options = to_options(
+          flags_.profile, levels_.empty() ? planner::levels_of(context(), devices_) : levels_);
+      planner::ProfiledNetwork planned =
+          planner::divide_profile(file_.profile, options, file_.samples);
       inputs_.network = std::move(planned.network);
       inputs_.network.model = std::filesystem::path(flags_.profile.profile).stem().string();
       ignored_ = std::move(planned.ignored);
@@ -62,16 +65,18 @@ class ProfilePlanner {
     } else {
       JobFlags job = flags_.job;
       job.plan = {};
-      inputs_.network = work_of(model, to_job(job).options);
-      set_measured(inputs_.network, file_.profile, file_.samples, flags_.profile.profile);
+      inputs_.network = planner::work_of(model, to_job(job).options);
+      planner::set_measured(inputs_.network, file_.profile, file_.samples, flags_.profile.profile);
     }
-    return search_plans(context(), request);
+    return planner::search_plans(context(), request);
   }
 
   void describe(Json& described) const {
     described["profile"] = flags_.profile.profile;
     described["profile_samples"] = file_.samples;
     described["ignored_nodes"] = ignored_;
+    described["source"] = "profile";
+    described.erase("interval");  // of formulas
     if (described.contains("error_estimate")) {
       described["error_estimate"] = {{"fitted", false}, {"from", kErrors}};
     }
@@ -105,15 +110,16 @@ class ProfilePlanner {
         fail_input("--devices goes with --cluster; --workers says how many there are.");
       }
       levels_ = parse_levels(flags_.workers, bandwidth);
-      check(PipedreamOptions{.levels = levels_});
-      inputs_.cluster = cluster_of(levels_);
+      planner::check(planner::PipedreamOptions{.levels = levels_});
+      inputs_.cluster = planner::cluster_of(levels_);
     } else {
       if (!bandwidth.empty()) {
         fail_input("--cluster and --bandwidth both describe links; give one of them.");
       }
       ProgressPrinter messages(true);
-      inputs_.cluster = cluster.cluster == "here" ? cluster_here(messages)
-                                                  : find_cluster(cluster.cluster, "--cluster");
+      inputs_.cluster = cluster.cluster == "here"
+                            ? profile::cluster_here(messages)
+                            : planner::find_cluster(cluster.cluster, "--cluster");
     }
     devices_ = given("--devices") ? flags_.job.plan.devices : inputs_.cluster.devices();
     if (devices_ < 1 || devices_ > inputs_.cluster.devices()) {
@@ -133,7 +139,7 @@ class ProfilePlanner {
   }
 
   void read_file() {
-    file_ = read_planning_profile(flags_.profile.profile);
+    file_ = profile::read_planning_profile(flags_.profile.profile);
     const double typed = flags_.profile.profile_batch;
     if (given("--profile-batch") && !(typed >= 1 && typed <= 1e9)) {
       fail_input("--profile-batch is {}; give 1 to 1e9.", typed);
@@ -143,26 +149,19 @@ class ProfilePlanner {
     if (file_.samples < 1) file_.samples = static_cast<double>(flags_.job.batch);
   }
 
-  SearchRequest basic_request() const {
-    SearchRequest request;
+  planner::SearchRequest basic_request() const {
+    planner::SearchRequest request;
     const double batch = given("--batch") ? static_cast<double>(flags_.job.batch) : file_.samples;
     const auto global = static_cast<double>(flags_.cluster.global_batch);
     request.devices = devices_;
     request.global_batch = global > 0 ? global : batch * devices_;
-    const PrecisionSettings precision = to_precision(flags_.job.precision);
+    const passes::PrecisionSettings precision = to_precision(flags_.job.precision);
     request.precision = precision.type;
     request.wire = precision.communication;
     request.optimizer_states =
         static_cast<int>(choose_optimizer(flags_.job.optimizer).states.size());
-    request.asynchronous = !flags_.cluster.synchronous;
-    if (given("--schedule")) {
-      const ScheduleKind schedule = parse_schedule(flags_.job.plan.schedule);
-      if (!is_predictable(schedule)) {
-        fail_input("--schedule {} cannot be predicted from a profile; use another.",
-                   name_of(schedule));
-      }
-      request.order = order_of(schedule);
-    }
+    request.allow_stale = flags_.cluster.allow_stale;
+    if (given("--schedule")) request.schedule = parallel::parse_schedule(flags_.job.plan.schedule);
     const size_t recompute = choose("--recompute", flags_.job.recompute, {"auto", "none", "all"});
     if (recompute > 0) request.recompute = recompute == 2;
     if (given("--share-optimizer")) request.share_optimizer = true;
@@ -171,15 +170,15 @@ class ProfilePlanner {
     return request;
   }
 
-  CostContext context() const {
+  planner::CostContext context() const {
     return {inputs_.network, inputs_.cluster, inputs_.constants, inputs_.software};
   }
 
   const CLI::App& command_;
   const ProfilePlanFlags& flags_;
-  PlanInputs inputs_;
-  PlanningProfile file_;
-  std::vector<Level> levels_;  // as typed; empty: those of the cluster
+  planner::PlanInputs inputs_;
+  profile::PlanningProfile file_;
+  std::vector<planner::Level> levels_;  // as typed; empty: those of the cluster
   std::vector<std::string> ignored_;
   int devices_ = 1;
 };
@@ -193,22 +192,23 @@ bool uses_profile(const CLI::App& command, const ProfilePlanFlags& flags) {
 
 int run_profile_plan(const CLI::App& command, const ProfilePlanFlags& flags) {
   ProfilePlanner planner(command, flags);
-  const SearchOutcome outcome = planner.search();
-  const PlanInputs& inputs = planner.inputs();
+  const planner::SearchOutcome outcome = planner.search();
+  const planner::PlanInputs& inputs = planner.inputs();
   Json report = describe_search(outcome, inputs);
   if (outcome.plans.empty()) {
     planner.describe(report);
-    fmt::print("{}", flags.json ? report.dump(2) + "\n" : format_search(report));
+    fmt::print("{}", with_flags(flags.json ? report.dump(2) + "\n" : format_search(report)));
     return kExitSuccess;
   }
-  const PlannedJob& chosen = outcome.plans.front().job;
-  const Prediction prediction =
-      predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
+  const planner::PlannedJob& chosen = outcome.plans.front().job;
+  const planner::Prediction prediction =
+      planner::predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
   Json described = describe_prediction(chosen, prediction, inputs);
   add_search(described, std::move(report));
   planner.describe(described);
+  add_price(described, {flags.cluster.price, flags.job.epochs, flags.job.steps});
   deliver(described, prediction, {flags.cluster.output, flags.cluster.trace, flags.json});
   return kExitSuccess;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -7,7 +7,7 @@
 #include "cli/plan_cluster.h"
 #include "cli/plan_pipedream.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // What the user typed. Borrows it.
 struct ProfilePlanFlags {
@@ -24,4 +24,4 @@ bool uses_profile(const CLI::App& command, const ProfilePlanFlags& flags);
 // Plans and prints; returns the exit status. Throws InputError for flags that do not go together.
 int run_profile_plan(const CLI::App& command, const ProfilePlanFlags& flags);
 
-}  // namespace millrace
+}  // namespace millrace::cli

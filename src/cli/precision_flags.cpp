@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "cli/job_flags.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
   const auto add = [&](const char* name, auto& value, const char* help) {
@@ -25,16 +25,17 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags) {
       "made in float32 [as --precision]");
 }
 
-DataType precision_type(const std::string& text, std::string_view flag) {
-  constexpr DataType kTypes[] = {DataType::f32, DataType::f16, DataType::bf16};
+graph::DataType precision_type(const std::string& text, std::string_view flag) {
+  constexpr graph::DataType kTypes[] = {graph::DataType::f32, graph::DataType::f16,
+                                        graph::DataType::bf16};
   return kTypes[choose(flag, text, {"fp32", "fp16", "bf16"})];
 }
 
-PrecisionSettings to_precision(const PrecisionFlags& flags) {
-  using Arithmetic = PrecisionSettings::Arithmetic;
+passes::PrecisionSettings to_precision(const PrecisionFlags& flags) {
+  using Arithmetic = passes::PrecisionSettings::Arithmetic;
   constexpr Arithmetic kArithmetics[] = {Arithmetic::automatic, Arithmetic::native,
                                          Arithmetic::storage};
-  PrecisionSettings settings;
+  passes::PrecisionSettings settings;
   settings.type = precision_type(flags.precision);
   settings.arithmetic = kArithmetics[choose("--precision-arithmetic", flags.arithmetic,
                                             {"auto", "native", "storage"})];
@@ -42,10 +43,10 @@ PrecisionSettings to_precision(const PrecisionFlags& flags) {
   if (!flags.communication.empty()) {
     settings.communication = precision_type(flags.communication, "--comm-dtype");
   }
-  if (settings.arithmetic == Arithmetic::native && settings.type != DataType::bf16) {
+  if (settings.arithmetic == Arithmetic::native && settings.type != graph::DataType::bf16) {
     fail_input("--precision-arithmetic native needs --precision bf16, not {}.", flags.precision);
   }
   return settings;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -7,7 +7,7 @@
 
 #include "passes/settings.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // What the user typed.
 struct PrecisionFlags {
@@ -20,9 +20,9 @@ struct PrecisionFlags {
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
 
 // Understands the flags. Throws InputError naming the flag at fault.
-PrecisionSettings to_precision(const PrecisionFlags& flags);
+passes::PrecisionSettings to_precision(const PrecisionFlags& flags);
 
 // fp32, fp16 or bf16. Throws InputError naming the flag.
-DataType precision_type(const std::string& text, std::string_view flag = "--precision");
+graph::DataType precision_type(const std::string& text, std::string_view flag = "--precision");
 
-}  // namespace millrace
+}  // namespace millrace::cli

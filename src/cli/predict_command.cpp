@@ -14,7 +14,7 @@
 #include "cli/progress.h"
 #include "train/prediction.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kPredictExamples = R"(Examples:
@@ -48,15 +48,16 @@ std::string csv_field(const std::string& text) {
 // Collects what is told of each file in one of the three forms.
 class PredictionText {
  public:
-  PredictionText(const PredictFlags& flags, const ModelCard& card) : flags_(flags), card_(card) {
+  PredictionText(const PredictFlags& flags, const train::ModelCard& card)
+      : flags_(flags), card_(card) {
     if (flags.csv) text_ = "file,rank,class,name,share\n";
   }
 
-  void add(const std::string& file, const std::vector<ClassShare>& best) {
+  void add(const std::string& file, const std::vector<train::ClassShare>& best) {
     Json shares = Json::array();
     std::string line = file + ":";
     for (size_t i = 0; i < best.size(); ++i) {
-      const std::string name = class_name(card_, best[i].label);
+      const std::string name = train::class_name(card_, best[i].label);
       shares.push_back({{"class", best[i].label}, {"name", name}, {"share", best[i].share}});
       line += fmt::format("{} {} {:.2f} %", i == 0 ? "" : ",", name, 100 * best[i].share);
       if (flags_.csv) {
@@ -72,7 +73,7 @@ class PredictionText {
 
  private:
   const PredictFlags& flags_;
-  const ModelCard& card_;
+  const train::ModelCard& card_;
   Json json_ = Json::array();
   std::string text_;
 };
@@ -82,13 +83,13 @@ int run_predict(const PredictFlags& flags) {
   if (flags.top < 1) fail_input("--top is {}; give at least 1.", flags.top);
   const std::vector<std::filesystem::path> files = list_images(flags.files);
   if (!flags.output.empty()) require_writable(flags.output, "--output");
-  const TrainJob job = look_job(flags.look, files.size());
-  const ModelCard card = card_of(job);
+  const train::TrainJob job = look_job(flags.look, files.size());
+  const train::ModelCard card = train::card_of(job);
   ProgressPrinter messages(true);
   PredictionText text(flags, card);
-  const UnreadFiles unread =
-      predict_files(job, files, messages, [&](size_t file, std::span<const float> logits) {
-        text.add(files[file].string(), best_classes(logits, flags.top));
+  const train::UnreadFiles unread =
+      train::predict_files(job, files, messages, [&](size_t file, std::span<const float> logits) {
+        text.add(files[file].string(), train::best_classes(logits, flags.top));
       });
   tell_unread(unread);
   if (flags.output.empty()) {
@@ -118,4 +119,4 @@ void add_predict_command(CLI::App& program, Action& chosen) {
   command->callback([flags, &chosen] { chosen = [flags] { return run_predict(*flags); }; });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -12,7 +12,7 @@
 #include "profile/job_profile.h"
 #include "profile/machine.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kProfileExamples = R"(Examples:
@@ -50,13 +50,13 @@ void write_or_print(const ProfileFlags& flags, const std::string& text) {
 
 std::string rate(double value) { return fmt::format("{:.4g} G", value / 1e9); }
 
-int run_machine(const ProfileFlags& flags, MpiSession* session) {
+int run_machine(const ProfileFlags& flags, comm::MpiSession* session) {
   const int devices = flags.job.plan.devices;
   if (devices < 0) fail_input("--devices is {}; give at least 1.", devices);
-  const Cluster cluster = measure_machine(
+  const planner::Cluster cluster = profile::measure_machine(
       {.devices = std::max(1, devices), .threads = flags.job.threads, .processes = session});
   if (session != nullptr && session->rank() != 0) return kExitSuccess;
-  const std::string text = describe(cluster).dump(2) + "\n";
+  const std::string text = planner::describe(cluster).dump(2) + "\n";
   if (flags.json || flags.output.empty()) fmt::print("{}", flags.json ? text : "");
   if (!flags.output.empty()) write_text(flags.output, text);
   if (flags.json) return kExitSuccess;
@@ -69,7 +69,7 @@ int run_machine(const ProfileFlags& flags, MpiSession* session) {
   }
   fmt::print("  memory     {} bytes/s, {}\n", rate(cluster.device.memory_bandwidth),
              format_bytes(static_cast<uint64_t>(cluster.device.memory_bytes)));
-  const LinkClass& link = cluster.classes.begin()->second;
+  const planner::LinkClass& link = cluster.classes.begin()->second;
   fmt::print("  messages   {} bytes/s, {:.1f} µs\n", rate(link.bandwidth), 1e6 * link.latency);
   if (cluster.machines > 1) {
     fmt::print("  network    {} bytes/s, {:.1f} µs\n", rate(cluster.network.bandwidth),
@@ -79,7 +79,7 @@ int run_machine(const ProfileFlags& flags, MpiSession* session) {
   return kExitSuccess;
 }
 
-int run_profile(const ProfileFlags& flags, MpiSession* session) {
+int run_profile(const ProfileFlags& flags, comm::MpiSession* session) {
   if (!flags.output.empty()) require_writable(flags.output, "--output");
   if (flags.machine) return run_machine(flags, session);
   if (session != nullptr) {
@@ -90,17 +90,17 @@ int run_profile(const ProfileFlags& flags, MpiSession* session) {
     fail_input("--rounds is {}; give 1 to 1000.", flags.rounds);
   }
   if (flags.top < 0) fail_input("--top is {}; give at least 0.", flags.top);
-  TrainJob job = to_job(flags.job);
+  train::TrainJob job = to_job(flags.job);
   if (job.steps == 0 && job.epochs == 0) job.steps = 1;
-  check(job);
+  train::check(job);
   ProgressPrinter messages(true);
-  const JobProfile profile = profile_job(job, {.rounds = flags.rounds}, messages);
-  const std::string text =
-      pipedream ? format_profile(to_pipedream(profile)) : to_json(profile).dump(1) + "\n";
+  const profile::JobProfile profile = profile::profile_job(job, {.rounds = flags.rounds}, messages);
+  const std::string text = pipedream ? planner::format_profile(profile::to_pipedream(profile))
+                                     : profile::to_json(profile).dump(1) + "\n";
   const bool prints_file = flags.output.empty() && (pipedream || flags.json);
   if (prints_file || flags.json) {
     if (!flags.output.empty()) write_text(flags.output, text);
-    fmt::print("{}", flags.json ? to_json(profile).dump(1) + "\n" : text);
+    fmt::print("{}", flags.json ? profile::to_json(profile).dump(1) + "\n" : text);
     return kExitSuccess;
   }
   fmt::print(
@@ -108,14 +108,14 @@ int run_profile(const ProfileFlags& flags, MpiSession* session) {
       "by {:.1f} %\n\n",
       profile.model, profile.micro_batch, profile.devices, profile.devices == 1 ? "" : "s",
       profile.threads, profile.threads == 1 ? "" : "s", profile.rounds, 100 * profile.step_spread);
-  fmt::print("{}", layer_table(profile, static_cast<size_t>(flags.top)));
+  fmt::print("{}", profile::layer_table(profile, static_cast<size_t>(flags.top)));
   if (!flags.output.empty()) write_or_print(flags, text);
   return kExitSuccess;
 }
 
 }  // namespace
 
-void add_profile_command(CLI::App& program, Action& chosen, MpiSession* session) {
+void add_profile_command(CLI::App& program, Action& chosen, comm::MpiSession* session) {
   auto flags = std::make_shared<ProfileFlags>();
   CLI::App* command = program.add_subcommand(
       "profile", "Measure what the layers of a model take here, or this machine");
@@ -144,4 +144,4 @@ void add_profile_command(CLI::App& program, Action& chosen, MpiSession* session)
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -7,8 +7,9 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "cli/flag_names.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kLiveInterval{100};
@@ -16,7 +17,7 @@ constexpr std::chrono::seconds kPlainInterval{5};
 
 }  // namespace
 
-std::string describe_step(const StepReport& report, int64_t steps_per_epoch) {
+std::string describe_step(const train::StepReport& report, int64_t steps_per_epoch) {
   const std::string epoch =
       steps_per_epoch > 0 ? fmt::format("epoch {}  ", report.epoch + 1) : std::string();
   std::string scale = report.loss_scale == 1 ? "" : fmt::format("  scale {:g}", report.loss_scale);
@@ -26,7 +27,7 @@ std::string describe_step(const StepReport& report, int64_t steps_per_epoch) {
                      report.samples_per_second, format_duration(report.seconds_left));
 }
 
-std::string describe_memory(const JobStart& start) {
+std::string describe_memory(const train::JobStart& start) {
   std::vector<std::string> stages;
   for (const int64_t bytes : start.stage_bytes) {
     stages.push_back(format_bytes(static_cast<uint64_t>(bytes)));
@@ -54,7 +55,7 @@ void ProgressPrinter::on_activity(std::string_view what) {
   std::fflush(stdout);
 }
 
-void ProgressPrinter::on_start(const JobStart& start) {
+void ProgressPrinter::on_start(const train::JobStart& start) {
   steps_per_epoch_ = start.steps_per_epoch;
   print_line(fmt::format("{}: batch {}, {} {}, {} {}, {}, {}", start.model, start.batch,
                          start.total_steps, start.total_steps == 1 ? "step" : "steps",
@@ -62,7 +63,7 @@ void ProgressPrinter::on_start(const JobStart& start) {
                          describe_memory(start), start.arithmetic));
 }
 
-void ProgressPrinter::on_step(const StepReport& report) {
+void ProgressPrinter::on_step(const train::StepReport& report) {
   if (quiet_) return;
   const auto now = std::chrono::steady_clock::now();
   const bool last = report.step == report.total_steps;
@@ -76,21 +77,19 @@ void ProgressPrinter::on_step(const StepReport& report) {
   std::fflush(stdout);
 }
 
-void ProgressPrinter::on_evaluation(const EvaluationReport& report) {
-  print_line(fmt::format("step {}: {} test samples, loss {:.4f}, top-1 {:.2f} %, top-5 {:.2f} %",
-                         report.step, report.samples, report.loss, report.top1 * 100,
-                         report.top5 * 100));
+void ProgressPrinter::on_evaluation(const train::EvaluationReport& report) {
+  print_line(fmt::format("step {}: {}, {}", report.step, report.seen(), report.text()));
 }
 
-void ProgressPrinter::on_checkpoint(const CheckpointReport& report) {
+void ProgressPrinter::on_checkpoint(const train::CheckpointReport& report) {
   print_line(fmt::format("step {}: checkpoint '{}', {} in {:.1f} s", report.step,
                          report.directory.string(), format_bytes(report.bytes), report.seconds));
 }
 
-void ProgressPrinter::on_message(Severity severity, std::string_view sentence) {
-  if (severity == Severity::note) return print_line(std::string(sentence));
+void ProgressPrinter::on_message(train::Severity severity, std::string_view sentence) {
+  if (severity == train::Severity::note) return print_line(with_flags(sentence));
   clear_live_line();
-  fmt::print(stderr, "millrace: warning: {}\n", sentence);
+  fmt::print(stderr, "millrace: warning: {}\n", with_flags(sentence));
 }
 
 void ProgressPrinter::print_line(const std::string& line) {
@@ -106,4 +105,4 @@ void ProgressPrinter::clear_live_line() {
   std::fflush(stdout);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -6,11 +6,11 @@
 
 #include "train/observer.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // On a terminal, one line that is written again after each step; elsewhere a plain line every
 // few seconds. Warnings go to standard error. Quiet: warnings only.
-class ProgressPrinter : public TrainingObserver {
+class ProgressPrinter : public train::TrainingObserver {
  public:
   explicit ProgressPrinter(bool quiet);
   ~ProgressPrinter() override { finish(); }
@@ -20,11 +20,11 @@ class ProgressPrinter : public TrainingObserver {
 
   // On a terminal alone.
   void on_activity(std::string_view what) override;
-  void on_start(const JobStart& start) override;
-  void on_step(const StepReport& report) override;
-  void on_evaluation(const EvaluationReport& report) override;
-  void on_checkpoint(const CheckpointReport& report) override;
-  void on_message(Severity severity, std::string_view sentence) override;
+  void on_start(const train::JobStart& start) override;
+  void on_step(const train::StepReport& report) override;
+  void on_evaluation(const train::EvaluationReport& report) override;
+  void on_checkpoint(const train::CheckpointReport& report) override;
+  void on_message(train::Severity severity, std::string_view sentence) override;
 
  private:
   // A line that stays; the live line moves below it.
@@ -39,9 +39,9 @@ class ProgressPrinter : public TrainingObserver {
 };
 
 // "1.25 GiB of memory on each of 4 devices", or that of every stage.
-std::string describe_memory(const JobStart& start);
+std::string describe_memory(const train::JobStart& start);
 
 // The figures of a step as the progress shows them.
-std::string describe_step(const StepReport& report, int64_t steps_per_epoch);
+std::string describe_step(const train::StepReport& report, int64_t steps_per_epoch);
 
-}  // namespace millrace
+}  // namespace millrace::cli

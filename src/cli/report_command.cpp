@@ -4,9 +4,10 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "report/report.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kReportExamples = R"(Examples:
@@ -39,30 +40,10 @@ struct ReportFlags {
   int64_t steps = 2;
 };
 
-// Files that are named one by one are one run; each directory is a run, or several.
-RunSet read_all(const std::vector<std::string>& paths) {
-  RunSet all;
-  Run loose;
-  for (const std::string& path : paths) {
-    RunSet set = read_runs(path);
-    all.notes.insert(all.notes.end(), set.notes.begin(), set.notes.end());
-    for (Run& run : set.runs) {
-      if (std::filesystem::is_directory(path)) {
-        all.runs.push_back(std::move(run));
-        continue;
-      }
-      if (loose.name.empty()) loose.name = run.name;
-      loose.files.push_back(std::move(run.files.front()));
-    }
-  }
-  if (!loose.files.empty()) all.runs.insert(all.runs.begin(), std::move(loose));
-  return all;
-}
-
-bool has_trace(const RunSet& set) {
-  for (const Run& run : set.runs) {
-    for (const RunFile& file : run.files) {
-      if (file.kind == RunFile::Kind::trace) return true;
+bool has_trace(const report::RunSet& set) {
+  for (const report::Run& run : set.runs) {
+    for (const report::RunFile& file : run.files) {
+      if (file.kind == report::RunFile::Kind::trace) return true;
     }
   }
   return false;
@@ -76,11 +57,13 @@ int run_report(const ReportFlags& flags, bool names_steps) {
   }
   if (flags.output.empty()) fail_input("-o is missing: name the directory for the report.");
   if (flags.steps < 1) fail_input("--steps is {}; it must be at least 1.", flags.steps);
-  const RunSet set = read_all(flags.paths);
+  report::RunSet set =
+      report::read_runs(std::vector<std::filesystem::path>(flags.paths.begin(), flags.paths.end()));
   if (names_steps && !has_trace(set)) {
     fail_input("--steps and --first-step have no effect without a file of --trace among these.");
   }
-  fmt::print("{}", write_report(set, {flags.output, flags.first_step, flags.steps}));
+  for (std::string& note : set.notes) note = with_flags(note);
+  fmt::print("{}", report::write_report(set, {flags.output, flags.first_step, flags.steps}));
   return kExitSuccess;
 }
 
@@ -112,4 +95,4 @@ void add_report_command(CLI::App& program, Action& chosen) {
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

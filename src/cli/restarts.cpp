@@ -10,19 +10,21 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <optional>
 #include <thread>
 
 #include "base/error.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/interruption.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_lock.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr std::string_view kRestartsFlag = "--restarts";
+constexpr std::string_view kElasticFlag = "--elastic";
+constexpr double kLongestAnswer = 10;  // seconds
 constexpr auto kRestartLook = std::chrono::milliseconds(20);
 constexpr auto kLongestEnd = std::chrono::seconds(20);
 
@@ -64,7 +66,7 @@ void wait_for_lock(const std::filesystem::path& directory, const std::atomic<boo
   const auto end = std::chrono::steady_clock::now() + kLongestEnd;
   while (!stop && std::chrono::steady_clock::now() < end) {
     try {
-      const CheckpointLock lock(directory);
+      const train::CheckpointLock lock(directory);
       return;
     } catch (const InputError&) {
       std::this_thread::sleep_for(10 * kRestartLook);
@@ -73,7 +75,7 @@ void wait_for_lock(const std::filesystem::path& directory, const std::atomic<boo
 }
 
 int64_t newest_step(const std::filesystem::path& directory) {
-  const std::vector<CheckpointPlace> places = list_checkpoints(directory);
+  const std::vector<train::CheckpointPlace> places = train::list_checkpoints(directory);
   return places.empty() ? 0 : places.back().step;
 }
 
@@ -85,16 +87,26 @@ std::string describe_end(int status) {
   return fmt::format("failed with status {}", WEXITSTATUS(status));
 }
 
+// The job on the hosts that answer; `change` tells how it differs from what was asked for.
+std::vector<std::string> arguments_that_remain(const Restarts& restarts, std::string& change,
+                                               const std::atomic<bool>& stop) {
+  const ElasticJob& job = *restarts.elastic;
+  const std::vector<HostRanks> there = hosts_that_answer(job.hosts, kLongestAnswer, stop);
+  if (there == job.hosts || stop) return restarts.arguments;
+  if (there.empty()) fail_job("No host of --hosts answers, so that --elastic cannot go on.");
+  const ElasticJob share = share_over(job, there);
+  change = "; " + describe_share(job, there, share);
+  return arguments_of_share(restarts.arguments, share);
+}
+
 }  // namespace
 
 std::vector<std::string> arguments_of_run(const std::vector<std::string>& arguments, bool first) {
-  std::vector<std::string> rest;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i] == kRestartsFlag) {
-      ++i;
-    } else if (!arguments[i].starts_with(std::string(kRestartsFlag) + "=")) {
-      rest.push_back(arguments[i]);
-    }
+  std::vector<std::string> rest = without_flag(arguments, kRestartsFlag);
+  std::erase(rest, kElasticFlag);
+  if (!names_flag(arguments, kRestartsFlag)) {
+    rest.push_back(std::string(kRestartsFlag) + "=0");
+    rest.push_back(std::string(kElasticFlag) + "=false");
   }
   if (!first && std::find(rest.begin(), rest.end(), "--resume") == rest.end()) {
     rest.emplace_back("--resume");
@@ -104,10 +116,11 @@ std::vector<std::string> arguments_of_run(const std::vector<std::string>& argume
 
 int run_restarting(const Restarts& restarts, Interruption& interruption) {
   interruption.finish_first("Stopping the job; it saves a checkpoint and ends.");
-  std::optional<int64_t> failed_step;
+  int64_t failed_step = -1;
+  std::vector<std::string> arguments = restarts.arguments;
   for (int number = 0;; ++number) {
-    const int status = wait_for_run(start_run(arguments_of_run(restarts.arguments, number == 0)),
-                                    interruption.stop());
+    const int status =
+        wait_for_run(start_run(arguments_of_run(arguments, number == 0)), interruption.stop());
     const bool exited = WIFEXITED(status);
     if (exited && (WEXITSTATUS(status) == kExitSuccess || WEXITSTATUS(status) == kExitBadInput ||
                    WEXITSTATUS(status) == kExitInterrupted)) {
@@ -122,6 +135,13 @@ int run_restarting(const Restarts& restarts, Interruption& interruption) {
           "is of step {}.",
           end, number, step);
     }
+    std::string change;
+    if (restarts.elastic) {
+      const std::vector<std::string> before = arguments;
+      arguments = arguments_that_remain(restarts, change, interruption.stop());
+      if (arguments != before) failed_step = -1;
+    }
+    if (interruption.stop()) return kExitInterrupted;
     if (exited && failed_step == step) {
       fail_job(
           "The job {} again without having got beyond the checkpoint of step {}; it is not "
@@ -129,10 +149,10 @@ int run_restarting(const Restarts& restarts, Interruption& interruption) {
           end, step);
     }
     if (exited) failed_step = step;
-    fmt::print(stderr, "millrace: The job {}; restart {} of {} goes on from step {}.\n", end,
-               number + 1, restarts.most, step);
+    fmt::print(stderr, "millrace: The job {}; restart {} of {} goes on from step {}{}.\n", end,
+               number + 1, restarts.most, step, change);
     wait_for_lock(restarts.checkpoint, interruption.stop());
   }
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

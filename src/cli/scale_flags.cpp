@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 template <typename Number>
@@ -37,13 +37,13 @@ void add_scale_flags(CLI::App& command, ScaleFlags& flags) {
       ->allow_extra_args(false);
 }
 
-LossScaleSettings to_loss_scale(const ScaleFlags& flags, bool needs_scale) {
-  LossScaleSettings settings;
+train::LossScaleSettings to_loss_scale(const ScaleFlags& flags, bool needs_scale) {
+  train::LossScaleSettings settings;
   settings.window = flags.window;
   settings.least = flags.least;
   settings.most = flags.most;
   settings.dynamic = flags.scale.empty() ? needs_scale : flags.scale == "dynamic";
-  settings.scale = settings.dynamic ? kFirstLossScale : 1;
+  settings.scale = settings.dynamic ? train::kFirstLossScale : 1;
   if (settings.dynamic || flags.scale.empty()) return settings;
   if (!read_number(flags.scale, settings.scale)) {
     fail_input("--loss-scale is '{}'; write dynamic, or a number such as 1024.", flags.scale);
@@ -51,11 +51,11 @@ LossScaleSettings to_loss_scale(const ScaleFlags& flags, bool needs_scale) {
   return settings;
 }
 
-std::vector<InjectedOverflow> to_faults(const ScaleFlags& flags) {
-  std::vector<InjectedOverflow> faults;
+std::vector<train::InjectedOverflow> to_faults(const ScaleFlags& flags) {
+  std::vector<train::InjectedOverflow> faults;
   for (const std::string& text : flags.inject) {
     const std::vector<std::string> parts = split(text, ':');
-    InjectedOverflow fault;
+    train::InjectedOverflow fault;
     const bool valid = parts.size() <= 2 && read_number(parts[0], fault.step) &&
                        (parts.size() == 1 || read_number(parts[1], fault.device));
     if (!valid) {
@@ -66,4 +66,4 @@ std::vector<InjectedOverflow> to_faults(const ScaleFlags& flags) {
   return faults;
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -8,7 +8,7 @@
 
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 // What the user typed.
 struct ScaleFlags {
@@ -23,7 +23,7 @@ void add_scale_flags(CLI::App& command, ScaleFlags& flags);
 
 // Understand the flags. Throw InputError naming the flag at fault. Without --loss-scale it is
 // dynamic if `needs_scale`, else 1.
-LossScaleSettings to_loss_scale(const ScaleFlags& flags, bool needs_scale);
-std::vector<InjectedOverflow> to_faults(const ScaleFlags& flags);
+train::LossScaleSettings to_loss_scale(const ScaleFlags& flags, bool needs_scale);
+std::vector<train::InjectedOverflow> to_faults(const ScaleFlags& flags);
 
-}  // namespace millrace
+}  // namespace millrace::cli

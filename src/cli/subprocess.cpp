@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/interruption.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 void write_all(int file, const std::string& text) {
@@ -40,10 +40,10 @@ std::string read_all(int file) {
   try {
     text = work();
   } catch (const InputError& error) {
-    text = error.what();
+    text = error.marked();
     status = kExitBadInput;
   } catch (const std::exception& error) {
-    text = error.what();
+    text = marked_text(error);
     status = kExitJobFailed;
   }
   write_all(file, text);
@@ -78,4 +78,4 @@ std::string in_child(const std::function<std::string()>& work) {
   throw JobError(text);
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -4,10 +4,10 @@
 #include <functional>
 #include <string>
 
-namespace millrace {
+namespace millrace::cli {
 
 // Runs `work` in a child of this process, which must not have started threads yet, and returns its
 // text. InputError and JobError of the child are thrown here.
 std::string in_child(const std::function<std::string()>& work);
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -1,10 +1,12 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 
+#include "api/job.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/hosts.h"
@@ -14,12 +16,12 @@
 #include "cli/restarts.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
+#include "train/event_writer.h"
 #include "train/job_classes.h"
 #include "train/metrics.h"
 #include "train/summary.h"
-#include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kTrainExamples = R"(Examples:
@@ -43,10 +45,13 @@ struct TrainFlags {
   std::string checkpoint, checkpoint_every;
   int keep = 2;
   int restarts = 0;
+  bool elastic = false;
   bool resume = false;
-  std::string evaluation_data, evaluation_every, metric = "top1";
+  std::string evaluation_data, evaluation_every, metric;
+  std::vector<std::string> verification;
+  double average_decay = 0;
   int64_t patience = 0;
-  std::string summary, metrics, trace;
+  std::string summary, metrics, trace, tensorboard;
   std::string hosts;
   std::vector<std::string> configs;
   std::string fine_tune, given;  // all that was given, as YAML
@@ -92,21 +97,41 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       "at most so many times")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
+  command
+      .add_flag("--elastic", flags.elastic,
+                "With --restarts and --hosts: go on without hosts that do not answer, with larger "
+                "batches on the others, so that a step has as many samples as before")
+      ->group("Checkpoints");
   add("Evaluation", "--eval-data", flags.evaluation_data,
       "Data set to measure accuracy on, written as --data");
   add("Evaluation", "--valid-share", flags.job.valid_share,
       "Or hold back this share of --data, the same for the same seed: 0.2")
       ->capture_default_str();
+  add("Length", "--global-batch", flags.job.global_batch,
+      "Samples per step of all devices together, instead of --batch");
+  add("Evaluation", "--eval-verification", flags.verification,
+      "Pairs of faces in InsightFace's .bin format to tell apart, several files with commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add("Evaluation", "--eval-every", flags.evaluation_every,
       "Measure every N steps (500) or N epochs (1e); always at the end [1e]");
-  add("Evaluation", "--metric", flags.metric,
-      "What the best checkpoint, which is kept, is best in: top1, top5 or loss")
+  add("Evaluation", "--ema", flags.average_decay,
+      "Average the weights of all steps with this decay (0.999), and measure, keep and export the "
+      "average; 0 does not")
       ->capture_default_str();
+  const std::string metrics = fmt::format(
+      "What the best checkpoint, which is kept, is best in: {}; or verification/NAME, one of "
+      "several "
+      "sets [top1; verification where only that is measured]",
+      fmt::join(train::metric_names(), ", "));
+  add("Evaluation", "--metric", flags.metric, metrics.c_str());
   add("Evaluation", "--patience", flags.patience,
       "End after so many evaluations without a better figure; 0 never does")
       ->capture_default_str();
   add("Output", "--summary", flags.summary, "Write the results there as one JSON object");
   add("Output", "--metrics", flags.metrics, "Write one JSON object per step there");
+  add("Output", "--tensorboard", flags.tensorboard,
+      "Write loss, accuracy, learning rate and speed into this directory for TensorBoard");
   add("Output", "--trace", flags.trace,
       "Write what every device did when there, for `millrace report` and ui.perfetto.dev");
   add("Configuration", "--config", flags.configs,
@@ -116,7 +141,7 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       "Start from this file of weights, with settings for fine-tuning where no flag says "
       "otherwise: "
       "--new-layers auto, --lr 0.005 (0.0001 with adamw), --lr-schedule cosine, --label-smoothing "
-      "0.1");
+      "0.1; with --head, --head-lr 0.1 (0.001) instead of the last");
   command
       .add_flag("--print-config", flags.print_config,
                 "Print all settings as such a file, and do nothing else")
@@ -124,20 +149,21 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   command.add_flag("--quiet", flags.quiet, "Print nothing but warnings")->group("Output");
 }
 
-TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
-  TrainJob job = to_job(flags.job, session == nullptr ? 1 : session->size());
+train::TrainJob to_train_job(const TrainFlags& flags, comm::MpiSession* session) {
+  train::TrainJob job = to_job(flags.job, session == nullptr ? 1 : session->size());
   job.processes = session;
   job.load_weights = flags.load_weights;
-  if (!flags.new_layers.empty()) job.new_layers = parse_new_layers(flags.new_layers);
+  if (!flags.new_layers.empty()) job.new_layers = train::parse_new_layers(flags.new_layers);
   job.save_weights = flags.save_weights;
   job.trace = flags.trace;
   job.checkpoint = flags.checkpoint;
   if (!flags.checkpoint_every.empty()) {
-    job.checkpoint_every = parse_interval(flags.checkpoint_every, "--checkpoint-every");
+    job.checkpoint_every = train::parse_interval(flags.checkpoint_every, "--checkpoint-every");
   }
   job.keep = flags.keep;
   job.resume = flags.resume;
   job.evaluation_data = flags.evaluation_data;
+  job.verification = {flags.verification.begin(), flags.verification.end()};
   if (job.data.valid_share > 0) {
     if (!job.evaluation_data.empty()) {
       fail_input("--eval-data and --valid-share both say what to evaluate on; choose one.");
@@ -147,27 +173,37 @@ TrainJob to_train_job(const TrainFlags& flags, MpiSession* session) {
     }
     job.evaluation_data = job.data.source;
   } else {
-    follow_evaluation_data(job, true);
+    train::follow_evaluation_data(job, true);
   }
   if (!flags.evaluation_every.empty()) {
-    job.evaluation_every = parse_interval(flags.evaluation_every, "--eval-every");
-  } else if (!job.evaluation_data.empty() && job.data.source != "synthetic") {
+    job.evaluation_every = train::parse_interval(flags.evaluation_every, "--eval-every");
+  } else if (job.evaluates() && job.data.source != "synthetic") {
     job.evaluation_every = {.steps = 0, .epochs = 1};
   }
-  job.metric = parse_metric(flags.metric);
+  if (!(flags.average_decay >= 0) || flags.average_decay >= 1) {
+    fail_input("--ema is {}; give a decay from 0 to below 1.", flags.average_decay);
+  }
+  job.average_decay = flags.average_decay;
+  job.metric = flags.metric;
+  if (job.metric.empty()) {
+    job.metric = job.evaluation_data.empty() && !job.verification.empty()
+                     ? train::kVerificationMetric
+                     : "top1";
+  }
+  train::metric_named(job.metric);
   if (flags.patience < 0) fail_input("--patience is {}; give 0 or more.", flags.patience);
   job.patience = flags.patience;
-  check(job);
+  train::check(job);
   return job;
 }
 
 // Keeps what was asked for beside the checkpoints, as soon as the job begins.
-class JobFile : public TrainingObserver {
+class JobFile : public train::TrainingObserver {
  public:
   JobFile(std::filesystem::path directory, std::string text)
       : directory_(std::move(directory)), text_(std::move(text)) {}
 
-  void on_start(const JobStart&) override {
+  void on_start(const train::JobStart&) override {
     if (!directory_.empty()) write_text(directory_ / "job.yaml", text_);
   }
 
@@ -177,7 +213,7 @@ class JobFile : public TrainingObserver {
 };
 
 // The last line of an interrupted job.
-void print_interruption(const TrainJob& job, const TrainResult& result) {
+void print_interruption(const train::TrainJob& job, const train::TrainResult& result) {
   std::string kept = "nothing was saved, as there is no --checkpoint.";
   if (!job.checkpoint.empty()) {
     kept = fmt::format("saved in '{}': {} to continue.", job.checkpoint.string(),
@@ -190,7 +226,7 @@ void print_interruption(const TrainJob& job, const TrainResult& result) {
              kept);
 }
 
-void print_end(const TrainResult& result, const TrainFlags& flags) {
+void print_end(const train::TrainResult& result, const TrainFlags& flags) {
   if (result.skipped_records > 0) {
     fmt::print("{} bad records were skipped:\n", result.skipped_records);
     for (const std::string& sentence : result.skipped) fmt::print("  {}\n", sentence);
@@ -200,24 +236,42 @@ void print_end(const TrainResult& result, const TrainFlags& flags) {
   if (!flags.save_weights.empty()) fmt::print("Weights: {}\n", flags.save_weights);
 }
 
+ElasticJob to_elastic(const TrainFlags& flags) {
+  if (flags.hosts.empty()) {
+    fail_input("--elastic goes on without hosts that are lost; give --hosts.");
+  }
+  if (!flags.job.plan.placement.empty() || !flags.job.plan.plan_file.empty()) {
+    fail_input(
+        "--elastic divides a step anew over the devices that are left, but {} says which devices "
+        "there are; leave one of the two out.",
+        flags.job.plan.placement.empty() ? "--plan" : "--placement");
+  }
+  return {parse_hosts(flags.hosts), flags.job.batch, std::max(1, flags.job.plan.devices)};
+}
+
 int run_supervised(const TrainFlags& flags, Interruption& interruption) {
-  if (launched_ranks() > 1) {
+  if (comm::launched_ranks() > 1) {
     fail_input("--restarts starts the ranks again itself; leave out mpirun and give --hosts.");
   }
   if (flags.checkpoint.empty()) {
     fail_input("--restarts goes on from checkpoints; give --checkpoint and --checkpoint-every.");
   }
-  return run_restarting({flags.restarts, flags.checkpoint, own_arguments()}, interruption);
+  Restarts restarts = {flags.restarts, flags.checkpoint, own_arguments(), {}};
+  if (flags.elastic) restarts.elastic = to_elastic(flags);
+  return run_restarting(restarts, interruption);
 }
 
-int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interruption) {
+int run_train(const TrainFlags& flags, comm::MpiSession* session, Interruption& interruption) {
   if (flags.print_config) {
     fmt::print("{}", flags.given);
     return kExitSuccess;
   }
+  if (flags.elastic && flags.restarts == 0) {
+    fail_input("--elastic says how a job is restarted; give --restarts too.");
+  }
   if (flags.restarts > 0) return run_supervised(flags, interruption);
   if (!flags.hosts.empty()) start_on_hosts(flags.hosts);
-  TrainJob job = to_train_job(flags, session);
+  train::TrainJob job = to_train_job(flags, session);
   const bool speaks = session == nullptr || session->rank() == 0;
   if (speaks) {
     if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
@@ -228,26 +282,32 @@ int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interr
   job.stop = &interruption.stop();
   InterruptibleJob interruptible(job, interruption);
   if (!speaks) {
-    return run_training(job, interruptible).interrupted ? kExitInterrupted : kExitSuccess;
+    const api::Run run = api::Job(job).train(interruptible);
+    return run.result().interrupted ? kExitInterrupted : kExitSuccess;
   }
 
-  ObserverList observers;
+  train::ObserverList observers;
   ProgressPrinter progress(flags.quiet);
   observers.add(progress);
   observers.add(interruptible);
   JobFile job_file(job.checkpoint, flags.given);
   observers.add(job_file);
-  std::unique_ptr<MetricsWriter> metrics;
+  std::unique_ptr<train::MetricsWriter> metrics;
   if (!flags.metrics.empty()) {
-    metrics = std::make_unique<MetricsWriter>(flags.metrics);
+    metrics = std::make_unique<train::MetricsWriter>(flags.metrics);
     observers.add(*metrics);
   }
-  const TrainResult result = run_training(job, observers);
+  std::unique_ptr<train::EventWriter> events;
+  if (!flags.tensorboard.empty()) {
+    events = std::make_unique<train::EventWriter>(flags.tensorboard, flags.given);
+    observers.add(*events);
+  }
+  const train::TrainResult result = api::Job(job).train(observers).result();
   if (!flags.summary.empty()) {
     try {
-      write_text(flags.summary, summary_of(job, result).dump(2) + "\n");
+      write_text(flags.summary, train::summary_of(job, result).dump(2) + "\n");
     } catch (const InputError& error) {
-      fail_job("{}", error.what());
+      fail_job("{}", error.marked());
     }
   }
   progress.finish();
@@ -256,6 +316,7 @@ int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interr
     fail_job("The last checkpoint was not written: {}", result.checkpoint_failure);
   }
   if (metrics && !metrics->failure().empty()) fail_job("{}", metrics->failure());
+  if (events && !events->failure().empty()) fail_job("{}", events->failure());
   if (!result.interrupted) return kExitSuccess;
   print_interruption(job, result);
   return kExitInterrupted;
@@ -263,7 +324,7 @@ int run_train(const TrainFlags& flags, MpiSession* session, Interruption& interr
 
 }  // namespace
 
-void add_train_command(CLI::App& program, Action& chosen, MpiSession* session,
+void add_train_command(CLI::App& program, Action& chosen, comm::MpiSession* session,
                        Interruption& interruption) {
   auto flags = std::make_shared<TrainFlags>();
   CLI::App* command = program.add_subcommand("train", "Train a model");
@@ -275,4 +336,4 @@ void add_train_command(CLI::App& program, Action& chosen, MpiSession* session,
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli

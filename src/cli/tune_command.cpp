@@ -14,7 +14,7 @@
 #include "cli/progress.h"
 #include "profile/tuning.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
@@ -35,16 +35,16 @@ struct TuneFlags {
   std::string summary;
 };
 
-std::vector<TrainJob> jobs_of(const TuneFlags& flags) {
+std::vector<train::TrainJob> jobs_of(const TuneFlags& flags) {
   std::vector<std::string> models = {flags.job.model};
-  if (flags.all) models = model_names();
-  std::vector<TrainJob> jobs;
+  if (flags.all) models = models::model_names();
+  std::vector<train::TrainJob> jobs;
   for (const std::string& model : models) {
     JobFlags job_flags = flags.job;
     job_flags.model = model;
-    TrainJob job = to_job(job_flags);
+    train::TrainJob job = to_job(job_flags);
     if (job.steps == 0 && job.epochs == 0) job.steps = 1;
-    check(job);
+    train::check(job);
     jobs.push_back(std::move(job));
   }
   return jobs;
@@ -56,7 +56,7 @@ class TuningPrinter {
   TuningPrinter(Interruption& interruption, std::string cache)
       : interruption_(interruption), cache_(std::move(cache)) {}
 
-  void tell(const TuningProgress& progress) {
+  void tell(const profile::TuningProgress& progress) {
     interruption_.end_at_once(fmt::format(
         "Interrupted; {} of {} convolutions are measured and kept in '{}'. Give the same command "
         "to go on.",
@@ -83,11 +83,11 @@ class TuningPrinter {
   std::chrono::steady_clock::time_point printed_ = {};
 };
 
-void print_gain(const std::vector<TunedConvolution>& tuned) {
+void print_gain(const std::vector<profile::TunedConvolution>& tuned) {
   double before = 0;
   double after = 0;
   size_t changed = 0;
-  for (const TunedConvolution& convolution : tuned) {
+  for (const profile::TunedConvolution& convolution : tuned) {
     before += convolution.seconds.at(convolution.before);
     after += convolution.seconds.at(convolution.after);
     if (convolution.before == convolution.after) continue;
@@ -113,19 +113,19 @@ int run_tune(const TuneFlags& flags, Interruption& interruption) {
     fail_input("Say what to tune: either --model NAME or --all.");
   }
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  TuningRequest request;
+  profile::TuningRequest request;
   request.jobs = jobs_of(flags);
   request.again = flags.again;
-  ConvolutionChoices choices(ConvolutionChoices::default_path());
+  kernels::ConvolutionChoices choices(kernels::ConvolutionChoices::default_path());
   TuningPrinter printer(interruption, choices.cache_file().string());
-  request.progress = [&](const TuningProgress& progress) { printer.tell(progress); };
+  request.progress = [&](const profile::TuningProgress& progress) { printer.tell(progress); };
   ProgressPrinter messages(false);
   messages.on_activity("looking for convolutions");
-  const std::vector<TunedConvolution> tuned = tune(request, choices, messages);
+  const std::vector<profile::TunedConvolution> tuned = profile::tune(request, choices, messages);
   messages.finish();
   print_gain(tuned);
-  if (!flags.summary.empty()) write_text(flags.summary, to_json(tuned).dump(1) + "\n");
-  if (!choices.warning().empty()) messages.on_message(Severity::warning, choices.warning());
+  if (!flags.summary.empty()) write_text(flags.summary, profile::to_json(tuned).dump(1) + "\n");
+  if (!choices.warning().empty()) messages.on_message(train::Severity::warning, choices.warning());
   if (choices.cache_file().empty()) fail_job("Nothing is kept, as there is no home directory.");
   return kExitSuccess;
 }
@@ -152,4 +152,4 @@ void add_tune_command(CLI::App& program, Action& chosen, Interruption& interrupt
   });
 }
 
-}  // namespace millrace
+}  // namespace millrace::cli
