@@ -1,4 +1,5 @@
 #include "fuzz_target.h"
+#include "mutator.h"
 #include "parallel/plan.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -6,8 +7,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Json json = Json::parse(data, data + size, nullptr, false);
   if (json.is_discarded()) return 0;
   refuse_or_accept([&] {
-    const Plan plan = parse_plan(json, "fuzz");
-    sink = to_json(plan).size();
+    const parallel::Plan plan = parallel::parse_plan(json, "fuzz");
+    sink = parallel::to_json(plan).size();
   });
   return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  return millrace::mutate_json(data, size, most, seed);
 }

@@ -30,11 +30,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Random random(size, hash_bytes(data, size));
   std::vector<uint8_t> bytes(data, data + size);
   if (random.uniform(102) < 0.8f) repair_checksums(bytes);
-  Sample sample;
+  data::Sample sample;
   sample.bytes = std::as_bytes(std::span(bytes));
   float target[8 * 8 * 3];
-  TransformOptions options = photograph_training(8);
+  data::TransformOptions options = data::photograph_training(8);
   options.channels = random.uniform(100) < 0.5f ? 1 : 3;
-  refuse_or_accept([&] { Transformer(options).apply(sample, random, target); });
+  refuse_or_accept([&] { data::Transformer(options).apply(sample, random, target); });
   return 0;
 }

@@ -1,9 +1,15 @@
 #include "fuzz_target.h"
+#include "mutator.h"
 #include "planner/profile.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  refuse_or_accept([&] { sink = format_profile(parse_profile(text, "fuzz")).size(); });
+  refuse_or_accept(
+      [&] { sink = planner::format_profile(planner::parse_profile(text, "fuzz")).size(); });
   return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  return millrace::mutate_parts(millrace::lines_of_text(), data, size, most, seed);
 }

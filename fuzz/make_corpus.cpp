@@ -27,17 +27,17 @@ void save(const std::filesystem::path& path, std::span<const std::byte> bytes) {
 void make_images(const std::filesystem::path& directory) {
   for (const int channels : {1, 3}) {
     for (const int size : {1, 17, 48}) {
-      SynthOptions options;
+      data::SynthOptions options;
       options.height = size;
       options.width = size + 5;
       options.channels = channels;
-      const Image image = synthesise_image(options, 1);
+      const data::Image image = data::synthesise_image(options, 1);
       const std::string name = fmt::format("{}-{}", channels, size);
       for (const int quality : {30, 90}) {
         save(directory / "jpeg" / fmt::format("{}-{}", name, quality),
-             encode_jpeg(image.view(), quality));
+             data::encode_jpeg(image.view(), quality));
       }
-      save(directory / "png" / name, encode_png(image.view()));
+      save(directory / "png" / name, data::encode_png(image.view()));
     }
   }
 }
@@ -48,7 +48,7 @@ void make_records(const std::filesystem::path& directory) {
   std::string index;
   for (int i = 0; i < 3; ++i) {
     const std::string image = fmt::format("image {} \x0a\x23\xd7\xce tail", i);
-    const std::string message = encode_ofrecord(std::as_bytes(std::span(image)), i);
+    const std::string message = data::encode_ofrecord(std::as_bytes(std::span(image)), i);
     const uint64_t length = message.size();
     ofrecord.append(reinterpret_cast<const char*>(&length), 8);
     ofrecord += message;
@@ -57,7 +57,7 @@ void make_records(const std::filesystem::path& directory) {
     payload[0] = static_cast<char>(i);
     payload += std::string(static_cast<size_t>(4 * i), '\x40') + image;
     index += fmt::format("{}\t{}\n", i, recordio.size());
-    recordio += encode_recordio(std::as_bytes(std::span(payload)));
+    recordio += data::encode_recordio(std::as_bytes(std::span(payload)));
   }
   save(directory / "ofrecord" / "file", std::as_bytes(std::span(ofrecord)));
   save(directory / "recordio" / "file", std::as_bytes(std::span(recordio)));
@@ -66,11 +66,11 @@ void make_records(const std::filesystem::path& directory) {
 
 void make_idx(const std::filesystem::path& directory) {
   const std::filesystem::path scratch = directory / "scratch";
-  SynthOptions options;
+  data::SynthOptions options;
   options.count = 4;
   options.height = options.width = 3;
   options.channels = 1;
-  synth_data("idx:" + scratch.string(), options, {});
+  data::synth_data("idx:" + scratch.string(), options, {});
   const std::string images = read_text(scratch / "train-images-idx3-ubyte");
   std::string labels = read_text(scratch / "train-labels-idx1-ubyte");
   std::filesystem::remove_all(scratch);
@@ -89,11 +89,12 @@ void make_idx(const std::filesystem::path& directory) {
 void make_safetensors(const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory / "safetensors");
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
-  const std::vector<SafetensorsTensor> tensors = {{"weight", "F32", {2, 3}, values.data(), 24},
-                                                  {"half", "BF16", {2}, values.data(), 4},
-                                                  {"empty", "I64", {0}, nullptr, 0}};
-  write_safetensors(directory / "safetensors" / "three", tensors, {{"step", "1"}});
-  write_safetensors(directory / "safetensors" / "none", {}, {});
+  const std::vector<data::SafetensorsTensor> tensors = {
+      {"weight", "F32", {2, 3}, values.data(), 24},
+      {"half", "BF16", {2}, values.data(), 4},
+      {"empty", "I64", {0}, nullptr, 0}};
+  data::write_safetensors(directory / "safetensors" / "three", tensors, {{"step", "1"}});
+  data::write_safetensors(directory / "safetensors" / "none", {}, {});
 }
 
 // Blocks of fields, with what they hold as JSON where that is no object.
@@ -110,8 +111,8 @@ void make_clusters(const std::filesystem::path& directory) {
   for (const char* folder : {"cluster", "topology"}) {
     std::filesystem::create_directories(directory / folder);
   }
-  for (const std::string& name : builtin_cluster_names()) {
-    const Json json = describe(find_cluster(name, "--cluster"));
+  for (const std::string& name : planner::builtin_cluster_names()) {
+    const Json json = planner::describe(planner::find_cluster(name, "--cluster"));
     write_text(directory / "cluster" / name, json.dump());
     write_text(directory / "cluster" / (name + ".yaml"), as_yaml(json, ""));
     std::string header, rows;
@@ -126,11 +127,11 @@ void make_clusters(const std::filesystem::path& directory) {
 
 void make_face_pairs(const std::filesystem::path& directory) {
   const std::string image = "an image";
-  FacePairs pairs;
+  data::FacePairs pairs;
   for (int i = 0; i < 4; ++i) {
     pairs.images.insert(pairs.images.end(), 2, std::as_bytes(std::span(image)));
     pairs.same.push_back(i % 2 == 0);
-    const std::string bytes = encode_face_pairs(pairs);
+    const std::string bytes = data::encode_face_pairs(pairs);
     save(directory / "face_pairs" / fmt::format("own-{}", i), std::as_bytes(std::span(bytes)));
   }
   // As Python writes them: with the memo, in one piece each, and as text.

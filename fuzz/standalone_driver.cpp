@@ -1,5 +1,6 @@
 // Runs a fuzz target without libFuzzer: every corpus file as it is, then mutations of them that
-// depend on the run's number alone. usage: fuzz_X -runs=N CORPUS_DIRECTORY
+// depend on the run's number alone, half of them made by the target's own mutator if it has one.
+// usage: fuzz_X -runs=N CORPUS_DIRECTORY
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "fuzz_target.h"
+#include "mutator.h"
 
 namespace {
 
@@ -59,7 +61,32 @@ std::string mutate(const std::vector<std::string>& corpus, uint64_t run) {
   return bytes;
 }
 
+uint64_t mutations = 0;  // of the run's own mutator, so far
+
+std::string mutate_by_format(const std::vector<std::string>& corpus, uint64_t run) {
+  const Random random(0x666F726D, run);
+  std::string bytes = corpus[random.below(0, corpus.size())];
+  const size_t size = bytes.size();
+  bytes.resize(2 * size + 256);
+  bytes.resize(LLVMFuzzerCustomMutator(reinterpret_cast<uint8_t*>(bytes.data()), size, bytes.size(),
+                                       static_cast<unsigned>(run)));
+  return bytes;
+}
+
 }  // namespace
+
+extern "C" __attribute__((weak)) size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size,
+                                                                size_t most, unsigned) {
+  return LLVMFuzzerMutate(data, size, most);
+}
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most) {
+  const std::string bytes =
+      mutate({std::string(reinterpret_cast<const char*>(data), size)}, ++mutations);
+  const size_t kept = std::min(bytes.size(), most);
+  std::memcpy(data, bytes.data(), kept);
+  return kept;
+}
 
 int main(int argc, char** argv) {
   uint64_t runs = 1000000;
@@ -79,7 +106,9 @@ int main(int argc, char** argv) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   };
   for (const std::string& bytes : corpus) run_one(bytes);
-  for (uint64_t run = 0; run < runs; ++run) run_one(mutate(corpus, run));
+  for (uint64_t run = 0; run < runs; ++run) {
+    run_one(run % 2 == 0 ? mutate(corpus, run) : mutate_by_format(corpus, run));
+  }
   std::printf("Done %llu runs\n", static_cast<unsigned long long>(runs));
   return 0;
 }

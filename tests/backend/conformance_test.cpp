@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "comm/local_group.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 constexpr int64_t kCount = 1000;
@@ -23,24 +23,24 @@ std::vector<float> numbers(float first) {
 }
 
 // Adds the learning rate of its step to each value of its input.
-class Adding final : public Kernel {
+class Adding final : public kernels::Kernel {
  public:
-  void run(const KernelArguments& a) override {
+  void run(const kernels::KernelArguments& a) override {
     for (int64_t i = 0; i < kCount; ++i) {
       a.output<float>(0)[i] = a.input<float>(0)[i] + a.step->learning_rate;
     }
   }
 };
 
-class Failing final : public Kernel {
+class Failing final : public kernels::Kernel {
  public:
-  void run(const KernelArguments&) override { throw std::runtime_error("it burns"); }
+  void run(const kernels::KernelArguments&) override { throw std::runtime_error("it burns"); }
 };
 
 class Backends : public ::testing::TestWithParam<BackendSettings> {
  protected:
   Backends()
-      : device_({.threads = 1, .pin = false, .backend = make_backend(GetParam())}),
+      : device_({.threads = 1, .backend = make_backend(GetParam())}),
         memory_(device_.allocate(4 * kBytes)),
         first_(device_.make_stream(StreamKind::direct)),
         second_(device_.make_stream(StreamKind::background)) {}
@@ -80,7 +80,7 @@ TEST_P(Backends, AStreamKeepsItsOrder) {
   write(values, 0, *first_);
   first_->give(command::Copy{place(0), place(1), kBytes});
   for (int i = 0; i < 100; ++i) {
-    const StepState step = {.learning_rate = static_cast<float>(i)};
+    const kernels::StepState step = {.learning_rate = static_cast<float>(i)};
     const DeviceAddress at = place(1);
     first_->give(
         command::Launch{.kernel = &adding, .inputs = {&at, 1}, .outputs = {&at, 1}, .step = &step});
@@ -128,9 +128,9 @@ TEST_P(Backends, BellsRingInTheirTurn) {
 }
 
 TEST_P(Backends, TensorsChangeTheirLayout) {
-  TensorSpec tensor;
+  kernels::TensorSpec tensor;
   tensor.type.shape = {1, 10, 10, 10};
-  tensor.layout = Layout("acdb");
+  tensor.layout = graph::Layout("acdb");
   const std::vector<float> values = numbers(0);
   first_->give(command::Write{values.data(), place(0), 0, &tensor});
   std::vector<float> back(kCount, -1);
@@ -172,14 +172,14 @@ TEST_P(Backends, WhoAwaitsAFailureFails) {
 }
 
 TEST_P(Backends, MembersSumAndDivideAndTalk) {
-  const std::vector<Group> groups = make_local_groups(2);
-  const std::vector<Group> lines = make_local_groups(2);
+  const std::vector<comm::Group> groups = comm::make_local_groups(2);
+  const std::vector<comm::Group> lines = comm::make_local_groups(2);
   std::vector<std::vector<float>> results(2);
   const auto backend = make_backend(GetParam());
   const auto work = [&](size_t member) {
     const auto sums = join(groups[member]);
     const auto messages = join(lines[member]);
-    Device device({.threads = 1, .pin = false, .backend = backend});
+    Device device({.threads = 1, .backend = backend});
     const auto memory = device.allocate(3 * kBytes);
     const auto compute = device.make_stream(StreamKind::direct);
     const auto lane = device.make_stream(StreamKind::background);
@@ -189,9 +189,9 @@ TEST_P(Backends, MembersSumAndDivideAndTalk) {
     const std::vector<float> values = numbers(member == 0 ? 1.0f : 2.0f);
     const int peer = member == 0 ? 1 : 0;
     compute->give(command::Write{values.data(), own, kBytes});
-    compute->give(command::AllReduce{sums.get(), own, kCount, DataType::f32});
+    compute->give(command::AllReduce{sums.get(), own, kCount, graph::DataType::f32});
     compute->give(command::ReduceScatter{sums.get(), own, whole + (member == 0 ? 0 : kBytes / 2),
-                                         kCount, 1, DataType::f32});
+                                         kCount, 1, graph::DataType::f32});
     compute->give(
         command::AllGather{sums.get(), whole + (member == 0 ? 0 : kBytes / 2), whole, kBytes, 4});
     lane->await(compute->record());
@@ -237,4 +237,4 @@ INSTANTIATE_TEST_SUITE_P(
     name);
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::backend

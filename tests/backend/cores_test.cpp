@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 using ::testing::AllOf;
@@ -74,11 +74,11 @@ TEST(DivideCores, NoCoreTwiceWhateverTheNumbers) {
 
 TEST(DivideCores, MoreThreadsThanCoresAreRefusedWithAdvice) {
   EXPECT_THAT(refusal({0, 1}, 2, 2),
-              AllOf(HasSubstr("need 4 cores, but there are 2"), HasSubstr("--oversubscribe"),
-                    HasSubstr("--threads-per-device")));
+              AllOf(HasSubstr("need 4 cores, but there are 2"), HasSubstr("oversubscribe"),
+                    HasSubstr("threads_per_device")));
   EXPECT_THAT(refusal({0, 1}, 3, 0), HasSubstr("need 3 cores"));
-  EXPECT_THAT(refusal({0, 1}, 0, 0), HasSubstr("--devices is 0"));
-  EXPECT_THAT(refusal({0, 1}, 1, -1), HasSubstr("--threads-per-device is -1"));
+  EXPECT_THAT(refusal({0, 1}, 0, 0), HasSubstr("devices is 0"));
+  EXPECT_THAT(refusal({0, 1}, 1, -1), HasSubstr("threads_per_device is -1"));
 }
 
 TEST(DivideCores, SharesCoresOnlyWhenAsked) {
@@ -89,7 +89,7 @@ TEST(DivideCores, SharesCoresOnlyWhenAsked) {
 TEST(CoresOfDevices, RanksOfOneHostShareItsCores) {
   const std::vector<int> cores = usable_cores();
   const int count = static_cast<int>(cores.size());
-  LaunchPlace place = {.ranks = count, .local_ranks = count};
+  comm::LaunchPlace place = {.ranks = count, .local_ranks = count};
   std::set<int> used;
   for (place.local_rank = 0; place.local_rank < count; ++place.local_rank) {
     const DeviceCores own = cores_of_devices(place, 1, 0);
@@ -99,14 +99,14 @@ TEST(CoresOfDevices, RanksOfOneHostShareItsCores) {
   }
   place.local_rank = 0;
   EXPECT_THROW(cores_of_devices(place, 2, 0), InputError);
-  EXPECT_THAT(cores_of_devices(place, 2, 0, true).note, HasSubstr("--oversubscribe"));
+  EXPECT_THAT(cores_of_devices(place, 2, 0, true).note, HasSubstr("‹oversubscribe›"));
 }
 
 TEST(CoresOfDevices, ABindingThatWasAskedForIsKept) {
-  const LaunchPlace place = {
-      .ranks = 8, .local_rank = 7, .local_ranks = 8, .binding = Binding::as_asked};
+  const comm::LaunchPlace place = {
+      .ranks = 8, .local_rank = 7, .local_ranks = 8, .binding = comm::Binding::as_asked};
   EXPECT_EQ(cores_of_devices(place, 1, 0).teams, Teams{usable_cores()});
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -10,7 +10,7 @@
 #include "backend/cpu/cores.h"
 #include "base/parallel.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 TEST(Device, RunsOnItsOwnThreadAndHandsErrorsBack) {
@@ -57,4 +57,4 @@ TEST(Device, TeamIsKeptToTheCoresGiven) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::backend

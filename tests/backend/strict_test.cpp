@@ -7,7 +7,7 @@
 #include "backend/raw.h"
 #include "backend/strict/strict_backend.h"
 
-namespace millrace {
+namespace millrace::backend {
 namespace {
 
 using Order = BackendSettings::Order;
@@ -90,4 +90,4 @@ TEST(Strict, RandomOrdersDiffer) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::backend

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 using ::testing::HasSubstr;
@@ -15,14 +15,15 @@ using ::testing::HasSubstr;
 class PublishedRunsTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    tables_ = std::make_unique<PublishedTables>(published_tables(builtin_constants()));
+    tables_ = std::make_unique<planner::PublishedTables>(
+        planner::published_tables(planner::builtin_constants()));
   }
   static void TearDownTestSuite() { tables_.reset(); }
 
   // The first row of a system's model on so many stages and devices.
-  static const PublishedRow& row(const std::string& system, const std::string& model, size_t stages,
-                                 int devices) {
-    for (const PublishedRow& row : tables_->rows) {
+  static const planner::PublishedRow& row(const std::string& system, const std::string& model,
+                                          size_t stages, int devices) {
+    for (const planner::PublishedRow& row : tables_->rows) {
       if (row.system == system && row.model == model && row.job.stages.size() == stages &&
           row.job.devices() == devices) {
         return row;
@@ -31,55 +32,56 @@ class PublishedRunsTest : public ::testing::Test {
     throw std::logic_error("there is no such row");
   }
 
-  static std::unique_ptr<PublishedTables> tables_;
+  static std::unique_ptr<planner::PublishedTables> tables_;
 };
 
-std::unique_ptr<PublishedTables> PublishedRunsTest::tables_;
+std::unique_ptr<planner::PublishedTables> PublishedRunsTest::tables_;
 
 TEST_F(PublishedRunsTest, OneFlowsPipelineKeepsItsStagesAndOrder) {
-  const TrainJob job = reduced_job(*tables_, row("oneflow", "vgg16", 2, 8), {});
+  const train::TrainJob job = reduced_job(*tables_, row("oneflow", "vgg16", 2, 8), {});
   EXPECT_EQ(job.model, "vgg16");
-  EXPECT_EQ(to_string(job.plan.stages), "0:0-6.0:7");
-  EXPECT_EQ(job.plan.schedule, ScheduleKind::ssp);
+  EXPECT_EQ(parallel::to_string(job.plan.stages), "0:0-6.0:7");
+  EXPECT_EQ(job.plan.schedule, parallel::ScheduleKind::ssp);
   EXPECT_FALSE(job.plan.round_robin);
   EXPECT_EQ(job.plan.cut_after.size(), 1u);
-  EXPECT_EQ(job.precision.type, DataType::f32);
+  EXPECT_EQ(job.precision.type, graph::DataType::f32);
   EXPECT_EQ(job.options.batch, 2 * 8);
   EXPECT_EQ(job.options.image, 32);
   EXPECT_EQ(job.steps, 4);
 }
 
 TEST_F(PublishedRunsTest, OneFlowsReplicasKeepTheirPrecision) {
-  const TrainJob job = reduced_job(*tables_, row("oneflow", "resnet50", 1, 32), {.batch = 3});
-  EXPECT_EQ(to_string(job.plan.stages), "0:0-31");
+  const train::TrainJob job =
+      reduced_job(*tables_, row("oneflow", "resnet50", 1, 32), {.batch = 3});
+  EXPECT_EQ(parallel::to_string(job.plan.stages), "0:0-31");
   EXPECT_EQ(job.plan.schedule_name(), "data");
-  EXPECT_EQ(job.precision.type, DataType::f16);
+  EXPECT_EQ(job.precision.type, graph::DataType::f16);
   EXPECT_EQ(job.options.batch, 3 * 32);
 }
 
 TEST_F(PublishedRunsTest, PipeDreamsReplicasTakeTurnsWithImagesThatAlexNetTakes) {
-  const PublishedRow& published = row("pipedream", "alexnet", 2, 8);
-  const TrainJob job = reduced_job(*tables_, published, {});
-  EXPECT_EQ(to_string(job.plan.stages), "0:0-6.0:7");
-  EXPECT_EQ(job.plan.schedule, ScheduleKind::one_f_one_b);
+  const planner::PublishedRow& published = row("pipedream", "alexnet", 2, 8);
+  const train::TrainJob job = reduced_job(*tables_, published, {});
+  EXPECT_EQ(parallel::to_string(job.plan.stages), "0:0-6.0:7");
+  EXPECT_EQ(job.plan.schedule, parallel::ScheduleKind::one_f_one_b);
   EXPECT_TRUE(job.plan.round_robin);
-  EXPECT_EQ(job.precision.type, DataType::f32);
+  EXPECT_EQ(job.precision.type, graph::DataType::f32);
   EXPECT_EQ(job.options.batch, 2);
   EXPECT_EQ(job.options.image, 63);
   EXPECT_EQ(reduced_job(*tables_, published, {.image = 100}).options.image, 100);
 }
 
 TEST_F(PublishedRunsTest, InsightFacesHeadsKeepTheirKindAndShrink) {
-  for (const PublishedRow& published : tables_->rows) {
+  for (const planner::PublishedRow& published : tables_->rows) {
     if (published.system != "insightface") continue;
-    const TrainJob job = reduced_job(*tables_, published, {});
+    const train::TrainJob job = reduced_job(*tables_, published, {});
     ASSERT_TRUE(job.options.head.has_value()) << published.label;
-    EXPECT_EQ(to_string(job.plan.stages), "0:0-7");
-    EXPECT_EQ(job.precision.type, DataType::f16);
+    EXPECT_EQ(parallel::to_string(job.plan.stages), "0:0-7");
+    EXPECT_EQ(job.precision.type, graph::DataType::f16);
     EXPECT_EQ(job.options.classes, std::llround(published.job.head.classes / 1000));
     EXPECT_EQ(job.options.head->classes, job.options.classes);
-    const bool sampled = published.job.head.parallel == PlannedHead::Parallel::sampled;
-    EXPECT_EQ(job.options.head->parallel == HeadParallel::pfc, sampled) << published.label;
+    const bool sampled = published.job.head.parallel == planner::PlannedHead::Parallel::sampled;
+    EXPECT_EQ(job.options.head->parallel == graph::HeadParallel::pfc, sampled) << published.label;
     EXPECT_EQ(job.options.head->sample_rate, sampled ? 0.1 : 1) << published.label;
     EXPECT_EQ(full_job(*tables_, published).options.batch, 128 * 8);
   }
@@ -87,7 +89,7 @@ TEST_F(PublishedRunsTest, InsightFacesHeadsKeepTheirKindAndShrink) {
 
 TEST_F(PublishedRunsTest, ARowRunsHere) {
   const ReducedSize size = {.steps = 2};
-  const TrainJob job = reduced_job(*tables_, row("oneflow", "resnet50", 1, 1), size);
+  const train::TrainJob job = reduced_job(*tables_, row("oneflow", "resnet50", 1, 1), size);
   Json described;
   add_run(job, size, described);
   ASSERT_TRUE(described.contains("run")) << described.dump();
@@ -108,7 +110,7 @@ TEST_F(PublishedRunsTest, ARowRunsHere) {
 }
 
 TEST_F(PublishedRunsTest, EveryStageHasItsMemory) {
-  const TrainJob job = reduced_job(*tables_, row("oneflow", "alexnet", 2, 8), {});
+  const train::TrainJob job = reduced_job(*tables_, row("oneflow", "alexnet", 2, 8), {});
   Json described;
   add_exact_memory(job, described);
   ASSERT_EQ(described["exact_memory_mib"].size(), 2u) << described.dump();
@@ -119,7 +121,7 @@ TEST_F(PublishedRunsTest, EveryStageHasItsMemory) {
 }
 
 TEST_F(PublishedRunsTest, WhatCannotRunSaysWhy) {
-  TrainJob job = reduced_job(*tables_, row("oneflow", "resnet50", 1, 1), {});
+  train::TrainJob job = reduced_job(*tables_, row("oneflow", "resnet50", 1, 1), {});
   job.options.image = 0;
   Json described;
   add_exact_memory(job, described);
@@ -131,11 +133,11 @@ TEST_F(PublishedRunsTest, WhatCannotRunSaysWhy) {
 
 TEST_F(PublishedRunsTest, WhatNeedsTooMuchMemoryIsNotRun) {
   const ReducedSize size = {.image = 64, .batch = 200000};
-  const TrainJob job = reduced_job(*tables_, row("oneflow", "resnet50", 1, 1), size);
+  const train::TrainJob job = reduced_job(*tables_, row("oneflow", "resnet50", 1, 1), size);
   Json described;
   add_run(job, size, described);
   EXPECT_THAT(described["run_note"].get<std::string>(), HasSubstr("needs "));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::bench

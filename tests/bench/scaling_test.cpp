@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace millrace {
+namespace millrace::bench {
 namespace {
 
 using ::testing::HasSubstr;
@@ -58,4 +58,4 @@ TEST(Scaling, EveryDeviceHasTheSameThreads) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::bench

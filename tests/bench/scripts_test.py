@@ -18,6 +18,7 @@ import checkpoint_slowdown
 import plan_choice
 import prediction
 import real_data
+import timelines
 
 
 def load_kill_test():
@@ -45,21 +46,51 @@ class Figures(unittest.TestCase):
 
     def test_predictions_are_judged_by_median_worst_and_memory(self):
         def rows(*errors, **more):
-            return [{"error": error, "arena_exact": True, "rss_error": 0.05, **more}
-                    for error in errors]
-        self.assertTrue(prediction.judge(rows(0.02, -0.08, 0.15))["met"])
-        self.assertFalse(prediction.judge(rows(0.09, -0.09, 0.01))["met"])
+            return [{"error": error, "arena_exact": True, "rss_error": 0.05,
+                     "measured_step_seconds": 2.0 ** place,
+                     "predicted_step_seconds": 2.0 ** place * (1 + error), **more}
+                    for place, error in enumerate(errors)]
+        self.assertTrue(prediction.judge(rows(0.02, -0.05, 0.15))["met"])
+        self.assertFalse(prediction.judge(rows(0.06, -0.06, 0.01))["met"])
+        turned = rows(0.01, -0.04, 0.02)
+        turned[0]["predicted_step_seconds"] = 5.0
+        result = prediction.judge(turned)
+        self.assertEqual((result["pairs"], result["reversed"], result["met"]), (3, 2, False))
         self.assertFalse(prediction.judge(rows(0.01, 0.01, -0.16))["met"])
         self.assertFalse(prediction.judge(rows(0.01, arena_exact=False))["met"])
         self.assertFalse(prediction.judge(rows(0.01, rss_error=-0.2))["met"])
         self.assertEqual(prediction.parse_report('note\n{"a": {"b": 1}}\nend'), {"a": {"b": 1}})
         self.assertRaises(ValueError, prediction.parse_report, "nothing")
 
+    def test_jobs_are_drawn_by_the_seed(self):
+        self.assertEqual(prediction.draw(24, 1), prediction.draw(24, 1))
+        self.assertNotEqual(prediction.draw(24, 1), prediction.draw(24, 2))
+        self.assertEqual(len({job[:2] for job in prediction.draw(24, 3)}), 24)
+        self.assertEqual(len(set(plan_choice.draw(17, 1))), 17)
+
+    def test_timelines_are_compared_within_their_steps(self):
+        def event(kind, micro, begin, end):
+            return {"ph": "X", "pid": 0, "tid": 0, "cat": kind, "name": kind, "ts": 1e6 * begin,
+                    "dur": 1e6 * (end - begin), "args": {"micro_batch": micro}}
+        ours = [event("forward", 0, step, step + 0.5) for step in (0, 1, 2)]
+        ours += [event("backward", 0, step + 0.5, step + 1) for step in (0, 1, 2)]
+        later = [{**one, "ts": one["ts"] + 7e6} for one in ours]
+        result = timelines.compare(ours, later, 1.0)
+        self.assertEqual((result["tasks"], result["within"]), (2, 1.0))
+        self.assertAlmostEqual(result["worst"], 0)
+        slow = [{**one, "dur": one["dur"] + 1e5} if one["cat"] == "forward" else one
+                for one in later]
+        self.assertAlmostEqual(timelines.compare(ours, slow, 1.0)["worst"], 0.1)
+        self.assertRaises(ValueError, timelines.compare, ours, later[:3], 1.0)
+        single = [event("forward", number, number, number + 0.5) for number in range(5)]
+        moved = [{**one, "ts": one["ts"] + 3e6} for one in single]
+        self.assertAlmostEqual(timelines.compare(single, moved, 1.0)["worst"], 0)
+
     def test_choice_is_held_against_the_best_measured(self):
         result = plan_choice.judge([1.02, 9.0, 1.0, 1.02, 1.03], [1.0, 1.0, 5.0, 0.9, 1.0])
         self.assertAlmostEqual(result["loss"], 0.02)
         self.assertTrue(result["met"])
-        self.assertFalse(plan_choice.judge([1.03] * 3, [1.0] * 3)["met"])
+        self.assertFalse(plan_choice.judge([1.04] * 3, [1.0] * 3)["met"])
         self.assertTrue(plan_choice.judge([0.9], [1.0])["met"])
         rows = [{"name": plan_choice.CHOSEN, "measured": [0.1]},
                 {"name": "a", "measured": [1.0, 3.0, 3.0]},
@@ -70,7 +101,7 @@ class Figures(unittest.TestCase):
         report = {"flags": {"--batch": 8.0, "--recompute": "none"}}
         self.assertEqual(plan_choice.flags_of(report, "p.json"),
                          ["--plan", "p.json", "--batch", "8", "--recompute", "none"])
-        names = [name for name, _, _ in plan_choice.plans([1, 2])]
+        names = [name for name, _, _ in plan_choice.plans([1, 2], True)]
         self.assertEqual(len(names), len(set(names)))
         self.assertIn("zero-bubble, 2", names)
         self.assertNotIn("2bw, 1", names)
@@ -149,7 +180,7 @@ class PlanChoice(unittest.TestCase):
                 result = json.load(file)
             self.assertEqual(result["met"], done.returncode == 0)
             model, = result["models"]
-            self.assertEqual(len(model["rows"]), 8)
+            self.assertEqual(len(model["rows"]), 6)
             self.assertEqual(len(model["finalists"]), 2)
             self.assertEqual(model["predicted_seconds"],
                              min(one["predicted"] for one in model["finalists"]))

@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -113,4 +113,4 @@ TEST_F(ClassNamesTest, NamesThatNothingMatchesAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST_F(ConfigTest, ARunIsRepeatedBitForBit) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -2,7 +2,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -55,4 +55,4 @@ TEST_F(DataCommandTest, TrainingNamesABadRecord) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

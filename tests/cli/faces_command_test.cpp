@@ -2,7 +2,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -85,4 +85,4 @@ TEST_F(FacesCommandTest, ANetworkThatOverflowsNamesStepLayerAndTensor) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -11,7 +11,7 @@
 #include "cli/interruption.h"
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,6 +71,10 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"train --head-parallel mp", "--head-parallel has no effect without --head."},
       {"train --head-gradient exact", "without --head"},
       {"train --head-dtype bf16", "without --head"},
+      {"train --mixup 0.2", "--mixup has no effect without a data set"},
+      {"train --sampler balanced", "--sampler has no effect without a data set"},
+      {"train --class-weights balanced", "--class-weights has no effect without a data set"},
+      {"train --freeze-norms --sync-batch-norm --devices 2", "beside --freeze-norms"},
       {"train --sample-rate 0.1", "without --head and --head-parallel pfc"},
       {"train --head arcface --sample-rate 0.1", "--head-parallel pfc"},
       {"train --head arcface --head-parallel mp --sample-rate 0.1", "--head-parallel pfc"},
@@ -108,15 +112,16 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"train --keep 3", "without --checkpoint"},
       {"train --checkpoint-every 3", "without --checkpoint"},
       {"train --resume", "without --checkpoint"},
-      {"train --eval-every 3", "without --eval-data or --valid-share"},
-      {"train --patience 3", "without --eval-data or --valid-share"},
-      {"train --metric loss", "without --eval-data or --valid-share"},
-      {"train --new-layers auto", "--new-layers has no effect without --load-weights."},
+      {"train --eval-every 3", "without --eval-data, --valid-share or --eval-verification"},
+      {"train --patience 3", "without --eval-data, --valid-share or --eval-verification"},
+      {"train --metric loss", "without --eval-data, --valid-share or --eval-verification"},
+      {"train --new-layers auto",
+       "--new-layers has no effect without --load-weights or --model onnx:FILE."},
       {"plan --auto --placement 0:0", "beside --auto, which searches"},
       {"plan --auto --plan p.json", "beside --auto"},
       {"plan --auto --microbatches 2", "beside --auto"},
       {"plan --global-batch 8", "without --auto"},
-      {"plan --cluster titanv-8 --synchronous", "without --auto"},
+      {"plan --cluster titanv-8 --allow-stale", "without --auto"},
       {"plan --cluster titanv-8 --placement 0:0 --devices 2", "beside --placement"},
       {"plan --cluster titanv-8 --threads-per-device 2", "on a described cluster"},
       {"plan --cluster titanv-8 --sync-batch-norm", "on a described cluster"},
@@ -150,8 +155,7 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"bench head --peer-update dense", "without --peer"},
       {"bench head --modes mp,dp --sample-rate 0.1", "without pfc"},
       {"bench published --no-runs --steps 3", "beside --no-runs"},
-      {"bench published --cross 3 --rows 1", "beside --cross"},
-      {"bench published --split odd", "without --fit"},
+      {"bench published --cross --rows 1", "beside --cross"},
       {"tune --optimizer adamw --nesterov", "without --optimizer sgd."},
       {"tune --model vgg16 --conv-algo direct", "measures every way"},
       {"bench steps --nesterov --optimizer adamw", "without --optimizer sgd."}};
@@ -196,8 +200,7 @@ TEST_F(FlagEffectsTest, WhatWorksOrHoldsAnywayPasses) {
         "data synth ofrecord:d --part-size 1MiB",
         "data convert idx:d folder:e --split test",
         "bench head --peer --peer-update dense --sample-rate 0.1",
-        "bench published --cross 3",
-        "bench published --fit --split odd",
+        "bench published --cross",
         "report run -o out --steps 3"}) {
     EXPECT_EQ(complaint(line), "") << line;
   }
@@ -275,4 +278,4 @@ TEST_F(FlagRangesTest, NumbersOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 class HeadCheckpointTest : public ProgramTest {
@@ -55,6 +55,16 @@ TEST_F(HeadCheckpointTest, AnyNumberOfDevicesReadsAnyNumberOfShards) {
     const auto last = losses("summary");
     ASSERT_EQ(last.size(), 2u);
     for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(last[i], all[2 + i], 1e-4 * all[2 + i]) << devices;
+  }
+}
+
+TEST_F(HeadCheckpointTest, CentresOfSixteenBitsStartAlikeOnAnyNumberOfDevices) {
+  const std::string head = "--head-dtype bf16 --sync-batch-norm";
+  must_train("--head-dtype bf16", 1, "--steps 1 --summary alone");
+  const double alone = losses("alone").at(0);
+  for (const int devices : {2, 3}) {
+    must_train(head, devices, "--steps 1 --summary divided");
+    EXPECT_NEAR(losses("divided").at(0), alone, 3e-6 * alone) << devices;
   }
 }
 
@@ -130,4 +140,4 @@ TEST_F(HeadCheckpointTest, MistakesAreOneSentence) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -2,7 +2,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 class HeadCommandTest : public ProgramTest {
@@ -30,7 +30,7 @@ TEST_F(HeadCommandTest, MistakesAreOneSentence) {
   expect_refusal(
       train + "--head arcface --head-parallel pfc --head-momentum none --optimizer adamw",
       "--head-momentum none");
-  expect_refusal(train + "--head arcface --eval-data synthetic", "eval --verification");
+  expect_refusal(train + "--head arcface --eval-data synthetic", "--eval-verification");
   expect_refusal("train --model resnet18 --image 32 --batch 2 --steps 1 --head arcface",
                  "gives no embeddings");
   expect_refusal("bench head --classes 10,x", "--classes has 'x'");
@@ -108,4 +108,4 @@ TEST_F(HeadCommandTest, BenchMeasuresPyTorchBeside) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -39,4 +39,4 @@ TEST(Hosts, OtherEntriesAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

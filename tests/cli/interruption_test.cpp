@@ -5,7 +5,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::EndsWith;
@@ -70,6 +70,9 @@ TEST_F(InterruptionTest, SignalsFinishTheStepAndSave) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     ::kill(child, signal);
+    // Whoever signals a process and its group, as timeout(1) does, does not mean a second one.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ::kill(child, signal);
     const Outcome outcome = wait_for(child);
     EXPECT_EQ(outcome.status, 130) << outcome.errors;
     EXPECT_THAT(outcome.errors, HasSubstr("Stopping after step "));
@@ -94,10 +97,6 @@ TEST_F(InterruptionTest, ResumedJobsComputeConvolutionsAsTheCheckpointSays) {
   };
   ASSERT_EQ(run(job + "2").status, 0);
   const Json chosen = methods_after(2);
-  if (!__builtin_cpu_supports("avx512bw")) {
-    EXPECT_TRUE(chosen.empty());
-    return;
-  }
   ASSERT_FALSE(chosen.empty());
   Outcome resumed = run(job + "4");
   EXPECT_EQ(resumed.status, 0);
@@ -106,8 +105,9 @@ TEST_F(InterruptionTest, ResumedJobsComputeConvolutionsAsTheCheckpointSays) {
 
   const auto path = work() / "run" / "step-00000004" / "manifest.json";
   Json manifest = Json::parse(read_text(path));
+  const char* other = __builtin_cpu_supports("avx512bw") ? "winograd" : "winograd_tiles";
   for (auto& [key, method] : manifest["convolutions"].items()) {
-    method = method == "direct" ? "winograd" : "direct";
+    method = method == "direct" ? other : "direct";
   }
   write_text(path, manifest.dump());
   resumed = run(job + "6");
@@ -117,4 +117,4 @@ TEST_F(InterruptionTest, ResumedJobsComputeConvolutionsAsTheCheckpointSays) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

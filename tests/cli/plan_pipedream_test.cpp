@@ -2,7 +2,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST_F(PlanPipedreamTest, BadUsageIsOneSentence) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -103,4 +103,4 @@ TEST_F(PlanProfileTest, MistakesAreOneSentence) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

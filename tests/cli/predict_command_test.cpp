@@ -7,7 +7,7 @@
 #include "data/safetensors.h"
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -36,8 +36,8 @@ class PredictCommandTest : public ProgramTest {
   // Softmax of the logits that eval writes, sample by sample in the order of the folder.
   std::vector<std::vector<double>> evaluated_shares() const {
     json_of("eval --json --data folder:all --logits l.safetensors run " + kMachine);
-    const SafetensorsFile file(work() / "l.safetensors");
-    const SafetensorsEntry& entry = file.at("logits");
+    const data::SafetensorsFile file(work() / "l.safetensors");
+    const data::SafetensorsEntry& entry = file.at("logits");
     std::vector<std::vector<double>> shares;
     for (int64_t row = 0; row < entry.shape[0]; ++row) {
       std::vector<float> logits(static_cast<size_t>(entry.shape[1]));
@@ -118,7 +118,7 @@ TEST_F(PredictCommandTest, WeightsBringTheirRecipe) {
     const Json loaded =
         json_of(fmt::format("eval --json --data folder:all --weights {} {}", file, kMachine));
     EXPECT_EQ(loaded["loss"], own["loss"]) << file;
-    const SafetensorsFile weights(work() / file);
+    const data::SafetensorsFile weights(work() / file);
     EXPECT_EQ(weights.metadata().at("classes"), R"(["ant","bee","cat, black"])");
   }
 }
@@ -192,4 +192,4 @@ TEST_F(PredictCommandTest, EmbeddingsAreRowsOfUnitLength) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

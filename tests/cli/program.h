@@ -17,8 +17,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/flag_names.h"
 
-namespace millrace {
+namespace millrace::cli {
 
 struct Outcome {
   int status = -1;  // exit status, or 128 + signal
@@ -66,8 +67,11 @@ class ProgramTest : public ::testing::Test {
   Outcome wait_for(pid_t child) const {
     int status = 0;
     EXPECT_EQ(::waitpid(child, &status, 0), child);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-            read_text(directory_ / "output"), read_text(directory_ / "errors")};
+    Outcome outcome = {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+                       read_text(directory_ / "output"), read_text(directory_ / "errors")};
+    EXPECT_EQ(with_flags(outcome.output), outcome.output) << "a setting is not written as a flag";
+    EXPECT_EQ(with_flags(outcome.errors), outcome.errors) << "a setting is not written as a flag";
+    return outcome;
   }
 
   Outcome run(const std::string& arguments) const { return wait_for(start(arguments)); }
@@ -97,4 +101,4 @@ class ProgramTest : public ::testing::Test {
   std::filesystem::path directory_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -140,6 +140,9 @@ EOF
       cmp -s "$work/ranks" "$work/devices" || fail "$(cat "$work/ranks" "$work/devices")"
       cmp "$work/one" "$work/two" || fail "other weights with '$plan'"
     done
+    # A rank that waits for the others' findings has first run what they need of it.
+    timeout 60 "$@" -n 2 "$program" $flags --steps 4 --backend strict --loss-scale 32 --microbatches 2 \
+      --replicas roundrobin > "$work/output" 2>&1 || fail "status $? with replicas on strict devices"
     ;;
   predict)
     job="plan --check --json --steps 3 --rounds 2 --model fashion_cnn --batch 8
@@ -163,7 +166,8 @@ EOF
       --seed 4 > "$work/output" 2>&1
     status=$?
     both 'seed is 3 on .*rank 0 .* but 4 on .*rank 1 '
-    [ "$status" -eq 2 ] || fail "status $status"
+    # Open MPI's mpirun itself may crash when both ranks leave at once.
+    [ "$status" -eq 2 ] || grep -q 'PMIx_Finalize' "$work/output" || fail "status $status"
     ;;
   data)
     timeout 30 "$@" -n 1 "$program" $flags --steps 5 : -n 1 "$program" $flags --steps 5 \
@@ -190,7 +194,7 @@ EOF
     done
     [ $(($(date +%s) - stopped)) -le 10 ] || fail "$(($(date +%s) - stopped)) seconds"
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "status $status"
-    grep -qE 'millrace: rank 1 on host .* has (not been heard of .*step|been stopped by a signal)' "$work/output" ||
+    grep -qE 'millrace: rank 1 on host .* has (not been heard of|been stopped by a signal).*it was last in step' "$work/output" ||
       fail "rank 0 does not say why"
     ;;
   *) fail "there is no such way" ;;

@@ -3,7 +3,7 @@
 #include "program.h"
 #include "runtime/trace_file.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -11,12 +11,12 @@ using ::testing::HasSubstr;
 class ReportCommandTest : public ProgramTest {};
 
 TEST_F(ReportCommandTest, TellsOfARunAndItsTrace) {
-  TraceLog log;
+  runtime::TraceLog log;
   log.devices = {{0, 0, 0}};
-  log.events = {{0, TraceCategory::forward, "forward", 0, 0, 1'000'000},
-                {0, TraceCategory::wait, "gradients", -1, 1'000'000, 2'000'000},
-                {0, TraceCategory::backward, "backward", 0, 2'000'000, 4'000'000}};
-  write_trace(work() / "trace.json", log);
+  log.events = {{0, runtime::TraceCategory::forward, "forward", 0, 0, 1'000'000},
+                {0, runtime::TraceCategory::wait, "gradients", -1, 1'000'000, 2'000'000},
+                {0, runtime::TraceCategory::backward, "backward", 0, 2'000'000, 4'000'000}};
+  runtime::write_trace(work() / "trace.json", log);
   const Outcome trained =
       run("train --model fashion_cnn --batch 4 --steps 2 --conv-algo direct --summary run.json");
   ASSERT_EQ(trained.status, 0) << trained.errors;
@@ -71,4 +71,4 @@ TEST_F(ReportCommandTest, BadUsageIsOneSentence) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -42,4 +42,4 @@ TEST_F(ResumeTest, EveryChangeIsToldWithWhatItWas) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

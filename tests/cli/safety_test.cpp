@@ -7,7 +7,7 @@
 #include "cli/restarts.h"
 #include "program.h"
 
-namespace millrace {
+namespace millrace::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,7 +181,9 @@ TEST_F(SafetyTest, APlanKnowsTheMemoryOfTheHost) {
   const Outcome large = run("plan --model fashion_cnn --batch 1000000 --json");
   ASSERT_EQ(large.status, 0) << large.errors;
   const Json plan = Json::parse(large.output);
-  EXPECT_EQ(plan["host_needs_bytes"], plan["devices"][0]["peak_bytes"]);
+  EXPECT_EQ(plan["host_needs_bytes"].get<int64_t>(),
+            plan["devices"][0]["peak_bytes"].get<int64_t>() + (int64_t{32} << 20));
+  EXPECT_FALSE(plan["fits_host"].get<bool>());
   EXPECT_GT(plan["host_needs_bytes"].get<int64_t>(), plan["host_memory_bytes"].get<int64_t>());
 }
 
@@ -228,6 +230,33 @@ TEST_F(SafetyTest, RestartsKnowWhenToGiveUp) {
   EXPECT_NE(bad.errors.find("it is not restarted"), std::string::npos) << bad.errors;
 }
 
+TEST_F(SafetyTest, RestartsInAFileOfFlags) {
+  make_pictures("idx:set");
+  write_text(work() / "job.yaml", "restarts: 3\ncheckpoint: run\nsteps: 2\n");
+  const Outcome outcome = run(train_ + " --config job.yaml");
+  EXPECT_EQ(outcome.status, 0) << outcome.errors;
+  EXPECT_TRUE(fs::exists(work() / "run" / "step-00000002"));
+}
+
+TEST_F(SafetyTest, ElasticJobsNeedHostsAndRestarts) {
+  const std::string job = train_ + " --steps 1 --checkpoint run --elastic";
+  expect_refusal(job, "--restarts");
+  expect_refusal(job + " --restarts 1", "--hosts");
+  expect_refusal(job + " --restarts 1 --hosts localhost:2 --placement 0:0,1:0", "--placement");
+}
+
+TEST_F(SafetyTest, DeepNestingIsRefused) {
+  const std::string deep = std::string(2'000'000, '[') + std::string(2'000'000, ']');
+  fs::create_directories(work() / "run" / "step-00000001");
+  write_text(work() / "run" / "step-00000001" / "manifest.json", "{\"job\":" + deep + "}");
+  write_text(work() / "metrics.jsonl", "{\"step\":1,\"loss\":" + deep + "}\n");
+  write_text(work() / "summary.json", "{\"devices\":[1],\"model\":" + deep + "}");
+  EXPECT_EQ(run("ckpt inspect run").status, 0);  // it tells which are damaged
+  EXPECT_EQ(run("ckpt verify run").status, 1);
+  EXPECT_EQ(run("report metrics.jsonl -o page").status, 2);
+  EXPECT_EQ(run("report summary.json -o page").status, 2);
+}
+
 TEST(Restarts, ArgumentsOfARun) {
   using Words = std::vector<std::string>;
   const Words given = {"train", "--restarts", "3", "--steps", "5"};
@@ -237,4 +266,4 @@ TEST(Restarts, ArgumentsOfARun) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::cli

@@ -6,18 +6,25 @@ A draw is a dictionary: axis -> word. The first word of an axis says nothing: it
 import random
 
 # The families. Images are so small that a step takes milliseconds, and so large that batch norms
-# still see several values per channel. `heavy` ones have tens of millions of weights and are drawn
-# less often.
+# still see several values per channel. What a draw costs is the starting values and the checkpoints of
+# the weights, so that the `share` of a model in the draws falls with how many it has.
 MODELS = {
-    "fashion_cnn": {"image": 16, "channels": 1, "classes": 10},
-    "mobilefacenet": {"image": 32, "channels": 3, "classes": 12, "face": True},
-    "resnet18": {"image": 48, "channels": 3, "classes": 7},
-    "iresnet18": {"image": 32, "channels": 3, "classes": 12, "face": True},
-    "alexnet": {"image": 63, "channels": 3, "classes": 10, "dropout": True, "plain": True, "heavy": 4},
-    "resnet50": {"image": 48, "channels": 3, "classes": 7, "heavy": 2},
-    "vgg16": {"image": 32, "channels": 3, "classes": 10, "dropout": True, "plain": True, "heavy": 12},
-    "vgg16_bn": {"image": 32, "channels": 3, "classes": 10, "dropout": True, "heavy": 12},
+    "fashion_cnn": {"image": 14, "channels": 1, "classes": 10, "share": 100},
+    "mobilefacenet": {"image": 18, "channels": 3, "classes": 12, "face": True, "share": 35},
+    "resnet18": {"image": 34, "channels": 3, "classes": 7, "share": 5},
+    "iresnet18": {"image": 18, "channels": 3, "classes": 12, "face": True, "share": 3},
+    "squeezenet1_1": {"image": 33, "channels": 3, "classes": 7, "dropout": True, "plain": True, "share": 12},
+    "mobilenet_v3_large": {"image": 34, "channels": 3, "classes": 7, "dropout": True, "share": 5},
+    "mobilenet_v2": {"image": 34, "channels": 3, "classes": 7, "dropout": True, "share": 3},
+    "efficientnet_b0": {"image": 34, "channels": 3, "classes": 7, "dropout": True, "share": 2},
+    "densenet121": {"image": 66, "channels": 3, "classes": 7, "share": 1},
+    "alexnet": {"image": 63, "channels": 3, "classes": 10, "dropout": True, "plain": True, "share": 1},
+    "resnet50": {"image": 34, "channels": 3, "classes": 7, "share": 0.6},
+    "resnext50_32x4d": {"image": 34, "channels": 3, "classes": 7, "share": 0.4},
+    "vgg16": {"image": 32, "channels": 3, "classes": 10, "dropout": True, "plain": True, "share": 0.3},
+    "vgg16_bn": {"image": 32, "channels": 3, "classes": 10, "dropout": True, "share": 0.3},
 }
+LARGE = ("alexnet", "vgg16", "vgg16_bn")  # tens of millions of weights
 
 # The devices of each stage, numbered over the whole job.
 LAYOUTS = {
@@ -48,7 +55,7 @@ AXES = {
     "model": list(MODELS),
     "layout": list(LAYOUTS),
     "ranks": ["1", "2"],
-    "batch": ["2", "3", "4"],
+    "batch": ["2", "3", "4", "1"],
     "parallel": ["", "data", "model", "hybrid"],
     "schedule": ["", "gpipe", "1f1b-flush", "zero-bubble", "interleaved", "1f1b", "ssp",
                  "2bw"],
@@ -58,23 +65,33 @@ AXES = {
     "cut": ["", "weights", "after"],
     "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars", "lamb"],
     "decay": ["", "0", "0.01", "0.01-all"],
-    "clip": ["", "0.5", "1000"],
+    "clip": ["", "0.5", "1000", "backbone"],
     "share": ["", "on"],
     "sync": ["", "on"],
     "precision": ["", "fp16", "bf16", "bf16-storage"],
     "wire": ["", "fp32", "fp16", "bf16"],
+    "keep": ["", "first"],
     "recompute": ["", "none", "cheap", "all"],
-    "scale": ["", "1024", "dynamic", "overflow"],
+    "convolutions": ["", "winograd"],
+    "backend": ["", "strict", "strict-eager", "strict-random"],
+    "scale": ["", "32", "1024", "dynamic", "window", "overflow"],
     "dropout": ["", "off"],
     "smoothing": ["", "0.1"],
-    "trained": ["", "late", "middle", "decayed"],
+    "trained": ["", "late", "middle", "only", "decayed", "scaled"],
+    "norms": ["", "frozen"],
+    "weighted": ["", "balanced", "file"],
+    "average": ["", "0.9"],
     "rate": ["", "step", "cosine", "polynomial", "warmup"],
-    "head": ["", "softmax", "arcface", "cosface", "combined"],
+    "head": ["", "softmax", "arcface", "arcface-32", "cosface", "combined", "adaface", "magface",
+             "curricularface", "filtered"],
+    "head-rate": ["", "high"],
     "head-parallel": ["", "dp", "mp", "pfc", "pfc-all"],
+    "head-momentum": ["", "none", "frozen"],
     "head-gradient": ["", "plain"],
-    "head-dtype": ["", "bf16"],
-    "eval": ["", "end", "every"],
-    "data": ["raw", "small", "synthetic"],
+    "head-dtype": ["", "bf16", "fp16"],
+    "eval": ["", "end", "every", "share"],
+    "data": ["raw", "small", "synthetic", "changed", "jitter", "mixup", "cutmix", "either",
+             "sampled"],
     "finite": ["", "on"],
     "resume": ["", "same", "alone", "apart"],
 }
@@ -82,7 +99,8 @@ AXES = {
 DEFAULT = {axis: words[0] for axis, words in AXES.items()}
 
 STALE = ("1f1b", "ssp", "2bw")
-SHARE_OF_NONSENSE = 0.1  # of the draws say things that do not fit together, to see them refused
+MIXED = ("mixup", "cutmix", "either")
+SHARE_OF_NONSENSE = 0.15  # of the draws say one or two things that may not fit the rest, to see them refused
 
 
 def stages_of(draw):
@@ -94,6 +112,16 @@ def devices_of(draw):
     return len({device for stage in stages_of(draw) for device in stage})
 
 
+def normalises(draw):
+    """Whether samples of a step meet each other in batch norms."""
+    return "plain" not in MODELS[draw["model"]] and not draw["norms"]
+
+
+def travels(draw):
+    """Whether anything goes from device to device, or from stage to stage on one."""
+    return devices_of(draw) > 1 or len(stages_of(draw)) > 1
+
+
 def turns_of(stages):
     """How many placements take the stages in turn; 0 if they do not."""
     turns = next((i for i in range(1, len(stages)) if stages[i] == stages[0]), len(stages))
@@ -101,6 +129,19 @@ def turns_of(stages):
     in_turn = len(stages) % turns == 0 and all(
         stage == stages[i % turns] for i, stage in enumerate(stages))
     return turns if in_turn and len(devices) == len(set(devices)) else 0
+
+
+def in_range(draw):
+    """The same with a scale that fits: what travels in fp16 overflows earlier than what stays, and the steep
+    gradients of DenseNet at this size with any of 16 bits."""
+    if draw["model"] == "densenet121":
+        draw = {**draw, "precision": "", "wire": "", "keep": ""}
+    if "fp16" in (draw["precision"], draw["wire"]) or draw["model"] == "iresnet18":
+        # With the statistics of the beginning activations leave fp16, or losses grow to millions.
+        draw = {**draw, "norms": ""}
+    if "fp16" in (draw["precision"], draw["wire"]) and travels(draw):
+        return {**draw, "scale": "32"}
+    return draw
 
 
 def mended(draw):
@@ -117,9 +158,15 @@ def mended(draw):
         "replicas": widest > 1,
         "parallel": widest > 1 and (len(stages) == 1 or draw["parallel"] == "data"),
         "share": widest > 1,
-        "sync": widest > 1 and "plain" not in model,
+        "norms": "plain" not in model,
+        "sync": widest > 1 and "plain" not in model and not draw["norms"],
+        "weighted": draw["data"] != "synthetic",
+        "eval": draw["eval"] != "share" or draw["data"] != "synthetic",
         "dropout": "dropout" in model,
         "head": "face" in model,
+        "head-rate": "face" in model,
+        "clip": "face" in model or draw["clip"] != "backbone",
+        "keep": draw["precision"] != "",
     }
     for axis, meant in wanting.items():
         if not meant:
@@ -134,20 +181,33 @@ def mended(draw):
     if not draw["head"]:
         draw["head-parallel"] = draw["head-gradient"] = draw["head-dtype"] = ""
     else:
-        draw["eval"] = draw["smoothing"] = ""
+        draw["eval"] = draw["smoothing"] = draw["weighted"] = ""
+        draw["trained"] = draw["trained"] if draw["trained"] != "only" else "late"  # centres are trained
+        if draw["data"] in MIXED:
+            draw["data"] = "changed"
         if draw["head"] == "softmax":
             draw["head-gradient"] = ""
+        if draw["head"] == "curricularface" and draw["head-parallel"] == "pfc":
+            draw["head-parallel"] = "mp"
+        if draw["head"] in ("adaface", "curricularface"):
+            draw["microbatches"] = "1"  # they look at whole steps
     if draw["schedule"] in STALE and len(stages) > 1:
+        draw["average"] = ""  # no step has weights of its own
         draw["clip"] = ""  # stages that update by themselves know of no common norm
-        if draw["scale"] == "overflow":
+        if draw["scale"] in ("overflow", "window"):
             draw["scale"] = "dynamic"  # each stage skips by itself: tests/train/overflow_test.cpp
         if draw["head"] and draw["schedule"] == "2bw":
             draw["schedule"] = "1f1b"
-    if "fp16" in (draw["precision"], draw["wire"]) and devices_of(draw) > 1:
-        draw["scale"] = "1024"  # what travels in fp16 overflows earlier than what stays
+    if draw["scale"] == "overflow" and draw["trained"] in ("late", "only") and len(stages) > 1:
+        draw["scale"] = "dynamic"  # the first device may have no gradient that could overflow
+    draw = in_range(draw)
     if draw["head-parallel"].startswith("pfc"):
         draw["microbatches"] = "1"
-    if draw["schedule"] != "ssp":
+        if draw["head-momentum"] == "none" and draw["optimizer"] in ("adamw", "adamw-betas", "lamb"):
+            draw["head-momentum"] = ""  # they cannot do without their moments
+    else:
+        draw["head-momentum"] = ""
+    if draw["schedule"] != "ssp" or draw["static"] == "off" and devices_of(draw) < sum(map(len, stages)):
         draw["static"] = ""
     if draw["schedule"] == "interleaved":
         turns = turns_of(stages)
@@ -191,33 +251,33 @@ class Sampler:
 
     def __init__(self, seed, light=False, tries=40):
         self.random = random.Random(seed)
-        self.light = light  # without the models of over a hundred million weights
+        self.light = light  # none of the large models
         self.tries = tries
         self.seen = {}
 
     def draw(self):
         sense = self.random.random() >= SHARE_OF_NONSENSE
+        model = self.model()
         best, best_gain = None, -1.0
         for _ in range(self.tries):
-            candidate = self.candidate()
-            if self.light and MODELS[candidate["model"]].get("heavy", 1) > 2:
+            candidate = self.candidate(model)
+            if model in LARGE and candidate["schedule"] in STALE:
                 candidate["schedule"] = ""  # its reference would keep all versions of all weights
-            if sense:
-                candidate = mended(candidate)
+            candidate = mended(candidate) if sense else self.broken(mended(candidate))
             gain = sum(2.0 ** -self.seen.get(pair, 0) for pair in pairs_of(candidate))
-            gain /= 1 + 0.1 * (MODELS[candidate["model"]].get("heavy", 1) - 1)
             if gain > best_gain:
                 best, best_gain = candidate, gain
         for pair in pairs_of(best):
             self.seen[pair] = self.seen.get(pair, 0) + 1
         return best
 
-    def candidate(self):
+    def model(self):
+        names = [name for name in AXES["model"] if not (self.light and name in LARGE)]
+        return self.random.choices(names, [MODELS[name]["share"] for name in names])[0]
+
+    def candidate(self, model):
         draw = {axis: self.random.choice(words) for axis, words in AXES.items()}
-        # Models by their cost.
-        costs = [MODELS[name].get("heavy", 1) for name in AXES["model"]]
-        weights = [0 if self.light and cost > 4 else 1 / cost for cost in costs]
-        draw["model"] = self.random.choices(AXES["model"], weights)[0]
+        draw["model"] = model
         # Half of the jobs compute and send float32, where the bounds are the closest.
         if self.random.random() < 0.5:
             draw["precision"] = draw["wire"] = ""
@@ -226,6 +286,12 @@ class Sampler:
             if words[0] == "" and self.random.random() < 0.35:
                 draw[axis] = ""
         return draw
+
+    def broken(self, draw):
+        """With one or two words drawn anew, whatever the rest says."""
+        axes = self.random.sample([axis for axis in AXES if axis not in ("model", "batch")],
+                                  self.random.choice([1, 2]))
+        return with_room(in_range({**draw, **{axis: self.random.choice(AXES[axis]) for axis in axes}}))
 
     def coverage(self):
         """(pairs of words seen, pairs that there are)."""

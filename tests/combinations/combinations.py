@@ -10,13 +10,14 @@ import argparse
 import collections
 import concurrent.futures
 import os
-import pathlib
-import tempfile
+import resource
+import signal
 import threading
 import time
 import traceback
 
 import axes
+import found
 import judge
 import references
 import runner
@@ -42,6 +43,56 @@ def said(draw):
     return {axis: word for axis, word in draw.items() if word != axes.DEFAULT[axis]}
 
 
+def judge_all(draws, options, room):
+    """(number, draw, verdict) of each, told as they come; those that are wrong shrunk at the end."""
+    signal.signal(signal.SIGTERM, lambda *_: (room.clear(), os._exit(1)))
+    began = time.monotonic()
+    started = runner.Runner(os.path.abspath(options.program), options.launcher,
+                            os.path.abspath(options.helper))
+    data = runner.Data()
+    known = references.References(started, data, room.place)
+    judging = judge.Judge(started, data, known)
+    counter = iter(range(10**9))
+    lock = threading.Lock()
+
+    def judge_draw(draw):
+        with lock:
+            place = room.place(draw["model"]) / f"draw-{next(counter)}"
+        try:
+            with room.turn(draw["model"]):
+                return judging.judge(draw, place)
+        except Exception:  # a fault of this program must not pass for a draw that ran
+            return judge.Verdict("wrong", "the harness failed", traceback.format_exc())
+        finally:
+            runner.clear(place)
+
+    verdicts = []
+
+    def work(entry):
+        number, draw = entry
+        verdict = judge_draw(draw)
+        with lock:
+            verdicts.append((number, draw, verdict))
+            elapsed = time.monotonic() - began
+            left = elapsed / len(verdicts) * (len(draws) - len(verdicts))
+            print(f"{len(verdicts)}/{len(draws)} draw {number} {verdict} "
+                  f"({elapsed:.0f} s, {left:.0f} s left)", flush=True)
+            if verdict.kind == "wrong":
+                print(f"    {said(draw)}\n    {verdict.detail}\n    {judge.pasted(verdict.command)}",
+                      flush=True)
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(work, draws))
+
+    wrong = [entry for entry in verdicts if entry[2].kind == "wrong"]
+    if not options.no_shrink:
+        for number, draw, verdict in wrong[:12]:
+            small, small_verdict = shrink(draw, verdict, judge_draw)
+            print(f"\nDraw {number}, shrunk: {said(small)}\n  {small_verdict}\n"
+                  f"  {small_verdict.detail}\n  {judge.pasted(small_verdict.command)}", flush=True)
+    return verdicts
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -51,6 +102,7 @@ def main():
     parser.add_argument("--helper", default="", help="the program that models stale weights")
     parser.add_argument("--jobs", type=int, default=2, help="draws at a time")
     parser.add_argument("--light", action="store_true", help="leave out the largest models")
+    parser.add_argument("--found", action="store_true", help="first the draws that were wrong once")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--only", action="append", default=[], metavar="AXIS=WORD", help="say this in every draw")
     parser.add_argument("--launcher", nargs=argparse.REMAINDER, default=["mpirun"], help="starts ranks; stands last")
@@ -62,70 +114,35 @@ def main():
     for text in options.only:
         axis, word = text.split("=")
         draws = [axes.mended({**draw, axis: word}) for draw in draws]
-    draws = list(enumerate(draws, 1))[part - 1::parts]
+    draws = list(enumerate(draws, 1))
+    if options.found:
+        draws = [(f"found {i}", axes.DEFAULT | draw) for i, draw in enumerate(found.DRAWS, 1)] + draws
+    draws = draws[part - 1::parts]
 
-    with tempfile.TemporaryDirectory(prefix="combinations-") as folder:
-        root = pathlib.Path(folder)
-        started = runner.Runner(os.path.abspath(options.program), options.launcher,
-                                os.path.abspath(options.helper))
-        data = runner.Data()
-        known = references.References(started, data, root)
-        judging = judge.Judge(started, data, known)
-        counter = iter(range(10**9))
-        lock = threading.Lock()
-
-        def judge_draw(draw):
-            with lock:
-                place = root / f"draw-{next(counter)}"
-            try:
-                return judging.judge(draw, place)
-            except Exception:  # a fault of this program must not pass for a draw that ran
-                return judge.Verdict("wrong", "the harness failed", traceback.format_exc())
-            finally:
-                runner.clear(place)
-
-        began = time.monotonic()
-        found = []
-
-        def work(entry):
-            number, draw = entry
-            verdict = judge_draw(draw)
-            with lock:
-                found.append((number, draw, verdict))
-                elapsed = time.monotonic() - began
-                left = elapsed / len(found) * (len(draws) - len(found))
-                print(f"{len(found)}/{len(draws)} draw {number} {verdict} "
-                      f"({elapsed:.0f} s, {left:.0f} s left)", flush=True)
-                if verdict.kind == "wrong":
-                    print(f"    {said(draw)}\n    {verdict.detail}\n    {judge.pasted(verdict.command)}",
-                          flush=True)
-
-        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(work, draws))
-
-        wrong = [entry for entry in found if entry[2].kind == "wrong"]
-        if not options.no_shrink:
-            for number, draw, verdict in wrong[:12]:
-                small, small_verdict = shrink(draw, verdict, judge_draw)
-                print(f"\nDraw {number}, shrunk: {said(small)}\n  {small_verdict}\n"
-                      f"  {small_verdict.detail}\n  {judge.pasted(small_verdict.command)}", flush=True)
+    began = time.monotonic()
+    room = runner.Room()
+    try:
+        verdicts = judge_all(draws, options, room)
+    finally:
+        room.clear()
 
     seen, total = sampler.coverage()
-    kinds = collections.Counter(verdict.kind for _, _, verdict in found)
-    print(f"\nSeed {options.seed}: {len(found)} draws, {seen} of {total} pairs of words seen, "
-          f"{time.monotonic() - began:.0f} s")
+    kinds = collections.Counter(verdict.kind for _, _, verdict in verdicts)
+    used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"\nSeed {options.seed}: {len(verdicts)} draws, {seen} of {total} pairs of words seen, "
+          f"{time.monotonic() - began:.0f} s, of processor time {used / max(1, len(verdicts)):.1f} s a draw")
     for kind in ("ran", "unchecked", "refused", "wrong"):
-        print(f"  {kind:9} {kinds[kind]:4}  {100 * kinds[kind] / max(1, len(found)):.0f} %")
-    reasons = collections.Counter((v.kind, v.why) for _, _, v in found if v.kind != "ran" or v.why)
+        print(f"  {kind:9} {kinds[kind]:4}  {100 * kinds[kind] / max(1, len(verdicts)):.0f} %")
+    reasons = collections.Counter((v.kind, v.why) for _, _, v in verdicts if v.kind != "ran" or v.why)
     for (kind, why), count in reasons.most_common():
         print(f"  {count:4}  {kind}: {why}")
-    for why in sorted({v.why for _, _, v in found if v.kind == "refused"}):
-        example = next(v for _, _, v in found if v.kind == "refused" and v.why == why)
+    for why in sorted({v.why for _, _, v in verdicts if v.kind == "refused"}):
+        example = next(v for _, _, v in verdicts if v.kind == "refused" and v.why == why)
         print(f"\nRefused: {example.detail}\n  {judge.pasted(example.command)}")
-    too_few = kinds["ran"] < 0.7 * len(found)
+    too_few = kinds["ran"] < 0.7 * len(verdicts)
     if too_few:
         print("Fewer than 70 % of the draws ran.")
-    too_many = kinds["unchecked"] > max(2, 0.05 * len(found))
+    too_many = kinds["unchecked"] > max(2, 0.05 * len(verdicts))
     if too_many:
         print("More than 5 % of the draws were not checked.")
     return 1 if kinds["wrong"] or too_few or too_many else 0

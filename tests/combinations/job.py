@@ -5,12 +5,17 @@ from axes import micro_batches
 
 STEPS = 4
 MIDDLE = 2  # the step of the checkpoint in the middle
-SAMPLES = 320  # four steps of the largest batch
+SAMPLES = 400  # four steps of the largest batch, and a tenth of it held back
 
 
 def learning_rate(draw):
-    """So small that rounding does not grow from step to step; the logits of heads are times 64."""
-    return "0.001" if draw["head"] else "0.02"
+    """So small that rounding does not grow from step to step: deep networks, and the heads, whose logits
+    are times 64, have steep losses."""
+    if "adamw" in draw["optimizer"]:
+        return "0.0001" if draw["head"] else "0.001"
+    if draw["optimizer"] in ("lars", "lamb"):
+        return "0.001" if draw["head"] else "0.01"
+    return "0.00001" if draw["head"] else "0.01" if draw["model"] == "fashion_cnn" else "0.001"
 
 
 OPTIMIZERS = {
@@ -28,12 +33,17 @@ OPTIMIZERS = {
 WORDS = {
     "decay": {"0": ["--weight-decay", "0"], "0.01": ["--weight-decay", "0.01"],
               "0.01-all": ["--weight-decay", "0.01", "--decay-all"]},
-    "clip": {"0.5": ["--clip-norm", "0.5"], "1000": ["--clip-norm", "1000"]},
+    "clip": {"0.5": ["--clip-norm", "0.5"], "1000": ["--clip-norm", "1000"],
+             "backbone": ["--clip-norm", "0.5", "--clip-backbone"]},
     "precision": {"fp16": ["--precision", "fp16"], "bf16": ["--precision", "bf16"],
                   "bf16-storage": ["--precision", "bf16", "--precision-arithmetic", "storage"]},
-    "scale": {"1024": ["--loss-scale", "1024"], "dynamic": ["--loss-scale", "dynamic"],
+    "scale": {"32": ["--loss-scale", "32"], "1024": ["--loss-scale", "1024"], "dynamic": ["--loss-scale", "dynamic"],
+              "window": ["--loss-scale", "dynamic", "--loss-scale-window", "2"],
               "overflow": ["--loss-scale", "dynamic", "--inject-overflow", "2"]},
     "trained": {"decayed": ["--layer-decay", "0.5"]},
+    "norms": {"frozen": ["--freeze-norms"]},
+    "weighted": {"balanced": ["--class-weights", "balanced"]},
+    "average": {"0.9": ["--ema", "0.9"]},
     "dropout": {"off": ["--dropout", "off"]},
     "smoothing": {"0.1": ["--label-smoothing", "0.1"]},
     "rate": {"step": ["--lr-schedule", "step", "--lr-milestones", "1,3", "--lr-gamma", "0.3"],
@@ -41,10 +51,17 @@ WORDS = {
              "polynomial": ["--lr-schedule", "polynomial", "--lr-power", "2", "--lr-final", "0.001"],
              "warmup": ["--lr-warmup-steps", "2"]},
     "head": {"softmax": ["--head", "softmax"], "arcface": ["--head", "arcface"],
+             "arcface-32": ["--head", "arcface", "--margin", "0.4", "--scale", "32"],
              "cosface": ["--head", "cosface", "--margin", "0.3"],
-             "combined": ["--head", "combined", "--margin", "0.9,0.3,0.1"]},
+             "combined": ["--head", "combined", "--margin", "0.9,0.3,0.1"],
+             "adaface": ["--head", "adaface"], "magface": ["--head", "magface", "--margin", "0.3,0.7"],
+             "curricularface": ["--head", "curricularface"],
+             "filtered": ["--head", "arcface", "--head-filter", "0.05"]},
+    "head-momentum": {"none": ["--head-momentum", "none"], "frozen": ["--head-momentum", "frozen"]},
     "head-gradient": {"plain": ["--head-gradient", "plain"]},
-    "head-dtype": {"bf16": ["--head-dtype", "bf16"]},
+    "head-dtype": {"bf16": ["--head-dtype", "bf16"], "fp16": ["--head-dtype", "fp16"]},
+    "head-rate": {},
+    "convolutions": {"winograd": ["--conv-algo", "winograd"], "": ["--conv-algo", "direct"]},
     "finite": {"on": ["--check-finite"]},
     # How a job is divided: one device says none of these.
     "parallel": {"data": ["--parallel", "data"], "model": ["--parallel", "model"],
@@ -55,6 +72,9 @@ WORDS = {
     "sync": {"on": ["--sync-batch-norm"]},
     "wire": {"fp32": ["--comm-dtype", "fp32"], "fp16": ["--comm-dtype", "fp16"],
              "bf16": ["--comm-dtype", "bf16"]},
+    "backend": {"strict": ["--backend", "strict"],
+                "strict-eager": ["--backend", "strict", "--strict-order", "eager"],
+                "strict-random": ["--backend", "strict", "--strict-order", "random:5"]},
     "recompute": {"none": ["--recompute", "none"], "cheap": ["--recompute", "cheap"],
                   "all": ["--recompute", "all"]},
     "head-parallel": {"dp": ["--head-parallel", "dp"], "mp": ["--head-parallel", "mp"],
@@ -62,18 +82,36 @@ WORDS = {
                       "pfc-all": ["--head-parallel", "pfc", "--sample-rate", "1"]},
 }
 
+# How the images of a step are made.
+CHANGES = {
+    "raw": ["--augment", "none"],
+    "small": ["--augment", "small"],
+    "changed": ["--augment", "small", "--random-erasing", "0.5", "--rand-augment", "2,9"],
+    "jitter": ["--augment", "small", "--colour-jitter", "0.4,0.3,0.2"],
+    "mixup": ["--augment", "none", "--mixup", "0.4"],
+    "cutmix": ["--augment", "none", "--cutmix", "1"],
+    "either": ["--augment", "small", "--mixup", "0.2", "--cutmix", "1"],
+    "sampled": ["--augment", "none", "--sampler", "balanced"],
+}
+
 # Said of the mathematics of a step, so of the reference too; the rest says where it is computed.
-MEANING = ("trained", "decay", "clip", "precision", "scale", "dropout", "smoothing", "rate", "head",
-           "head-gradient", "head-dtype")
-DIVISION = ("parallel", "static", "replicas", "share", "sync", "wire", "recompute",
-            "head-parallel", "finite")
+MEANING = ("trained", "norms", "weighted", "average", "decay", "clip", "precision", "scale", "dropout",
+           "smoothing", "rate", "head", "head-rate", "head-gradient", "head-dtype", "convolutions")
+DIVISION = ("parallel", "static", "replicas", "share", "sync", "wire", "recompute", "backend",
+            "head-parallel", "head-momentum", "finite")
 
 CUTS = {  # layers behind which the stages end
     "fashion_cnn": ["bn1", "layer1.0", "layer2.0"],
     "mobilefacenet": ["layers.2", "layers.4", "layers.6"],
     "resnet18": ["layer1", "layer2", "layer3"],
     "resnet50": ["layer1", "layer2", "layer3"],
+    "resnext50_32x4d": ["layer1", "layer2", "layer3"],
     "iresnet18": ["layer1", "layer2", "layer3"],
+    "squeezenet1_1": ["features.4", "features.7", "features.10"],
+    "mobilenet_v3_large": ["features.3", "features.6", "features.12"],
+    "mobilenet_v2": ["features.3", "features.7", "features.13"],
+    "efficientnet_b0": ["features.2", "features.4", "features.6"],
+    "densenet121": ["features.transition1", "features.transition2", "features.transition3"],
     "alexnet": ["features.3", "features.8", "classifier.1"],
     "vgg16": ["features.9", "features.19", "classifier.0"],
     "vgg16_bn": ["features.10", "features.20", "classifier.0"],
@@ -86,7 +124,14 @@ FROZEN = {
     "mobilefacenet": {"late": "layers.0,layers.1,layers.2", "middle": "layers.3"},
     "resnet18": {"late": "conv1,bn1,layer1,layer2", "middle": "layer3.0"},
     "resnet50": {"late": "conv1,bn1,layer1,layer2", "middle": "layer3.0"},
+    "resnext50_32x4d": {"late": "conv1,bn1,layer1,layer2", "middle": "layer3.0"},
     "iresnet18": {"late": "conv1,bn1,prelu,layer1", "middle": "layer3.0"},
+    "squeezenet1_1": {"late": "features.0,features.3", "middle": "features.7"},
+    "mobilenet_v3_large": {"late": "features.0,features.1,features.2", "middle": "features.5"},
+    "mobilenet_v2": {"late": "features.0,features.1,features.2", "middle": "features.7"},
+    "efficientnet_b0": {"late": "features.0,features.1,features.2", "middle": "features.4"},
+    "densenet121": {"late": "features.conv0,features.norm0,features.denseblock1",
+                    "middle": "features.transition2"},
     "alexnet": {"late": "features.0,features.3", "middle": "classifier.1"},
     "vgg16": {"late": "features.0,features.2", "middle": "features.28"},
     "vgg16_bn": {"late": "features.0,features.1", "middle": "features.40"},
@@ -95,8 +140,14 @@ FROZEN = {
 
 def words(draw, names):
     flags = [flag for axis in names for flag in WORDS[axis].get(draw[axis], [])]
+    if "head-rate" in names and draw["head-rate"]:
+        flags += ["--head-lr", f"{3 * float(learning_rate(draw)):g}"]
     if "trained" in names and draw["trained"] in ("late", "middle"):
         flags += ["--freeze", FROZEN[draw["model"]][draw["trained"]]]
+    if "trained" in names and draw["trained"] == "only":
+        flags += ["--train-only", FROZEN[draw["model"]]["middle"]]
+    if "trained" in names and draw["trained"] == "scaled":
+        flags += ["--lr-scale", FROZEN[draw["model"]]["late"].replace(",", "=0.3,") + "=0.3"]
     return flags
 
 
@@ -138,14 +189,18 @@ def common(draw, data):
     flags = ["--model", draw["model"], "--image", str(model["image"]),
              "--channels", str(model["channels"]), "--classes", str(model["classes"]),
              "--steps", str(STEPS), "--seed", "7", "--threads-per-device", "1", "--oversubscribe",
-             "--conv-algo", "direct", "--workers", "1"]
+             "--workers", "1"]
     if draw["data"] != "synthetic":
-        flags += ["--data", data.training(draw["model"]),
-                  "--augment", "small" if draw["data"] == "small" else "none"]
-    if "adamw" not in draw["optimizer"]:
-        flags += ["--lr", learning_rate(draw)]
+        flags += ["--data", data.training(draw["model"]), *CHANGES[draw["data"]]]
+    flags += ["--lr", learning_rate(draw)]
     flags += OPTIMIZERS[draw["optimizer"]] + words(draw, MEANING)
-    if draw["eval"]:
+    if draw["weighted"] == "file":
+        flags += ["--class-weights", data.weights(draw["model"])]
+    if draw["keep"]:
+        flags += ["--precision-keep", FROZEN[draw["model"]]["late"]]
+    if draw["eval"] == "share":
+        flags += ["--valid-share", "0.1"]
+    elif draw["eval"]:
         flags += ["--eval-data", data.evaluation(draw["model"])]
     if draw["eval"] == "every":
         flags += ["--eval-every", "2"]
@@ -164,18 +219,21 @@ def other_placement(draw):
         return draw
     other = dict(draw)
     for axis in ("layout", "ranks", "parallel", "schedule", "static", "replicas", "microbatches",
-                 "cut", "share", "sync", "wire", "recompute"):
+                 "cut", "share", "sync", "wire", "recompute", "backend"):
         other[axis] = axes.DEFAULT[axis]
-    if axes.MODELS[draw["model"]].get("plain") is None:
+    if axes.normalises(draw):
         other["sync"] = "on"  # so that batch norms see what they saw
     count = axes.devices_of(draw)
     total = global_batch(draw)
     if draw["resume"] == "apart":
-        widths = [width for width in (2, 3, 4) if width != count and total % width == 0]
-        other["layout"] = str(widths[0]) if widths else "1.1"
+        # Devices that share a head take other samples of its classes than one does.
+        widths = [width for width in (2, 3, 4) if draw["head-parallel"] != "pfc"
+                  and width != count and total % width == 0]
+        stages = "same1.1" if total % 2 else "1.1"
+        other["layout"] = str(widths[0]) if widths else stages
         if not widths:
             other["microbatches"] = "1"
-    if axes.devices_of(other) == 1 or other["layout"] == "1.1":
+    if len(axes.stages_of(other)[0]) == 1:
         other["sync"] = ""
     other["batch"] = str(total // axes.devices_of(other))
     return other

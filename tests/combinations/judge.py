@@ -49,6 +49,8 @@ class Judge:
         if outcome.status == "hang":
             return Verdict("wrong", "hangs", text, command)
         steps = (folder / "metrics").exists() and (folder / "metrics").read_text().strip()
+        if any("plug-in" in sentence for sentence in sentences):
+            return Verdict("wrong", "processes cannot be joined", text, command)
         if outcome.status == 2 and len(set(sentences)) == 1 and not steps:
             return Verdict("refused", class_of(sentences[0]), sentences[0], command)
         if outcome.status == 2 and sentences and not steps:
@@ -74,7 +76,7 @@ class Judge:
         if expected is None:
             return Verdict("unchecked", "", "", command)
         faults = expected.differences(result)
-        if draw["eval"] and not faults:
+        if draw["eval"] in ("end", "every") and not faults:
             faults = self.evaluation_faults(draw, result, folder)
         if faults:
             return Verdict("wrong", "differs: " + class_of(faults[0]), "\n".join(faults[:6]), command)
@@ -123,7 +125,7 @@ class Judge:
         plain = all(axes.micro_batches(one) == 1 and references.whole_groups(one) for one in (draw, other))
         result = results.Result(begin / "metrics", begin / "run" / f"step-{job.STEPS:08d}")
         if draw["resume"] != "same" and (references.is_stale(draw)
-                                         or references.has_batch_norm(draw) and not plain):
+                                         or axes.normalises(draw) and not plain):
             # From here on it is another job than the draw was.
             expected = self.references.resumed(other, folder / "run" / f"step-{job.MIDDLE:08d}",
                                                folder / "reference")

@@ -25,9 +25,10 @@ namespace millrace::combinations {
 
 class PlainModel {
  public:
-  explicit PlainModel(const TrainJob& job);
+  explicit PlainModel(const train::TrainJob& job);
 
-  // Weights and running statistics, and from a checkpoint also the state of the optimizer.
+  // Weights and running statistics, and from a checkpoint also the state of the optimizer and, as
+  // average:NAME, the average.
   void load(const std::filesystem::path& file);
 
   struct Step {
@@ -37,9 +38,15 @@ class PlainModel {
   };
 
   // Steps `first` to `last` - 1 between two moments at which the pipeline is empty.
-  void run(int64_t first, int64_t last, Feed& feed, const std::function<void(const Step&)>& told);
+  void run(int64_t first, int64_t last, train::Feed& feed,
+           const std::function<void(const Step&)>& told);
 
-  // weights.safetensors and optimizer.safetensors, as a checkpoint has them.
+  // Keeps the exponential average of the weights of all steps: Polyak and Juditsky (1992), as
+  // torch.optim.swa_utils.AveragedModel begins it, with the weights of the first step.
+  void average(double decay) { average_decay_ = decay; }
+
+  // weights.safetensors and optimizer.safetensors, as a checkpoint has them, and
+  // average.safetensors.
   void save(const std::filesystem::path& directory) const;
 
  private:
@@ -58,7 +65,7 @@ class PlainModel {
 
   bool stale() const;
   double learning_rate(int64_t step) const;
-  void read_batch(const FeedBatch& batch, int64_t micro_batch);
+  void read_batch(const train::FeedBatch& batch, int64_t micro_batch);
   double run_micro_batch(int64_t step, int64_t micro_batch_of_step);
   void set_weights(int64_t micro_batch);
   void set_statistics(int64_t micro_batch);
@@ -66,19 +73,22 @@ class PlainModel {
   void add_gradients(int64_t step, int64_t micro_batch, bool last_of_all);
   void update(Stage& stage, int64_t step);
   void run_update(int64_t step);
-  const Slot& slot(const std::string& name) const;
+  void update_average();
+  const std::vector<float>* statistic(const std::string& name) const;
+  const compile::Slot& slot(const std::string& name) const;
   std::vector<float> read(const std::string& name) const;
 
-  TrainJob job_;
-  JobGraphs graphs_;
+  train::TrainJob job_;
+  parallel::JobGraphs graphs_;
   VersionRule rule_;
   PlainOptimizer optimizer_;
-  Device device_;
-  Program program_;
-  std::unique_ptr<Session> session_;
-  std::map<std::string, const Slot*> slots_;
+  backend::Device device_;
+  compile::Program program_;
+  std::unique_ptr<runtime::Session> session_;
+  std::map<std::string, const compile::Slot*> slots_;
   std::vector<Stage> stages_;
-  int64_t skipped_ = 0;
+  double average_decay_ = 0;
+  std::map<std::string, std::vector<double>> average_;
 };
 
 }  // namespace millrace::combinations

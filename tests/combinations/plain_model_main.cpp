@@ -16,19 +16,22 @@ namespace millrace::combinations {
 namespace {
 
 struct Flags {
-  JobFlags job;
+  cli::JobFlags job;
   std::string load_weights, start, output, metrics;
   std::vector<int64_t> segments;
   int ranks = 1;
+  double average_decay = 0;
 };
 
 void run(const Flags& flags) {
-  TrainJob job = to_job(flags.job, flags.ranks);
+  train::TrainJob job = cli::to_job(flags.job, flags.ranks);
   PlainModel model(job);
+  model.average(flags.average_decay);
   if (!flags.start.empty()) model.load(flags.start);
   if (!flags.load_weights.empty()) model.load(flags.load_weights);
   const int64_t begun = flags.segments.front() * job.options.batch;
-  const std::unique_ptr<Feed> feed = data_of(job).training({.epoch = 0, .index = begun}, {});
+  const std::unique_ptr<train::Feed> feed =
+      train::data_of(job).training({.epoch = 0, .index = begun}, {});
   std::string lines;
   for (size_t i = 0; i + 1 < flags.segments.size(); ++i) {
     model.run(flags.segments[i], flags.segments[i + 1], *feed, [&](const PlainModel::Step& step) {
@@ -50,10 +53,10 @@ int main(int count, char** arguments) {
   using namespace millrace;
   combinations::Flags flags;
   CLI::App program;
-  add_model_flags(program, flags.job);
-  add_data_flags(program, flags.job);
-  add_training_flags(program, flags.job);
-  add_device_flags(program, flags.job);
+  cli::add_model_flags(program, flags.job);
+  cli::add_data_flags(program, flags.job);
+  cli::add_training_flags(program, flags.job);
+  cli::add_device_flags(program, flags.job);
   program.add_option("--load-weights", flags.load_weights);
   program.add_option("--start", flags.start, "Weights and states to go on from");
   program.add_option("--output", flags.output)->required();
@@ -62,6 +65,8 @@ int main(int count, char** arguments) {
       ->delimiter(',')
       ->required();
   program.add_option("--ranks", flags.ranks);
+  program.add_option("--ema", flags.average_decay);
+  program.add_option("--valid-share", flags.job.valid_share);
   try {
     program.parse(count, arguments);
     combinations::run(flags);

@@ -12,7 +12,7 @@ namespace millrace::combinations {
 
 // A trained tensor with everything that the optimizer remembers of it.
 struct TrainedTensor {
-  Shape shape;
+  graph::Shape shape;
   std::vector<double> values;
   double rate = 1;  // times the learning rate
   // By the ending of its name in a checkpoint: ".momentum", or ".first_moment", ".second_moment".
@@ -21,7 +21,7 @@ struct TrainedTensor {
 
 class PlainOptimizer {
  public:
-  explicit PlainOptimizer(const OptimizerSettings& settings) : settings_(settings) {}
+  explicit PlainOptimizer(const passes::OptimizerSettings& settings) : settings_(settings) {}
 
   // The states that the tensor needs, zero.
   void prepare(TrainedTensor& tensor) const;
@@ -38,7 +38,7 @@ class PlainOptimizer {
   void lars(TrainedTensor& tensor, const std::vector<double>& gradient, double learning_rate,
             double decay) const;
 
-  OptimizerSettings settings_;
+  passes::OptimizerSettings settings_;
 };
 
 }  // namespace millrace::combinations

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import itertools
 import pathlib
 import shutil
 import threading
@@ -21,18 +22,15 @@ MOVES = {"fp32": 16 * LAST_BIT["fp32"], "fp16": LAST_BIT["fp16"], "bf16": LAST_B
 # How many times as far as another run the draw may be from its reference; docs/testing.md says why.
 ROUNDING = 2  # one that begins from weights that differ by what float32 rounds
 PRECISION = 4  # the same in float32
-WIRE = 2  # one that begins from weights that differ as what travels is rounded
+WIRE = 2  # one that begins from weights that differ as what travels, or is kept, is rounded
 BETWEEN = 2  # the other end of what an order that is not fixed may do
+SAMPLES = 12  # runs from moved weights at most: whether one of them passes a kink of the loss is a matter of luck
 
 Start = collections.namedtuple("Start", "path weights")
 
 
 class Unknown(Exception):
     """No reference could be made: its own run failed."""
-
-
-def has_batch_norm(draw):
-    return "plain" not in axes.MODELS[draw["model"]]
 
 
 def is_stale(draw):
@@ -50,11 +48,11 @@ def one_device(draw, data):
     if is_stale(draw) or (draw["head-parallel"] == "pfc" and len(axes.stages_of(draw)[-1]) > 1):
         return None
     flags = job.common(draw, data) + ["--batch", str(job.global_batch(draw))]
-    if draw["head-parallel"] == "pfc":
-        flags += job.words(draw, ["head-parallel"])
+    if draw["head-parallel"].startswith("pfc"):
+        flags += job.words(draw, ["head-parallel", "head-momentum"])
     if scale_is_dynamic(draw) and not draw["scale"]:
         flags += ["--loss-scale", "dynamic"]
-    if not has_batch_norm(draw):
+    if not axes.normalises(draw):
         return flags
     if not whole_groups(draw):
         return None
@@ -65,13 +63,13 @@ def one_device(draw, data):
 
 def wire(draw):
     """What activations and gradients travel as."""
-    if axes.devices_of(draw) == 1:
+    if not axes.travels(draw):
         return "fp32"
     return draw["wire"] or draw["precision"].removesuffix("-storage") or "fp32"
 
 
 def coarsest(draw):
-    head = "bf16" if draw["head"] and draw["head-dtype"] else "fp32"
+    head = (draw["head-dtype"] if draw["head"] else "") or "fp32"
     kinds = (draw["precision"].removesuffix("-storage") or "fp32", wire(draw), head)
     return max(kinds, key=LAST_BIT.get)
 
@@ -80,7 +78,7 @@ def in_float32(flags):
     """The same without 16 bits."""
     plain, skip = [], False
     for flag in flags:
-        if flag in ("--precision", "--precision-arithmetic", "--comm-dtype", "--head-dtype"):
+        if flag in ("--precision", "--precision-arithmetic", "--precision-keep", "--comm-dtype", "--head-dtype"):
             skip = True
         elif skip:
             skip = False
@@ -89,8 +87,13 @@ def in_float32(flags):
     return plain
 
 
+def directly(flags):
+    """The same without convolutions by way of transforms."""
+    return ["direct" if flag == "winograd" else flag for flag in flags]
+
+
 def scale_is_dynamic(draw):
-    if draw["scale"] in ("dynamic", "overflow"):
+    if draw["scale"] in ("dynamic", "window", "overflow"):
         return True
     return draw["scale"] == "" and "fp16" in (draw["precision"], draw["wire"])
 
@@ -119,14 +122,15 @@ def plain_model(draw, data):
     if is_stale(draw) and draw["scale"] == "overflow":
         return None
     scale = "dynamic" if scale_is_dynamic(draw) and not draw["scale"] else draw["scale"]
-    quiet = {**draw, "scale": scale, "eval": "", "wire": "", "recompute": "", "share": "", "finite": ""}
+    quiet = {**draw, "scale": scale, "wire": "", "recompute": "", "share": "", "finite": "",
+             "backend": "", "eval": draw["eval"] if draw["eval"] == "share" else ""}
     return [*job.flags_of(quiet, data), "--ranks", draw["ranks"], "--segments",
             ",".join(map(str, segments(draw)))]
 
 
-def moved_by(weights, bit):
+def moved_by(weights, bit, seed):
     """The weights, each a bit larger or smaller, and statistics as they are."""
-    source = numpy.random.default_rng(3)
+    source = numpy.random.default_rng(seed)
     return {name: values if results.is_statistic(name) else
             values * (1 + bit * source.choice([-1, 1], values.shape))
             for name, values in weights.items() if name != "head.centres"}
@@ -138,23 +142,42 @@ def begun(weights):
             else values for name, values in weights.items()}
 
 
-def starts_from(weights, folder):
-    """By name: the weights as they are, and moved for each kind of number."""
-    starts = {"exact": Start(None, weights)}
-    for kind, bit in MOVES.items():
-        path = folder / f"moved-{kind}.safetensors"
-        results.write_safetensors(path, moved_by(weights, bit))
-        starts[kind] = Start(path, {**weights, **results.read_safetensors(path)})
-    return starts
+class Starts:
+    """Weights to begin with: as they are, and moved for each kind of number, which is made when asked for."""
+
+    def __init__(self, weights, folder):
+        self.exact, self.folder = Start(None, weights), folder
+        self.lock = threading.Lock()
+
+    def moved(self, kind, sample):
+        path = self.folder / f"moved-{kind}-{sample}.safetensors"
+        with self.lock:
+            if not path.exists():
+                results.write_safetensors(path, moved_by(self.exact.weights, MOVES[kind], sample))
+            return Start(path, {**self.exact.weights, **results.read_safetensors(path)})
 
 
 class References:
-    """Runs references when they are first asked for; threads share them."""
+    """Runs references when they are first asked for; threads share them, and the last ones are kept."""
 
-    def __init__(self, runner, data, folder):
-        self.runner, self.data, self.folder = runner, data, pathlib.Path(folder)
+    def __init__(self, runner, data, place, most=1 << 30):
+        self.runner, self.data = runner, data
+        self.place = place  # where the files of a model go
         self.lock = threading.Lock()
         self.known = {}
+        self.numbers = itertools.count()
+        self.most = most  # bytes of results to keep
+
+    def forget(self):
+        """All but as many results as there is room for, the oldest first."""
+        with self.lock:
+            sizes = {key: entry["value"].bytes() for key, entry in self.known.items()
+                     if isinstance(entry.get("value"), results.Result)}
+            total = sum(sizes.values())
+            for key, size in sizes.items():
+                if total > self.most:
+                    del self.known[key]
+                    total -= size
 
     def once(self, key, make):
         with self.lock:
@@ -173,9 +196,7 @@ class References:
     def run(self, flags):
         """The result of the program, or of the plain model, with these flags."""
         def make():
-            with self.lock:
-                number = len(self.known)
-            folder = self.folder / f"reference-{number}"
+            folder = self.place(flags[flags.index("--model") + 1]) / f"reference-{next(self.numbers)}"
             last = folder / "run" / f"step-{job.STEPS:08d}"
             if "--segments" in flags:
                 command = [self.runner.helper, *flags, "--output", str(last)]
@@ -190,15 +211,16 @@ class References:
             result = results.Result(folder / "metrics", last)
             shutil.rmtree(folder)
             return result
+        self.forget()
         return self.once(tuple(flags), make)
 
     def start(self, draw):
-        """What a job begins with, see starts_from."""
+        """What a job begins with."""
         model = axes.MODELS[draw["model"]]
         head = draw["head"] != ""
 
         def make():
-            folder = self.folder / f"start-{draw['model']}-{head}"
+            folder = self.place(draw["model"]) / f"start-{draw['model']}-{head}"
             flags = ["--model", draw["model"], "--image", str(model["image"]),
                      "--channels", str(model["channels"]), "--classes", str(model["classes"]),
                      "--steps", "1", "--seed", "7", "--batch", "2", "--lr", "0", "--weight-decay", "0",
@@ -211,7 +233,7 @@ class References:
                 raise Unknown(f"no starting weights: {outcome.output.strip()[:400]}")
             weights = results.Result(folder / "metrics", folder / "run" / "step-00000001").weights
             shutil.rmtree(folder / "run")
-            return starts_from(begun(weights), folder)
+            return Starts(begun(weights), folder)
         return self.once(("start", draw["model"], head), make)
 
     def expected(self, draw):
@@ -225,7 +247,7 @@ class References:
             flags = plain_model({**draw, "static": "on"}, self.data)
             newest = plain_model({**draw, "static": "", "schedule": "gpipe",
                                   "microbatches": str(axes.micro_batches(draw))}, self.data)
-            return self.around(draw, flags, self.start(draw), [(newest, "exact", BETWEEN)])
+            return self.around(draw, flags, self.start(draw), [("newest", newest, BETWEEN)])
         return self.around(draw, flags, self.start(draw))
 
     def resumed(self, draw, checkpoint, folder):
@@ -235,26 +257,35 @@ class References:
             return None
         found = results.Result(None, checkpoint)
         folder.mkdir(parents=True)
-        results.write_safetensors(folder / "start", {**found.weights, **found.states})
+        averages = {f"average:{name}": values for name, values in found.averages.items()}
+        results.write_safetensors(folder / "start", {**found.weights, **found.states, **averages})
         flags = [*flags[:flags.index("--segments")], "--segments", f"{job.MIDDLE},{job.STEPS}",
                  "--start", str(folder / "start")]
-        return self.around(draw, flags, starts_from(found.weights, folder))
+        return self.around(draw, flags, Starts(found.weights, folder))
 
     def around(self, draw, flags, starts, others=()):
-        """The job, and what rounding may do to it; others: (flags, weights to begin with, factor)."""
-        others = [(flags, "fp32", ROUNDING), *others]
+        """The job, and what rounding may do to it; others: (kind, flags, factor)."""
+        def same(kind, other, factor):
+            return results.Other(kind, self.run(other), starts.exact.weights, factor)
 
-        def make(other, name, factor):
-            load = [] if name == "exact" else ["--load-weights", str(starts[name].path)]
-            return results.Other(self.run([*other, *load]), starts[name].weights, factor)
+        def moved(kind, factor, sample):
+            start = starts.moved(kind, sample)
+            return results.Other(f"moved {kind}", self.run([*flags, "--load-weights", str(start.path)]),
+                                 start.weights, factor)
 
         wide = in_float32(flags)
+        makers = [functools.partial(moved, "fp32", ROUNDING, 0)]
+        makers += [functools.partial(same, *other) for other in others]
         if wide != flags:
-            others.append((wide, "exact", PRECISION))
-        if wire(draw) != "fp32":
-            others.append((flags, wire(draw), WIRE))
-        makers = [functools.partial(make, *other) for other in others]
-        expected = results.Expected(self.run(flags), starts["exact"].weights, makers, LAST_BIT[coarsest(draw)])
+            makers.append(functools.partial(same, "wide", wide, PRECISION))
+        if draw["convolutions"] == "winograd":  # which rounds more than it sums
+            makers.append(functools.partial(same, "direct", directly(flags), PRECISION))
+        for sample in range(SAMPLES):
+            if coarsest(draw) != "fp32":
+                makers.append(functools.partial(moved, coarsest(draw), WIRE, sample))
+            if sample > 0:
+                makers.append(functools.partial(moved, "fp32", ROUNDING, sample))
+        expected = results.Expected(self.run(flags), starts.exact.weights, makers, LAST_BIT[coarsest(draw)])
         if wide != flags:
             faults = expected.unmoved(self.run(wide))
             if faults:

@@ -25,6 +25,8 @@ def read_safetensors(path):
         values = numpy.frombuffer(data, kind, (end - begin) // kind.itemsize, 8 + size + begin)
         if entry["dtype"] == "BF16":
             values = (values.astype(numpy.uint32) << 16).view(numpy.float32)
+        elif entry["dtype"] == "F16":
+            values = values.astype(numpy.float32)  # the plain model goes on from it
         tensors[name] = values.reshape(entry["shape"])
     return tensors
 
@@ -58,7 +60,7 @@ class Result:
                 self.steps[entry["step"]] = entry
             elif entry["kind"] == "evaluation":
                 self.evaluations[entry["step"]] = entry
-        self.weights, self.states = {}, {}
+        self.weights, self.states, self.averages = {}, {}, {}
         shards = {}
         for file in sorted(pathlib.Path(checkpoint).glob("*.safetensors")):
             tensors = read_safetensors(file)
@@ -66,12 +68,18 @@ class Result:
                 self.weights.update(tensors)
             elif file.name == "optimizer.safetensors":
                 self.states.update(tensors)
+            elif file.name == "average.safetensors":
+                self.averages.update(tensors)
             else:  # centres and their state, in order of their classes
                 for name, values in tensors.items():
                     shards.setdefault(name, []).append(values)
         for name, parts in shards.items():
             into = self.weights if name == "head.centres" else self.states
             into[name] = numpy.concatenate(parts)
+
+    def bytes(self):
+        return sum(values.nbytes for group in (self.weights, self.states, self.averages)
+                   for values in group.values())
 
     def forget(self, last):
         """The steps up to this one."""
@@ -80,11 +88,19 @@ class Result:
 
 
 def length(values):
-    return float(numpy.linalg.norm(values.astype(numpy.float64).ravel()))
+    """In the precision of the values: what is looked at is whole percents of it."""
+    values = numpy.ravel(values if values.dtype.kind == "f" else values.astype(numpy.float64))
+    largest = float(numpy.max(numpy.abs(values), initial=0))
+    if not 0 < largest < numpy.inf:
+        return largest
+    if not 1e-15 < largest < 1e15:
+        values = values.astype(numpy.float64)  # squares would leave the range
+    pieces = (values[begin:begin + 65536] for begin in range(0, values.size, 65536))
+    return sum(float(numpy.dot(piece, piece)) for piece in pieces) ** 0.5
 
 
 def distance(a, b):
-    return length(a.astype(numpy.float64) - b)
+    return length(numpy.subtract(a, b, dtype=numpy.result_type(a, b, numpy.float32)))
 
 
 def is_statistic(name):
@@ -92,7 +108,7 @@ def is_statistic(name):
 
 
 def kind_of(group, name):
-    return group if group == "weights" else name.rsplit(".", 1)[-1]
+    return name.rsplit(".", 1)[-1] if group == "states" else group
 
 
 FAR = 1e9  # what no rounding explains
@@ -104,10 +120,15 @@ def ratio(off, bound):
 
 class Other:
     """A run beside the reference, from weights of its own, and how many times as far as it is from
-    the reference a draw may be."""
+    the reference a draw may be. Of several of one kind the one that is the furthest counts."""
 
-    def __init__(self, result, start, factor):
-        self.result, self.start, self.factor = result, start, factor
+    def __init__(self, kind, result, start, factor):
+        self.kind, self.result, self.start, self.factor = kind, result, start, factor
+
+
+def sum_of_largest(bounds):
+    """Over kinds; bounds: (kind, bound)."""
+    return sum(max(bound for other, bound in bounds if other == kind) for kind in {kind for kind, _ in bounds})
 
 
 class Expected:
@@ -138,15 +159,16 @@ class Expected:
 
     def loss_bound(self, kind, step, key="loss"):
         mine = getattr(self.result, kind)
-        bound = max(2e-5, self.bit / 4) * max(1.0, abs(mine[step][key]))
+        bound, bounds = max(2e-5, self.bit / 4) * max(1.0, abs(mine[step][key])), []
         for other in self.others:
             theirs = getattr(other.result, kind)
-            bound += other.factor * max(abs(theirs[s][key] - mine[s][key]) for s in mine if s <= step)
-        return bound
+            bounds.append((other.kind, other.factor * max(abs(theirs[s][key] - mine[s][key])
+                                                          for s in mine if s <= step)))
+        return bound + sum_of_largest(bounds)
 
     def change(self, result, start, group, name):
         values = getattr(result, group)[name]
-        return values.astype(numpy.float64) - start[name] if group == "weights" and name in start else values
+        return values - start[name] if group != "states" and name in start else values
 
     def largest_moment(self):
         return max(length(values) / values.size ** 0.5 for name, values in self.result.states.items()
@@ -159,18 +181,26 @@ class Expected:
         # Sums that cancel, as the gradient of a bias in front of a batch norm: only the rounding
         # of their terms is left, which are as large as those that do not cancel.
         share = max(1e-5, self.bit)
-        # AdamW moves a weight as far for a gradient of mere rounding as for any other.
-        moment = self.result.states.get(name + ".first_moment") if group == "weights" else None
-        if moment is not None and length(moment) <= share * self.largest_moment() * moment.size ** 0.5:
-            share = 2
+        # AdamW moves a weight as far for a gradient of mere rounding as for any other: one or two of
+        # every tensor, and all of those whose gradient cancels.
+        moment = self.result.states.get(name + ".first_moment") if group != "states" else None
+        if moment is not None:
+            bound += 1.5 * length(change) / values.size ** 0.5
+            if length(moment) <= share * self.largest_moment() * moment.size ** 0.5:
+                share = 2
         bound += share * largest * values.size ** 0.5
         if name.endswith("running_mean"):
             variance = getattr(self.result, group)[name.removesuffix("mean") + "var"]
             bound += max(1e-6, self.bit) * float(variance.sum()) ** 0.5
-        for other in self.others:
-            theirs = self.change(other.result, other.start, group, name)
-            bound += other.factor * distance(theirs, change)
-        return bound
+            # A bias in front of this norm has a gradient that cancels; where what is left of it is the
+            # rounding of 16 bits, such an optimizer moves it as far as any other, and the mean with it.
+            if self.bit > 1e-6 and any(state.endswith(".first_moment") for state in self.result.states):
+                bound += largest * float(variance.sum()) ** 0.5
+        if name.endswith("running_var"):
+            bound += self.bit / 4 * length(values)  # of numbers that are rounded to a last bit
+        bounds = [(other.kind, other.factor * distance(self.change(other.result, other.start, group, name), change))
+                  for other in self.others]
+        return bound + sum_of_largest(bounds)
 
     def differences(self, actual):
         """Sentences, the worst first; none if the run is what it should be."""
@@ -184,7 +214,7 @@ class Expected:
         faults = []
         for kind in ("steps", "evaluations"):
             faults += self.differences_of_scores(kind, getattr(self.result, kind), getattr(actual, kind))
-        for group in ("weights", "states"):
+        for group in ("weights", "states", "averages"):
             faults += self.differences_of_tensors(group, getattr(self.result, group), getattr(actual, group))
         return sorted(faults, key=lambda fault: -fault[0])
 

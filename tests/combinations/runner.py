@@ -1,5 +1,6 @@
 """Runs the program, and makes the data that its jobs read."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 
 import numpy
 
@@ -14,12 +16,90 @@ import axes
 import job
 import results
 
-SECONDS = 120  # a run takes a few; one that takes this long on a machine of its own hangs
+MOST = 120  # seconds of processor time; a run takes a few
+IDLE = 60  # seconds in which a run does nothing
+WAITING = 0.3  # seconds of processor time in each second that ranks use while they wait for each other
 
 
-def patience():
-    """Seconds to wait for a run beside everything else that the machine does."""
-    return SECONDS * max(1.0, os.getloadavg()[0] / os.cpu_count())
+class Watch:
+    """Tells a run that has come to a stop from one that the machine leaves no time for."""
+
+    def __init__(self, session):
+        self.session, self.used, self.idle_since = session, 0.0, None
+
+    def members(self):
+        for place in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if os.getsid(int(place.name)) == self.session:
+                    yield place
+            except OSError:
+                pass
+
+    def sample(self):
+        """(seconds of processor time used so far, whether any thread wants more)."""
+        used, busy = 0.0, False
+        for place in self.members():
+            for thread in place.glob("task/*/stat"):
+                try:
+                    fields = thread.read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                busy = busy or fields[0] in "RD"
+                used += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return used, busy
+
+    def has_stopped(self, now):
+        """To be asked every second."""
+        used, wants = self.sample()
+        crowded = os.getloadavg()[0] > 2 * os.cpu_count()
+        if used > self.used + WAITING or (wants and crowded) or self.idle_since is None:
+            self.idle_since = now
+        self.used = max(self.used, used)
+        return used > MOST or now - self.idle_since > IDLE
+
+    def end(self):
+        for place in list(self.members()):
+            try:
+                os.kill(int(place.name), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def wait(process):
+    """The status of the process, or "hang"."""
+    watch = Watch(process.pid)
+    while True:
+        try:
+            return process.wait(1)
+        except subprocess.TimeoutExpired:
+            if watch.has_stopped(time.monotonic()):
+                watch.end()
+                process.wait()
+                return "hang"
+
+
+class Room:
+    """Where files of draws go: memory if there is enough of it, as they are soon deleted; those of large
+    models always to a disk, and one such draw at a time, as each takes gigabytes."""
+
+    def __init__(self, folder="/dev/shm", enough=4 << 30):
+        try:
+            fast = folder if shutil.disk_usage(folder).free > enough else None
+        except OSError:
+            fast = None
+        self.folders = [tempfile.TemporaryDirectory(prefix="combinations-", dir=where) for where in (fast, None)]
+        self.large = threading.Lock()
+
+    def place(self, model):
+        return pathlib.Path(self.folders[model in axes.LARGE].name)
+
+    def turn(self, model):
+        """To be held while a draw of the model is judged."""
+        return self.large if model in axes.LARGE else contextlib.nullcontext()
+
+    def clear(self):
+        for folder in self.folders:
+            folder.cleanup()
 
 
 class Data:
@@ -48,6 +128,16 @@ class Data:
                 made.rename(path)
         return f"raw:{path}"
 
+    def weights(self, model):
+        """A file of factors of the loss, one for each class."""
+        classes = axes.MODELS[model]["classes"]
+        path = self.folder / f"weights-{classes}.txt"
+        with self.lock:
+            made = path.with_suffix(f".{os.getpid()}")
+            made.write_text("".join(f"{0.5 + 0.25 * (3 * place % 5)}\n" for place in range(classes)))
+            made.rename(path)
+        return str(path)
+
     def training(self, model):
         return self.path(model, job.SAMPLES, 1)
 
@@ -56,8 +146,8 @@ class Data:
 
 
 class Outcome:
-    def __init__(self, status, output, seconds):
-        self.status, self.output, self.seconds = status, output, seconds
+    def __init__(self, status, output):
+        self.status, self.output = status, output
 
     def sentences(self):
         return [line for line in self.output.splitlines() if line.startswith("millrace: ")]
@@ -82,14 +172,9 @@ class Runner:
         with open(folder / "output", "w+") as output:
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
                                        env=environment, start_new_session=True, cwd=folder)
-            try:
-                status = process.wait(patience())
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                status = "hang"
+            status = wait(process)
             output.seek(0)
-            return Outcome(status, output.read(), 0)
+            return Outcome(status, output.read())
 
 
 def clear(folder):

@@ -5,7 +5,7 @@
 namespace millrace::combinations {
 
 bool VersionRule::stale() const {
-  return plan_.stage_count() > 1 && !is_synchronous(plan_.schedule);
+  return plan_.stage_count() > 1 && !parallel::is_synchronous(plan_.schedule);
 }
 
 int VersionRule::replicas(int stage) const {
@@ -26,14 +26,15 @@ int64_t VersionRule::warm_up(int stage) const {
 int64_t VersionRule::version(int stage, int64_t micro_batch) const {
   const int64_t step = micro_batch / plan_.micro_batches;
   if (!stale()) return step;
-  if (plan_.schedule == ScheduleKind::two_bw) return std::max<int64_t>(0, step - 1);
+  if (plan_.schedule == parallel::ScheduleKind::two_bw) return std::max<int64_t>(0, step - 1);
   // A forward comes behind so many backwards of its replica; so many of each make an update.
   const int64_t behind = micro_batch / replicas(stage) - warm_up(stage);
   return std::max<int64_t>(0, behind) / plan_.micro_batches;
 }
 
 int64_t VersionRule::update(int stage, int64_t micro_batch) const {
-  if (!stale() || plan_.schedule == ScheduleKind::two_bw) return micro_batch / plan_.micro_batches;
+  if (!stale() || plan_.schedule == parallel::ScheduleKind::two_bw)
+    return micro_batch / plan_.micro_batches;
   return micro_batch / (plan_.micro_batches * replicas(stage));
 }
 

@@ -9,7 +9,7 @@ namespace millrace::combinations {
 
 class VersionRule {
  public:
-  explicit VersionRule(const Plan& plan) : plan_(plan) {}
+  explicit VersionRule(const parallel::Plan& plan) : plan_(plan) {}
 
   // How many updates of the stage its weights have seen that forward and backward of the
   // micro-batch read.
@@ -26,7 +26,7 @@ class VersionRule {
   int replicas(int stage) const;
   int64_t warm_up(int stage) const;
 
-  Plan plan_;
+  parallel::Plan plan_;
 };
 
 }  // namespace millrace::combinations

@@ -9,7 +9,7 @@
 #include "group_values.h"
 #include "member_runner.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 const std::vector<int64_t> kCounts = {0, 1, 2, 3, 17, 1000, 65537};
@@ -252,4 +252,4 @@ TEST(Texts, AreCollectedWhateverTheirLength) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "member_runner.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 using ::testing::AllOf;
@@ -137,4 +137,4 @@ TEST(GroupFailure, WrongArgumentsAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace millrace {
+namespace millrace::comm {
 
 template <typename T>
 T value_of(int member, int64_t index, int round) {
@@ -47,4 +47,4 @@ bool same_bits(const std::vector<T>& left, const std::vector<T>& right) {
          (left.empty() || std::memcmp(left.data(), right.data(), left.size() * sizeof(T)) == 0);
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

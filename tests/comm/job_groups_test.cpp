@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(JobGroups, RefusesDevicesThatAreNotThere) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -6,7 +6,9 @@
 #include <map>
 #include <string>
 
-namespace millrace {
+#include "base/error.h"
+
+namespace millrace::comm {
 namespace {
 
 // The place that a launcher's variables tell.
@@ -49,6 +51,24 @@ TEST(Launcher, Slurm) {
   EXPECT_EQ(place.local_rank, 1);
 }
 
+TEST(Launcher, SlurmsLastNodeMayHaveFewerTasks) {
+  const LaunchPlace place = place_of({{"SLURM_STEP_NUM_TASKS", "7"},
+                                      {"SLURM_PROCID", "6"},
+                                      {"SLURM_NODEID", "3"},
+                                      {"SLURM_LOCALID", "0"},
+                                      {"SLURM_STEP_TASKS_PER_NODE", "2(x3),1"}});
+  EXPECT_EQ(place.rank, 6);
+  EXPECT_EQ(place.local_ranks, 1);
+}
+
+TEST(Launcher, SlurmsTasksThatNothingJoinsAreRefused) {
+  setenv("SLURM_STEP_NUM_TASKS", "2", 1);
+  EXPECT_THROW(launcher_family(), InputError);
+  setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+  EXPECT_EQ(launcher_family(), std::nullopt);
+  unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
 TEST(Launcher, Families) {
   const auto family_of = [](const char* variable, const char* second = "MILLRACE_UNUSED") {
     setenv(variable, "2", 1);
@@ -86,4 +106,4 @@ TEST(Launcher, AloneWithoutOne) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 TEST(Launchers, ProcessesAreReadAndTold) {
@@ -45,4 +45,4 @@ TEST(Launchers, OnlyThoseOfThisJobAreEndedAndOnlyWhenTheyStay) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "member_runner.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 TEST(LocalGroup, DifferentCallsFailEveryMember) {
@@ -33,4 +33,4 @@ TEST(LocalGroup, TakesNames) {
 TEST(LocalGroup, NeedsAMember) { EXPECT_THROW(make_local_groups(0), JobError); }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -5,7 +5,7 @@
 #include "comm/local_group.h"
 #include "member_runner.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 std::vector<int> member_counts() { return {1, 2, 3, 4, 7}; }
 
@@ -25,4 +25,4 @@ void run_members(int members, int groups, const std::function<void(std::vector<G
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

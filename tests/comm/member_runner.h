@@ -6,7 +6,7 @@
 
 #include "comm/group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // The sizes of group that this program can make.
 std::vector<int> member_counts();
@@ -16,4 +16,4 @@ std::vector<int> member_counts();
 void run_members(int members, int groups,
                  const std::function<void(std::vector<Group>& groups)>& body);
 
-}  // namespace millrace
+}  // namespace millrace::comm

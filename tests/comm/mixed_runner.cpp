@@ -10,7 +10,7 @@
 #include "member_runner.h"
 #include "mpi_tests.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr int kRanks = 2;
@@ -106,6 +106,8 @@ TEST(JobGroups, StopEndsEveryGroupEverywhere) {
   mpi_world(test_session()).barrier();
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm
 
-int main(int argc, char** argv) { return millrace::run_mpi_tests(argc, argv, millrace::kRanks); }
+int main(int argc, char** argv) {
+  return millrace::comm::run_mpi_tests(argc, argv, millrace::comm::kRanks);
+}

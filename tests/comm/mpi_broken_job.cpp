@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "comm/mpi_group.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 void break_down(const std::string& way, Group& world) {
@@ -40,6 +40,6 @@ int run(const std::string& way) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm
 
-int main(int argc, char** argv) { return millrace::run(argc > 1 ? argv[1] : "fail"); }
+int main(int argc, char** argv) { return millrace::comm::run(argc > 1 ? argv[1] : "fail"); }

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "comm/heartbeat.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 // True if the rank is to go on.
@@ -61,6 +61,6 @@ int run(const std::string& way) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm
 
-int main(int argc, char** argv) { return millrace::run(argc > 1 ? argv[1] : "fail"); }
+int main(int argc, char** argv) { return millrace::comm::run(argc > 1 ? argv[1] : "fail"); }

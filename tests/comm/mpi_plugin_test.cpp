@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 using ::testing::HasSubstr;
@@ -82,4 +82,4 @@ TEST(MpiPlugin, SeveralTasksThatNothingJoinsAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -5,7 +5,7 @@
 #include "member_runner.h"
 #include "mpi_tests.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr int kRanks = 3;
@@ -37,6 +37,8 @@ TEST(MpiGroup, TakesRanksInTheOrderGiven) {
   EXPECT_EQ(data[0], 2);
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm
 
-int main(int argc, char** argv) { return millrace::run_mpi_tests(argc, argv, millrace::kRanks); }
+int main(int argc, char** argv) {
+  return millrace::comm::run_mpi_tests(argc, argv, millrace::comm::kRanks);
+}

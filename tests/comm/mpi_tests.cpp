@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 std::unique_ptr<MpiSession> session;
@@ -34,4 +34,4 @@ int run_mpi_tests(int argc, char** argv, int ranks) {
   return sum[0] == 0 ? 0 : 1;
 }
 
-}  // namespace millrace
+}  // namespace millrace::comm

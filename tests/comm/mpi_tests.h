@@ -3,7 +3,7 @@
 
 #include "comm/mpi_group.h"
 
-namespace millrace {
+namespace millrace::comm {
 
 // The session of this program, while the tests run.
 MpiSession& test_session();
@@ -11,4 +11,4 @@ MpiSession& test_session();
 // Runs the tests as one of `ranks` ranks; rank 0 prints. The status is the same for all.
 int run_mpi_tests(int argc, char** argv, int ranks);
 
-}  // namespace millrace
+}  // namespace millrace::comm

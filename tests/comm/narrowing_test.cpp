@@ -10,7 +10,7 @@
 #include "group_values.h"
 #include "member_runner.h"
 
-namespace millrace {
+namespace millrace::comm {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -148,4 +148,4 @@ TEST(NarrowedSums, CountTheBytesThatTravel) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::comm

@@ -8,23 +8,23 @@
 #include "models/models.h"
 #include "parallel/partition.h"
 
-namespace millrace {
+namespace millrace::compile {
 namespace {
 
 CompileOptions direct() {
   CompileOptions options;
-  options.kernels.convolution = ConvolutionAlgorithm::direct;
+  options.kernels.convolution = kernels::ConvolutionAlgorithm::direct;
   return options;
 }
 
-Graph model(const std::string& name, int64_t batch, int64_t image = 224) {
-  ModelOptions options = default_options(name);
+graph::Graph model(const std::string& name, int64_t batch, int64_t image = 224) {
+  models::ModelOptions options = models::default_options(name);
   options.batch = batch;
   options.image = image;
-  return build_model(name, options);
+  return models::build_model(name, options);
 }
 
-int64_t weights_of(const Program& program, Role role) {
+int64_t weights_of(const Program& program, graph::Role role) {
   int64_t bytes = 0;
   for (const Slot& slot : program.state) {
     if (slot.role == role) bytes += slot.type.elements() * 4;
@@ -41,8 +41,8 @@ TEST(Compiler, BreakdownAddsUpToTheArena) {
 
 TEST(Compiler, StateHoldsEveryParameterOnceAndItsMomentum) {
   const Program program = compile_training(model("resnet50", 2, 64), direct());
-  EXPECT_EQ(weights_of(program, Role::parameter), 25557032 * 4);
-  EXPECT_EQ(weights_of(program, Role::optimizer_state), 25557032 * 4);
+  EXPECT_EQ(weights_of(program, graph::Role::parameter), 25557032 * 4);
+  EXPECT_EQ(weights_of(program, graph::Role::optimizer_state), 25557032 * 4);
   std::set<std::string> names;
   for (const Slot& slot : program.state) EXPECT_TRUE(names.insert(slot.name).second) << slot.name;
 }
@@ -62,7 +62,7 @@ TEST(Compiler, FullSizeModelsStaySmall) {
 
 TEST(Compiler, RecomputeSavesMemory) {
   CompileOptions keep = direct();
-  keep.recompute = RecomputePolicy::none;
+  keep.recompute = passes::RecomputePolicy::none;
   const Program kept = compile_training(model("resnet50", 8), keep);
   const Program again = compile_training(model("resnet50", 8), direct());
   EXPECT_EQ(kept.recomputed, 0);
@@ -95,24 +95,25 @@ TEST(Compiler, EvaluationSharesTheStateOfTraining) {
     EXPECT_EQ(places[slot.name], slot.address) << slot.name;
   }
   EXPECT_EQ(evaluation.memory.persistent(), training.memory.persistent());
-  EXPECT_EQ(evaluation.result("logits").type.shape, (Shape{8, 1000}));
+  EXPECT_EQ(evaluation.result("logits").type.shape, (graph::Shape{8, 1000}));
 }
 
 // What the stage before waits for is made without the gradients of weights.
 TEST(Compiler, BackwardToWeightsRunsApart) {
-  const Graph network = model("vgg16", 2, 32);
-  const std::vector<int> stages = assign_by_share(network, {1, 1, 1});
+  const graph::Graph network = model("vgg16", 2, 32);
+  const std::vector<int> stages = parallel::assign_by_share(network, {1, 1, 1});
   CompileOptions options = direct();
   options.updates.accumulate = true;
   options.shape = {.phasing = Phasing::micro_batches, .slots = 3, .split_backward = true};
   for (int stage = 0; stage < 3; ++stage) {
-    const Program program = compile_stage(cut(network, stages, stage), options);
+    const Program program = compile_stage(parallel::cut(network, stages, stage), options);
     EXPECT_EQ(program.breakdown.total(), program.arena_bytes);
-    const PhaseRange& backward = program.phase(Phase::backward);
-    EXPECT_EQ(program.backward_weights.begin, backward.end);
-    EXPECT_EQ(program.backward_weights.end, program.phase(Phase::update).begin);
+    const TaskRange& backward = program.task(parallel::Work::backward_input);
+    const TaskRange& weights = program.task(parallel::Work::backward_weights);
+    EXPECT_EQ(weights.begin, backward.end);
+    EXPECT_EQ(weights.end, program.task(parallel::Work::update).begin);
     int apart = 0;
-    for (size_t i = backward.begin; i < program.backward_weights.end; ++i) {
+    for (size_t i = backward.begin; i < weights.end; ++i) {
       const Instruction& instruction = program.instructions[i];
       const bool of_weights =
           instruction.type == "accumulate" || instruction.type.ends_with("backward_weights");
@@ -125,4 +126,4 @@ TEST(Compiler, BackwardToWeightsRunsApart) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::compile {
 namespace {
 
 void expect_sound(const std::vector<BufferRequest>& requests, const MemoryPlan& plan) {
@@ -57,4 +57,4 @@ TEST(MemoryPlan, RandomRequestsNeverCollideAndStayNearTheBound) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::compile

@@ -10,7 +10,7 @@
 #include "images.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -171,4 +171,4 @@ open('theirs.png', 'wb').write(b'\x89PNG\r\n\x1a\n' + chunk(b'IHDR', struct.pack
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

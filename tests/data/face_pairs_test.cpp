@@ -5,7 +5,7 @@
 #include "data/formats/byte_cursor.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -44,6 +44,24 @@ TEST_F(FacePairsTest, ReadsWhatPythonWrites) {
   }
   check_python("pickle.dump((images, [int(i) for i in same]), file, protocol=4)");
   check_python("pickle.dump([[bytearray(i) for i in images], same], file, protocol=5)");
+}
+
+TEST_F(FacePairsTest, ReadsArraysOfNumpy) {
+  const std::string arrays =
+      "import numpy\n"
+      "arrays = [numpy.frombuffer(i, numpy.uint8).reshape(-1, 1) for i in images]\n";
+  for (const char* protocol : {"3", "4", "5"}) {
+    for (const char* same : {"same", "numpy.array(same)", "[numpy.bool_(i) for i in same]"}) {
+      check_python(arrays +
+                   fmt::format("pickle.dump((arrays, {}), file, protocol={})", same, protocol));
+    }
+  }
+  python(
+      "import numpy, pickle\n"
+      "wide = [numpy.zeros(3, numpy.float32), numpy.zeros(3, numpy.float32)]\n"
+      "pickle.dump((wide, [True]), open('wide.bin', 'wb'), protocol=4)");
+  EXPECT_THAT(input_error_of([&] { FacePairsFile(directory_ / "wide.bin"); }),
+              HasSubstr("image that is not bytes"));
 }
 
 // Python 2 wrote the sets that are in use, with its string opcodes; the script spells them out.
@@ -115,4 +133,4 @@ TEST_F(FacePairsTest, EveryMistakeIsOneSentenceWithFileAndOffset) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

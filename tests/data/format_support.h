@@ -9,7 +9,7 @@
 #include "data/record_writer.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 
 class FormatsTest : public DirectoryTest {
  protected:
@@ -54,4 +54,4 @@ inline std::string text_of(const Sample& sample) {
   return {reinterpret_cast<const char*>(sample.bytes.data()), sample.bytes.size()};
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

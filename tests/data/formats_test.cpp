@@ -5,7 +5,7 @@
 #include "data/image/codec.h"
 #include "format_support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -23,6 +23,9 @@ TEST_F(FormatsTest, EveryFormatRoundTripsPixelsAndLabels) {
       for (uint64_t i = 0; i < source->count(); ++i) {
         const Sample sample = source->read(i);
         EXPECT_EQ(sample.label, samples[i].label) << name;
+        const bool in_records = name.starts_with("ofrecord") || name.starts_with("recordio");
+        EXPECT_EQ(source->label(i), in_records ? std::nullopt : std::optional(sample.label))
+            << name;
         const Image image = decode_image(sample);
         ASSERT_EQ(image.pixels.size(), samples[i].bytes.size()) << name;
         EXPECT_EQ(std::memcmp(image.pixels.data(), samples[i].bytes.data(), image.pixels.size()), 0)
@@ -169,4 +172,4 @@ open('r', 'wb').write(struct.pack('<Q', len(h)) + h + bytes(range(12)) + struct.
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

@@ -7,7 +7,7 @@
 #include "data/image/image.h"
 #include "data/sample.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // A smooth picture: JPEG keeps it nearly exactly.
 inline Image smooth_image(int height, int width, int channels, double phase = 0) {
@@ -43,4 +43,4 @@ inline Sample sample_of(const Image& image, int64_t label) {
   return sample;
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "images.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -182,7 +182,7 @@ TEST(Loader, FailsNamingFileRecordAndOffset) {
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(),
                 HasSubstr("Record 7 at byte 112 of 'numbers' is bad: it was made bad"));
-    EXPECT_THAT(error.what(), HasSubstr("--on-bad-record skip"));
+    EXPECT_THAT(error.what(), HasSubstr("on_bad_record skip"));
   }
 }
 
@@ -268,11 +268,13 @@ std::string failure_of(std::shared_ptr<const RecordSource> source, const LoaderO
 TEST(Loader, TellsWhenMemoryRunsOutInAWorker) {
   EXPECT_THAT(failure_of(std::make_shared<HungrySource>(20), options_of(5)),
               HasSubstr("not enough memory for the loader"));
+#ifndef __SANITIZE_ADDRESS__  // ends the process where new would throw
   LoaderOptions endless = options_of(1 << 16);
   endless.transform = small_training(1 << 16, 3);  // 3 PiB a batch
   EXPECT_THAT(failure_of(std::make_shared<NumberedSource>(1 << 16), endless),
               HasSubstr("not enough memory for the loader"));
+#endif
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 std::vector<uint64_t> order_of(uint64_t count, uint64_t seed, uint64_t epoch) {
@@ -21,6 +21,31 @@ TEST(ShuffledOrder, VisitsEveryRecordOnce) {
     for (const uint64_t record : order_of(count, 3, 1)) ++seen.at(record);
     EXPECT_EQ(seen, std::vector<int>(count, 1)) << count;
   }
+}
+
+// Chances as torch's WeightedRandomSampler has them with a weight of 1 / records of the class.
+TEST(BalancedOrder, DrawsClassesAlike) {
+  const BalancedOrder order({{0, 1, 2, 3, 4, 5, 6, 7}, {}, {8}, {9, 10}});
+  constexpr int kDraws = 60000;
+  std::vector<double> hits(11);
+  for (uint64_t i = 0; i < kDraws; ++i) hits.at(order.at(i, 5, 2)) += 1.0 / kDraws;
+  const std::vector<double> records = {8, 8, 8, 8, 8, 8, 8, 8, 1, 2, 2};  // of its class
+  for (size_t i = 0; i < hits.size(); ++i) {
+    const double chance = 1 / (3 * records[i]);
+    EXPECT_NEAR(hits[i], chance, 5 * std::sqrt(chance / kDraws)) << i;
+  }
+}
+
+TEST(BalancedOrder, DependsOnSeedEpochAndPositionAlone) {
+  const BalancedOrder order({{0, 1, 2, 3, 4}, {5, 6, 7}});
+  const auto draws = [&](uint64_t seed, uint64_t epoch) {
+    std::vector<uint64_t> records;
+    for (uint64_t i = 0; i < 40; ++i) records.push_back(order.at(i, seed, epoch));
+    return records;
+  };
+  EXPECT_EQ(draws(1, 2), draws(1, 2));
+  EXPECT_NE(draws(1, 2), draws(1, 3));
+  EXPECT_NE(draws(1, 2), draws(2, 2));
 }
 
 TEST(ShuffledOrder, DependsOnSeedAndEpoch) {
@@ -56,4 +81,4 @@ TEST(ShuffledOrder, NeighboursAreNotRelated) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

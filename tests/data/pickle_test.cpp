@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -139,4 +139,4 @@ TEST_F(PickleTest, FaultsAreClauses) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

@@ -5,7 +5,7 @@
 #include "data/image/transform.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(RecipeTest, EveryWrongFieldIsNamed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

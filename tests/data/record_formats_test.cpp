@@ -6,7 +6,7 @@
 #include "data/formats/recordio.h"
 #include "format_support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -223,4 +223,4 @@ TEST_F(RecordFormatsTest, DamagedRecordioIsNamed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

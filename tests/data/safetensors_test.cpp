@@ -6,7 +6,7 @@
 
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -153,4 +153,4 @@ TEST_F(SafetensorsTest, WriterRefusesWrongSizesAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

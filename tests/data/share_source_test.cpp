@@ -7,7 +7,7 @@
 
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(ShareSourceTest, NoPartMayBeEmpty) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

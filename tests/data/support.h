@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace millrace {
+namespace millrace::data {
 
 // A directory of its own per test, removed afterwards.
 class DirectoryTest : public ::testing::Test {
@@ -53,9 +53,9 @@ std::string input_error_of(Action&& action) {
   try {
     action();
   } catch (const InputError& error) {
-    return error.what();
+    return error.marked();
   }
   return "";
 }
 
-}  // namespace millrace
+}  // namespace millrace::data

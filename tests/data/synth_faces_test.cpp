@@ -10,7 +10,7 @@
 #include "data/tools.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -147,11 +147,11 @@ TEST_F(SynthFacesTest, RefusesWhatCannotBeMade) {
     change(options);
     return input_error_of([&] { synth_faces(set, options, {}); });
   };
-  EXPECT_THAT(error_with([](auto& o) { o.identities = 0; }), HasSubstr("--identities is 0"));
-  EXPECT_THAT(error_with([](auto& o) { o.identities = 1; }), HasSubstr("--pairs 0"));
-  EXPECT_THAT(error_with([](auto& o) { o.images = -1; }), HasSubstr("--images"));
-  EXPECT_THAT(error_with([](auto& o) { o.size = 3; }), HasSubstr("--size"));
-  EXPECT_THAT(error_with([](auto& o) { o.quality = 0; }), HasSubstr("--quality"));
+  EXPECT_THAT(error_with([](auto& o) { o.identities = 0; }), HasSubstr("‹identities› is 0"));
+  EXPECT_THAT(error_with([](auto& o) { o.identities = 1; }), HasSubstr("‹pairs› 0"));
+  EXPECT_THAT(error_with([](auto& o) { o.images = -1; }), HasSubstr("‹images›"));
+  EXPECT_THAT(error_with([](auto& o) { o.size = 3; }), HasSubstr("‹size›"));
+  EXPECT_THAT(error_with([](auto& o) { o.quality = 0; }), HasSubstr("‹quality›"));
   EXPECT_THAT(error_with([](auto& o) {
                 o.identities = 1 << 23;
                 o.images = 2;
@@ -163,4 +163,4 @@ TEST_F(SynthFacesTest, RefusesWhatCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

@@ -7,7 +7,7 @@
 #include "data/image/codec.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::HasSubstr;
@@ -136,4 +136,4 @@ TEST_F(ToolsTest, VerifyListsEveryBadRecordWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

@@ -7,7 +7,7 @@
 #include "data/weights/weights_file.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 using ::testing::ElementsAre;
@@ -201,4 +201,4 @@ TEST_F(TorchFileTest, OtherThingsPeopleHaveAreNamed) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

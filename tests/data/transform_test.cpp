@@ -8,7 +8,7 @@
 #include "data/image/resize.h"
 #include "images.h"
 
-namespace millrace {
+namespace millrace::data {
 namespace {
 
 // The triangle filter straight from its definition, in double precision.
@@ -209,4 +209,4 @@ TEST(Transform, JitterIsBoundedAndDrawn) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::data

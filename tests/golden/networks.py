@@ -8,11 +8,14 @@ import torch
 import torchvision
 from torch import nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
+from torchvision.ops import StochasticDepth
 
 import face_models
 
 TORCHVISION = ["alexnet", "vgg16", "vgg16_bn",
-               "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
+               "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
+               "resnext50_32x4d", "wide_resnet50_2", "densenet121", "squeezenet1_1",
+               "mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0"]
 NAMES = [*TORCHVISION, "fashion_cnn", *face_models.NAMES]
 RESIDUAL_SCALE = (0.1, 0.3)
 
@@ -51,17 +54,23 @@ def plain(name, image, classes):
     return getattr(torchvision.models, name)(weights=None, num_classes=classes)
 
 
+# Where the slope of an activation jumps.
+KINKS = {nn.ReLU: (0,), nn.PReLU: (0,), nn.ReLU6: (0, 6), nn.Hardswish: (-3, 3),
+         nn.Hardsigmoid: (-3, 3)}
+
+
 def keep_off_kinks(model, images, margin=5e-5):
-    """Moves biases a little, so that on this batch no ReLU has an input within `margin` of 0 (in
-    deviations): there rounding may decide either way, and one decision shows in a gradient."""
+    """Moves biases a little, so that on this batch no activation has an input within `margin` of a
+    kink (in deviations): there rounding may decide either way, and one decision shows in a gradient."""
     last = []
 
     def remember(module, *_):
         last[:] = [module]
 
-    def move(_, inputs):
+    def move(module, inputs):
         values = inputs[0].detach().transpose(0, 1).flatten(1)
-        gap = margin * values.std()
+        values = torch.cat([values - kink for kink in KINKS[type(module)]], 1)
+        gap = margin * inputs[0].detach().std()
         shift = torch.zeros_like(values[:, 0])
         while (near := (values + shift[:, None]).abs().amin(1) < gap).any():
             shift[near] += 3 * gap
@@ -72,7 +81,7 @@ def keep_off_kinks(model, images, margin=5e-5):
     for module in model.modules():
         if getattr(module, "bias", None) is not None:
             hooks.append(module.register_forward_hook(remember))
-        elif isinstance(module, (nn.ReLU, nn.PReLU)):
+        elif type(module) in KINKS:
             hooks.append(module.register_forward_pre_hook(move))
     with torch.no_grad():
         model(images)
@@ -84,7 +93,7 @@ def build(name, image, classes, seed):
     torch.manual_seed(seed)
     model = plain(name, image, classes)
     for module in model.modules():
-        if isinstance(module, nn.Dropout):
+        if isinstance(module, (nn.Dropout, StochasticDepth)):
             module.p = 0.0
         elif isinstance(module, (nn.BatchNorm2d, nn.BatchNorm1d)):
             if module.weight.requires_grad:

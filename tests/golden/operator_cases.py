@@ -2,6 +2,7 @@
 computes it. Shapes are tiny; channel counts include multiples of 16 (where blocked layouts fit)
 and others (where they need padding)."""
 
+import numpy
 import torch
 import torch.nn.functional as F
 
@@ -84,8 +85,8 @@ def batch_norm(name, shape, epsilon=1e-5, momentum=0.1, training=True, relu=Fals
         return {"running_mean_after": mean, "running_var_after": variance} if training else {}
 
     gradients = [0, 1, 2] + ([5] if residual else [])
-    return Case(f"batch_norm_{name}", "batch_norm", attributes, inputs, compute,
-                gradients if training else [], "training" if training else "eval", extras)
+    return Case(f"batch_norm_{name}", "batch_norm", attributes, inputs, compute, gradients,
+                "training" if training else "eval", extras)
 
 
 def elementwise(operator, name, shape, function, scale=1.0):
@@ -100,11 +101,17 @@ def prelu(name, shape):
     return Case(f"prelu_{name}", "prelu", {}, inputs, F.prelu, [0, 1])
 
 
-def max_pool(name, shape, kernel, stride, padding=0, relu=False):
+def scale_channels(name, shape):
+    return Case(f"scale_channels_{name}", "scale_channels", {},
+                lambda draw: [draw.normal(*shape), draw.uniform(*shape[:2], 1, 1, low=0, high=1)],
+                torch.mul, [0, 1])
+
+
+def max_pool(name, shape, kernel, stride, padding=0, relu=False, ceil=False):
     settings = {"kernel": pair(kernel), "stride": pair(stride), "padding": pair(padding)}
-    attributes, before = joined(settings, relu)
+    attributes, before = joined({**settings, "ceil": True} if ceil else settings, relu)
     return Case(f"max_pool_{name}", "max_pool", attributes, lambda draw: [draw.distinct(*shape)],
-                lambda x: F.max_pool2d(before(x), *settings.values()), [0])
+                lambda x: F.max_pool2d(before(x), *settings.values(), ceil_mode=ceil), [0])
 
 
 def average_pool(name, shape, kernel, stride, padding, include):
@@ -139,6 +146,43 @@ def concat(name, axis, *shapes):
     return Case(f"concat_{name}", "concat", {"axis": axis},
                 lambda draw: [draw.normal(*shape) for shape in shapes],
                 lambda *tensors: torch.cat(tensors, axis), list(range(len(shapes))))
+
+
+def weighted_cross_entropy(name, batch, weights, smoothing):
+    factors = torch.tensor(weights, dtype=torch.float64)
+
+    def compute(logits, labels):
+        losses = F.cross_entropy(logits, labels, factors, reduction="none", label_smoothing=smoothing)
+        return losses.mean().reshape(1)
+
+    return Case(f"softmax_cross_entropy_{name}", "softmax_cross_entropy",
+                {"label_smoothing": smoothing, "class_weights": weights},
+                lambda draw: [draw.normal(batch, len(weights)), draw.labels(batch, len(weights))],
+                compute, [0])
+
+
+def mixed_cross_entropy(name, batch, classes, smoothing, weights=None):
+    """Two labels a sample, and the share of the first in units of 2^-24."""
+    attributes = {"label_smoothing": smoothing}
+    if weights:
+        attributes["class_weights"] = weights
+
+    def inputs(draw):
+        shares = draw.generator.integers(0, 2 ** 24 + 1, batch).astype(numpy.int32)
+        seconds = draw.labels(batch, classes)
+        return [draw.normal(batch, classes), draw.labels(batch, classes),
+                numpy.stack([seconds, shares], 1)]
+
+    def compute(logits, labels, mixing):
+        share = mixing[:, 1:].double() / 2 ** 24
+        target = (share * F.one_hot(labels, classes)
+                  + (1 - share) * F.one_hot(mixing[:, 0], classes))
+        factors = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+        losses = F.cross_entropy(logits, target, factors, reduction="none", label_smoothing=smoothing)
+        return losses.mean().reshape(1)
+
+    return Case(f"softmax_cross_entropy_{name}", "softmax_cross_entropy", attributes, inputs, compute,
+                [0])
 
 
 def cross_entropy(name, batch, classes, smoothing, scale=1.0):
@@ -285,6 +329,7 @@ def all_cases():
         batch_norm("residual_relu", (2, 16, 3, 3), residual=True, relu=True),
         batch_norm("eval", (2, 6, 3, 4), training=False),
         batch_norm("eval_blocked", (2, 16, 3, 3), epsilon=1e-3, training=False),
+        batch_norm("eval_relu", (3, 6, 3, 3), relu=True, training=False),
         elementwise("relu", "odd", (2, 5, 3, 3), F.relu),
         elementwise("relu", "blocked", (2, 16, 2, 2), F.relu),
         elementwise("relu", "rows", (3, 11), F.relu),
@@ -296,11 +341,22 @@ def all_cases():
         elementwise("sigmoid", "rows", (2, 17), torch.sigmoid, scale=10.0),
         elementwise("tanh", "odd", (2, 3, 3, 3), torch.tanh, scale=2.0),
         elementwise("tanh", "rows", (2, 17), torch.tanh, scale=5.0),
+        elementwise("hardsigmoid", "odd", (2, 3, 3, 3), F.hardsigmoid, scale=4.0),
+        elementwise("hardsigmoid", "rows", (2, 17), F.hardsigmoid, scale=3.0),
+        elementwise("hardswish", "odd", (2, 5, 3, 3), F.hardswish, scale=4.0),
+        elementwise("hardswish", "blocked", (2, 16, 2, 2), F.hardswish, scale=3.0),
+        elementwise("silu", "odd", (2, 5, 3, 3), F.silu, scale=4.0),
+        elementwise("silu", "blocked", (2, 16, 2, 2), F.silu, scale=10.0),
+        scale_channels("odd", (2, 5, 3, 3)),
+        scale_channels("blocked", (2, 16, 3, 4)),
         max_pool("2x2", (2, 16, 4, 4), 2, 2),
         max_pool("2x2_leftover", (2, 3, 7, 5), 2, 2),
         max_pool("3x3_stride2", (1, 5, 9, 9), 3, 2),
         max_pool("3x3_padding", (1, 16, 8, 8), 3, 2, padding=1),
         max_pool("uneven", (1, 4, 7, 8), (3, 2), (2, 1), padding=(1, 0)),
+        max_pool("beyond", (1, 4, 6, 8), 3, 2, ceil=True),
+        max_pool("beyond_padding", (2, 3, 7, 5), 2, 2, padding=1, ceil=True),
+        max_pool("beyond_small", (1, 3, 2, 2), 3, 2, ceil=True),
         max_pool("relu", (1, 5, 7, 8), 3, 2, padding=1, relu=True),
         average_pool("2x2", (2, 16, 4, 4), 2, 2, 0, False),
         average_pool("padding", (2, 5, 7, 7), 3, 2, 1, False),
@@ -334,6 +390,11 @@ def all_cases():
         cross_entropy("odd_smoothed", 3, 37, 0.1),
         cross_entropy("large_logits", 5, 16, 0.0, scale=40.0),
         cross_entropy("one_sample", 1, 32, 0.1),
+        weighted_cross_entropy("weighted", 7, [0.5, 2.0, 1.0, 0.0, 3.0], 0.0),
+        weighted_cross_entropy("weighted_smoothed", 7, [0.5, 2.0, 1.0, 0.0, 3.0], 0.2),
+        mixed_cross_entropy("mixed", 6, 7, 0.0),
+        mixed_cross_entropy("mixed_smoothed", 6, 7, 0.1),
+        mixed_cross_entropy("mixed_weighted", 6, 5, 0.1, [0.5, 2.0, 1.0, 0.25, 3.0]),
         top_k("first", 16, 5, 1),
         top_k("fifth", 12, 20, 5),
         softmax_statistics("first", 4, 10, (0, 3, 6, 10), 0),

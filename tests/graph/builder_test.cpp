@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 using testing::HasSubstr;
@@ -124,4 +124,4 @@ TEST(Builder, RefusesWhatCannotBeBuilt) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::graph

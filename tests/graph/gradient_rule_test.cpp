@@ -5,7 +5,7 @@
 #include "graph/builder.h"
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 using Types = std::vector<std::string>;
@@ -66,13 +66,23 @@ OneOperator last_of(Builder& net, const std::string& flag = {}) {
 }
 
 TEST(GradientRules, ActivationsUseTheirOutput) {
-  for (Value (Builder::*make)(Value) :
-       {&Builder::relu, &Builder::relu6, &Builder::sigmoid, &Builder::tanh}) {
+  for (Value (Builder::*make)(Value) : {&Builder::relu, &Builder::relu6, &Builder::sigmoid,
+                                        &Builder::tanh, &Builder::hardsigmoid}) {
     Builder net;
     (net.*make)(net.image(2, 3, 4, 5));
     OneOperator one = last_of(net);
     EXPECT_EQ(one.run({true}), Types{one.op().type + "_backward"});
     EXPECT_EQ(one.graph().op(1).inputs, (std::vector<TensorId>{one.dy, one.output(0)}));
+  }
+}
+
+TEST(GradientRules, SwishesUseTheirInput) {
+  for (Value (Builder::*make)(Value) : {&Builder::silu, &Builder::hardswish}) {
+    Builder net;
+    (net.*make)(net.image(2, 3, 4, 5));
+    OneOperator one = last_of(net);
+    EXPECT_EQ(one.run({true}), Types{one.op().type + "_backward"});
+    EXPECT_EQ(one.graph().op(1).inputs, (std::vector<TensorId>{one.dy, one.op().inputs[0]}));
   }
 }
 
@@ -208,4 +218,4 @@ TEST(GradientRules, LossUsesItsProbabilities) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "graph/builder.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 using testing::HasSubstr;
@@ -130,4 +130,4 @@ TEST(Validate, UnknownType) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::graph

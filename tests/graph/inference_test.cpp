@@ -4,9 +4,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "graph/margin_head.h"
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 using Integers = Attributes::Integers;
@@ -56,6 +57,7 @@ Attributes head(double rate) {
           {"class_begin", int64_t{100}},
           {"local_classes", int64_t{600}},
           {"sample_rate", rate},
+          {"margin", static_cast<int64_t>(HeadMargin::fixed)},
           {"cache_bytes", int64_t{1} << 20}};
 }
 
@@ -63,7 +65,8 @@ Attributes head(double rate) {
 std::vector<Case> head_cases() {
   const TensorType e = f32({12, 16});
   const TensorType w = {{600, 16}, DataType::bf16};
-  const TensorType s = f32({12, 4});
+  const TensorType s = f32({12, 7});
+  const TensorType margins = f32({12, 3});
   const TensorType products = f32({3 * 256 * 12});
   const TensorType few = f32({256 * 12});
   return {
@@ -76,7 +79,18 @@ std::vector<Case> head_cases() {
        {e, s32({28}), w},
        with(head(1), "cache_bytes", int64_t{1}),
        {s, few}},
-      {"margin_head_loss", {s, f32({36, 4})}, {}, {f32({1}), f32({12, 2}), f32({1})}},
+      {"margin_head_statistics",
+       {e, s32({28}), w, margins},
+       with(head(1), "margin", static_cast<int64_t>(HeadMargin::magnitude)),
+       {s, products}},
+      {"margin_head_cosines", {e, s32({28}), w}, head(1), {f32({12})}},
+      {"margin_head_margins", {f32({12})}, head(1), {margins}},
+      {"margin_head_running_margins", {f32({12}), f32({2})}, head(1), {margins}},
+      {"margin_head_margins_backward", {margins, f32({12})}, head(1), {f32({12})}},
+      {"margin_head_margin_gradient", {s, s}, head(1), {margins}},
+      {"row_norm", {e}, {}, {f32({12})}},
+      {"row_norm_backward", {f32({12}), e, f32({12})}, {}, {e}},
+      {"margin_head_loss", {s, f32({36, 7})}, {}, {f32({1}), f32({12, 2}), f32({1})}},
       {"margin_head_loss_backward", {f32({1}), s, f32({12, 2})}, {}, {s}},
       {"margin_head_update", {s, s, e, s32({28}), products, w}, head(1), {e}},
       {"margin_head_update_momentum", {s, s, e, s32({28}), products, w, w}, head(1), {e}},
@@ -84,7 +98,7 @@ std::vector<Case> head_cases() {
       {"margin_head_gradient", {s, s, e, s32({28}), products, w}, head(1), {e}},
       {"margin_head_squares", {s, s, e, s32({28}), w}, head(1), {f32({1})}},
       {"margin_head_keep",
-       {f32({24, 4}), f32({24, 4}), f32({24, 16}), s32({52}), s, s, e, s32({28})},
+       {f32({24, 7}), f32({24, 7}), f32({24, 16}), s32({52}), s, s, e, s32({28})},
        {},
        {}},
       {"margin_head_step", {s, s, e, s32({28}), w}, head(0.1), {}},
@@ -107,6 +121,7 @@ Attributes part(int64_t number, int64_t members, int64_t axis, int64_t whole) {
 std::vector<Case> good_cases() {
   const TensorType x = f32({2, 6, 9, 11});
   const TensorType c = f32({6});
+  const TensorType factors = f32({2, 6, 1, 1});
   const Attributes plain = convolution({2, 1}, {1, 0}, {1, 2}, 1);
   const Attributes grouped = convolution({1, 1}, {1, 1}, {1, 1}, 3);
   const Attributes smooth = {{"label_smoothing", 0.1}};
@@ -229,6 +244,8 @@ std::vector<Case> good_cases() {
        {}},
       {"prelu", {x, c}, {}, {x}},
       {"prelu_backward", {x, x, c}, {}, {x, c}},
+      {"scale_channels", {x, factors}, {}, {x}},
+      {"scale_channels_backward", {x, x, factors}, {}, {x, factors}},
       {"reorder", {x}, {}, {x}},
       {"cast", {x}, {{"to", static_cast<int64_t>(DataType::bf16)}}, {{x.shape, DataType::bf16}}},
       {"cast", {x}, {{"to", static_cast<int64_t>(DataType::f16)}}, {{x.shape, DataType::f16}}},
@@ -240,7 +257,8 @@ std::vector<Case> good_cases() {
        {f32({4, 10})}},
   };
   for (Case& entry : head_cases()) cases.push_back(std::move(entry));
-  for (const char* type : {"relu", "relu6", "sigmoid", "tanh"}) {
+  for (const char* type :
+       {"relu", "relu6", "sigmoid", "tanh", "hardsigmoid", "hardswish", "silu"}) {
     cases.push_back({type, {x}, {}, {x}});
     cases.push_back({std::string(type) + "_backward", {x, x}, {}, {x}});
   }
@@ -334,7 +352,7 @@ std::vector<BadCase> bad_cases() {
        {f32({4, 8}), s32({12}), f32({500, 8})},
        head(1),
        "a centre for each class, of shape 600x8 but gets 500x8"},
-      {"margin_head_loss", {f32({3, 4}), f32({7, 4})}, {}, "4 statistics for each of 3"},
+      {"margin_head_loss", {f32({3, 7}), f32({7, 7})}, {}, "7 statistics for each of 3"},
       {"dropout", {x}, {{"rate", 1.0}}, "a rate from 0 to below 1 but gets 1"},
       {"all_reduce", {x}, member(3, 3), "a member below 3 members but gets 3"},
       {"all_gather", {x}, part(0, 2, 1, 14), "needs 7 rows along axis 1 but gets 6"},
@@ -424,4 +442,4 @@ TEST(Arithmetic, NeverFailsOnWhatInferenceAccepts) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::graph

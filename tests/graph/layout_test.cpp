@@ -6,7 +6,7 @@
 #include <functional>
 #include <set>
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 using Index = std::array<int64_t, 4>;
@@ -98,4 +98,4 @@ TEST(Layout, ChannelBlockOfEachKind) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::graph

@@ -3,7 +3,7 @@
 
 #include "graph/builder.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 using testing::HasSubstr;
@@ -45,4 +45,4 @@ TEST(Print, Graphviz) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::graph

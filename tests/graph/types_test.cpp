@@ -4,7 +4,7 @@
 
 #include "graph/attributes.h"
 
-namespace millrace {
+namespace millrace::graph {
 namespace {
 
 TEST(Types, SizesAndNames) {
@@ -41,4 +41,4 @@ TEST(Attributes, KeepTheirTypes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::graph

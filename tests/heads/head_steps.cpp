@@ -15,6 +15,7 @@
 #include "data/safetensors.h"
 #include "graph/builder.h"
 #include "kernels/head/sampling.h"
+#include "passes/freeze.h"
 #include "runtime/session.h"
 
 namespace millrace {
@@ -23,8 +24,8 @@ namespace {
 constexpr uint64_t kSeed = 5;
 
 template <typename T>
-std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
-  const SafetensorsEntry& entry = file.at(name);
+std::vector<T> values_of(const data::SafetensorsFile& file, const std::string& name) {
+  const data::SafetensorsEntry& entry = file.at(name);
   std::vector<T> values(entry.data.size() / sizeof(T));
   std::memcpy(values.data(), entry.data.data(), entry.data.size());
   return values;
@@ -32,18 +33,18 @@ std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
 
 class Settings {
  public:
-  explicit Settings(const SafetensorsFile& file) : file_(file) {}
+  explicit Settings(const data::SafetensorsFile& file) : file_(file) {}
 
   double operator()(const std::string& name) const {
     return std::strtod(file_.metadata().at(name).c_str(), nullptr);
   }
 
  private:
-  const SafetensorsFile& file_;
+  const data::SafetensorsFile& file_;
 };
 
-MarginHeadOptions head_of(const Settings& settings, int64_t classes) {
-  MarginHeadOptions head;
+graph::MarginHeadOptions head_of(const Settings& settings, int64_t classes) {
+  graph::MarginHeadOptions head;
   head.classes = classes;
   head.multiplier = settings("m1");
   head.addend = settings("m2");
@@ -51,18 +52,22 @@ MarginHeadOptions head_of(const Settings& settings, int64_t classes) {
   head.scale = settings("scale");
   head.exact_gradient = settings("exact") != 0;
   head.sample_rate = settings("sample_rate");
-  head.momentum = static_cast<HeadMomentum>(settings("head_momentum"));
+  head.momentum = static_cast<graph::HeadMomentum>(settings("head_momentum"));
+  head.margin = static_cast<graph::HeadMargin>(settings("kind"));
+  head.strength = settings("strength");
+  head.filter = settings("filter");
   return head;
 }
 
-CompileOptions options_of(const Settings& settings) {
-  CompileOptions options;
+compile::CompileOptions options_of(const Settings& settings) {
+  compile::CompileOptions options;
   options.kernels.threads = 2;
-  options.optimizer.name = optimizers()[static_cast<size_t>(settings("optimizer"))].name;
+  options.optimizer.name = graph::optimizers()[static_cast<size_t>(settings("optimizer"))].name;
   options.optimizer.momentum = settings("momentum");
   options.optimizer.nesterov = settings("nesterov") != 0;
   options.optimizer.weight_decay = settings("weight_decay");
   options.optimizer.clip_norm = settings("clip_norm");
+  options.optimizer.clip_backbone = settings("clip_backbone") != 0;
   options.updates.check_overflow = settings("check_overflow") != 0;
   return options;
 }
@@ -70,36 +75,40 @@ CompileOptions options_of(const Settings& settings) {
 // The gradient of the embeddings is that of an offset, which is zero before every step.
 constexpr std::string_view kOffset = "offset";
 
-Graph network(const Shape& embeddings, const MarginHeadOptions& head) {
-  Builder net;
-  const Value offset = net.parameter(std::string(kOffset), embeddings, {});
+graph::Graph network(const graph::Shape& embeddings, const graph::MarginHeadOptions& head,
+                     double rate) {
+  graph::Builder net;
+  const graph::Value offset = net.parameter(std::string(kOffset), embeddings, {});
   net.margin_head(net.add(net.input("embeddings", embeddings), offset), head);
-  return net.take();
+  graph::Graph graph = net.take();
+  passes::choose_trained(graph, {.head_rate = rate});
+  return graph;
 }
 
-const Slot& slot_of(const Session& session, std::string_view name) {
-  for (const Slot& slot : session.state()) {
+const compile::Slot& slot_of(const runtime::Session& session, std::string_view name) {
+  for (const compile::Slot& slot : session.state()) {
     if (slot.name == name) return slot;
   }
   throw std::runtime_error(fmt::format("no tensor '{}'", name));
 }
 
-std::vector<float> read(const Session& session, std::string_view name) {
-  const Slot& slot = slot_of(session, name);
+std::vector<float> read(const runtime::Session& session, std::string_view name) {
+  const compile::Slot& slot = slot_of(session, name);
   std::vector<float> values(static_cast<size_t>(slot.type.elements()));
   session.read_state(slot, values);
   return values;
 }
 
-void clear_offset(Session& session) {
-  for (const Slot& slot : session.state()) {
+void clear_offset(runtime::Session& session) {
+  for (const compile::Slot& slot : session.state()) {
     if (!slot.name.starts_with(kOffset)) continue;
     session.write_state(slot, std::vector<float>(static_cast<size_t>(slot.type.elements())));
   }
 }
 
 // What one step from nothing has left in the offset's state, or with no state in the offset.
-std::vector<float> gradient_of(const Session& session, const Settings& settings, float rate) {
+std::vector<float> gradient_of(const runtime::Session& session, const Settings& settings,
+                               float rate) {
   std::string_view suffix = ".momentum";
   float factor = 1;
   if (settings("optimizer") == 1) {
@@ -116,13 +125,13 @@ std::vector<float> gradient_of(const Session& session, const Settings& settings,
   return gradient;
 }
 
-std::vector<float> used_classes(const MarginHeadOptions& head, std::span<const int32_t> labels,
-                                int64_t step) {
-  const ClassRange range = {head.classes, 0, head.classes};
+std::vector<float> used_classes(const graph::MarginHeadOptions& head,
+                                std::span<const int32_t> labels, int64_t step) {
+  const graph::ClassRange range = {head.classes, 0, head.classes};
   const auto batch = static_cast<int64_t>(labels.size());
-  std::vector<int32_t> tensor(static_cast<size_t>(sample_elements(batch)));
-  draw_sample(range, head.sample_rate, labels, kSeed, step, tensor.data());
-  const Sample sample(tensor.data(), range, batch, head.sample_rate);
+  std::vector<int32_t> tensor(static_cast<size_t>(graph::sample_elements(batch)));
+  kernels::draw_sample(range, head.sample_rate, labels, kSeed, step, tensor.data());
+  const kernels::ClassSample sample(tensor.data(), range, batch, head.sample_rate);
   std::vector<int32_t> classes(static_cast<size_t>(sample.count()));
   sample.list(0, classes);
   std::vector<float> used(static_cast<size_t>(head.classes));
@@ -131,7 +140,7 @@ std::vector<float> used_classes(const MarginHeadOptions& head, std::span<const i
 }
 
 void run(const char* input, const char* output) {
-  const SafetensorsFile file(input);
+  const data::SafetensorsFile file(input);
   const Settings settings(file);
   const std::vector<int64_t> shape = file.at("embeddings").shape;
   const int64_t steps = shape.at(0), batch = shape.at(1), dimension = shape.at(2);
@@ -140,10 +149,11 @@ void run(const char* input, const char* output) {
   const auto labels = values_of<int32_t>(file, "labels");
   const auto rates = values_of<float>(file, "rates");
   const auto skip = static_cast<int64_t>(settings("skip"));
-  const MarginHeadOptions head = head_of(settings, classes);
-  const Program program = compile_training(network({batch, dimension}, head), options_of(settings));
-  Device device({.threads = 2});
-  Session session(device, {&program});
+  const graph::MarginHeadOptions head = head_of(settings, classes);
+  const compile::Program program = compile::compile_training(
+      network({batch, dimension}, head, settings("head_rate")), options_of(settings));
+  backend::Device device({.threads = 2});
+  runtime::Session session(device, {&program});
   session.initialize(kSeed);
   session.write_state(slot_of(session, "head.centres"), values_of<float>(file, "centres"));
 
@@ -157,7 +167,7 @@ void run(const char* input, const char* output) {
     clear_offset(session);
     session.write_input(program, "embeddings", row);
     session.write_input(program, "labels", own);
-    StepState state = {
+    kernels::StepState state = {
         .seed = kSeed, .step = step, .learning_rate = rates[static_cast<size_t>(step)]};
     state.skipped = skipped;
     session.run(program, state);
@@ -171,7 +181,7 @@ void run(const char* input, const char* output) {
   }
   session.settle();
 
-  std::vector<SafetensorsTensor> tensors;
+  std::vector<data::SafetensorsTensor> tensors;
   std::vector<std::vector<float>> kept;
   kept.reserve(16);
   const auto add = [&](const std::string& name, std::vector<int64_t> size,
@@ -184,11 +194,11 @@ void run(const char* input, const char* output) {
   add("top1", {steps}, hits);
   add("gradients", {steps, batch, dimension}, gradients);
   add("used", {steps, classes}, used);
-  for (const Slot& slot : session.state()) {
-    if (!slot.name.starts_with("head.centres") || slot.type.dtype != DataType::f32) continue;
+  for (const compile::Slot& slot : session.state()) {
+    if (!slot.name.starts_with("head.centres") || slot.type.dtype != graph::DataType::f32) continue;
     add(slot.name, {classes, dimension}, read(session, slot.name));
   }
-  write_safetensors(output, tensors, {});
+  data::write_safetensors(output, tensors, {});
 }
 
 }  // namespace

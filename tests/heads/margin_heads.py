@@ -8,6 +8,9 @@ scale * (cos(m1 * angle + m2) - m3), and the loss is the mean cross-entropy over
 With the plain gradient the own class's logit has the gradient of its cosine. The optimizer sees one
 dense parameter; classes that a step does not use have a gradient of zero.
 
+AdaFace, MagFace and CurricularFace are written down from their papers; filtered classes (Partial FC's
+inter-class filtering) have a logit of zero. "nearest" is by the logits of other classes as they count.
+
 Twenty steps. Samples lie at every angle from their own centres, from nearly 0 to nearly pi, and
 embeddings and centres are of all lengths. Compared are the losses (1e-3), each sample's gradient of
 its embedding (1e-3), how many samples are nearest to their own centre, how far each centre and all
@@ -34,12 +37,17 @@ LAZY, NONE, FROZEN = 0, 1, 2
 OPTIMIZERS = {"sgd": 0, "adamw": 1, "lars": 2}
 
 MARGINS = {"softmax": (1.0, 0.0, 0.0), "arcface": (1.0, 0.5, 0.0), "cosface": (1.0, 0.0, 0.4),
-           "combined": (1.0, 0.3, 0.2), "all three": (1.35, 0.1, 0.05)}
+           "combined": (1.0, 0.3, 0.2), "all three": (1.35, 0.1, 0.05),
+           "adaface": (1.0, 0.4, 0.0), "magface": (1.0, 0.45, 0.0), "curricularface": (1.0, 0.5, 0.0)}
+KINDS = {"adaface": (1, 0.333), "magface": (2, 0.8), "curricularface": (3, 0.0)}
 
 
 class Case:
     def __init__(self, margin, exact=True, sample_rate=1.0, head_momentum=LAZY, optimizer="sgd",
-                 nesterov=False, momentum=MOMENTUM, decay=DECAY, clip=0.0, skip=-1):
+                 nesterov=False, momentum=MOMENTUM, decay=DECAY, clip=0.0, skip=-1, filtered=0.0,
+                 head_rate=1.0, backbone=False):
+        self.kind, self.strength = KINDS.get(margin, (0, 0.0))
+        self.filter, self.head_rate, self.backbone = filtered, head_rate, backbone
         self.margin, self.exact, self.sample_rate = MARGINS[margin], exact, sample_rate
         self.head_momentum, self.optimizer, self.nesterov = head_momentum, optimizer, nesterov
         self.momentum, self.decay, self.clip, self.skip = momentum, decay, clip, skip
@@ -47,7 +55,9 @@ class Case:
         for word, holds in (("nesterov", nesterov), ("no momentum kept", head_momentum == NONE),
                             ("frozen", head_momentum == FROZEN), ("plain sgd", momentum == 0),
                             (f"decay {decay}", decay != DECAY), ("clipped", clip > 0),
-                            ("a skipped step", skip >= 0)):
+                            ("a skipped step", skip >= 0), (f"filter {filtered}", filtered > 0),
+                            (f"rate of the head {head_rate}", head_rate != 1),
+                            ("the backbone alone", backbone)):
             self.name += f", {word}" if holds else ""
 
     def metadata(self):
@@ -56,7 +66,9 @@ class Case:
                   "head_momentum": self.head_momentum, "optimizer": OPTIMIZERS[self.optimizer],
                   "nesterov": int(self.nesterov), "momentum": self.momentum,
                   "weight_decay": self.decay, "clip_norm": self.clip,
-                  "check_overflow": int(self.skip >= 0), "skip": self.skip}
+                  "check_overflow": int(self.skip >= 0), "skip": self.skip, "kind": self.kind,
+                  "strength": self.strength, "filter": self.filter, "head_rate": self.head_rate,
+                  "clip_backbone": int(self.backbone)}
         return {key: repr(value) for key, value in values.items()}
 
 
@@ -64,7 +76,11 @@ def cases():
     for margin in MARGINS:
         for exact in (True, False):
             for rate in (1.0, 0.1):
-                yield Case(margin, exact, rate)
+                if margin != "curricularface":
+                    yield Case(margin, exact, rate)
+                elif rate == 1:
+                    # Its weights grow with the cosine, so that each step makes more of what rounding does.
+                    yield Case(margin, exact, rate, head_rate=0.5)
     for rate in (1.0, 0.1):
         yield Case("arcface", sample_rate=rate, nesterov=True)
         yield Case("cosface", sample_rate=rate, momentum=0.0, decay=0.05)
@@ -73,25 +89,64 @@ def cases():
         yield Case("arcface", sample_rate=rate, clip=5.0)
         yield Case("cosface", sample_rate=rate, skip=7)
         yield Case("cosface", sample_rate=rate, optimizer="adamw", skip=7)
+        yield Case("cosface", sample_rate=rate, filtered=0.1)
+        yield Case("arcface", sample_rate=rate, head_rate=0.5)
+        yield Case("arcface", sample_rate=rate, clip=5.0, backbone=True)
+        yield Case("magface", sample_rate=rate, clip=5.0)
+        yield Case("adaface", sample_rate=rate, optimizer="adamw", decay=0.05)
+    yield Case("curricularface", clip=5.0)
     yield Case("cosface", sample_rate=0.1, decay=0.05)
     yield Case("cosface", sample_rate=0.1, head_momentum=NONE)
     yield Case("arcface", sample_rate=0.1, head_momentum=FROZEN)
     yield Case("cosface", sample_rate=0.02, clip=5.0)
 
 
-def cross_entropy(case, embeddings, centres, labels, used):
+class History:
+    """What heads that follow the training know of earlier steps."""
+
+    def __init__(self):
+        self.mean, self.deviation, self.t = 20.0, 100.0, 0.0
+
+
+def sample_margins(case, lengths, history):
+    """m2 and m3 of each sample and what its loss has besides, by the papers of AdaFace (h = 0.333; lengths
+    against their mean and deviation so far) and MagFace (from 10 to 110)."""
+    _, m2, m3 = case.margin
+    if case.kind == 1:
+        lengths = lengths.detach().clamp(0.001, 100)
+        history.mean = 0.01 * lengths.mean() + 0.99 * history.mean
+        history.deviation = 0.01 * lengths.std() + 0.99 * history.deviation
+        z = (case.strength * (lengths - history.mean) / (history.deviation + 0.001)).clamp(-1, 1)
+        return -m2 * z, m2 + m2 * z, 0.0
+    if case.kind == 2:
+        a = lengths.clamp(10, 110)
+        return (case.strength - m2) / 100 * (a - 10) + m2, m3, 35 * (a / 110 ** 2 + 1 / a).mean()
+    return m2, m3, 0.0
+
+
+def cross_entropy(case, embeddings, centres, labels, used, history):
     """From the definition; `used` are the numbers of the classes in use."""
-    m1, m2, m3 = case.margin
+    lengths = embeddings.norm(dim=1, keepdim=True)
     units = torch.nn.functional.normalize(embeddings)
     cosines = units @ torch.nn.functional.normalize(centres[used]).T
     place = torch.searchsorted(used, labels)
     own = cosines.gather(1, place[:, None]).clamp(-1, 1)
-    changed = torch.cos(m1 * torch.acos(own) + m2) - m3
+    m2, m3, penalty = sample_margins(case, lengths, history)
+    changed = torch.cos(case.margin[0] * torch.acos(own) + m2) - m3
     if not case.exact:
-        changed = own + (changed - own).detach()
-    loss = torch.nn.functional.cross_entropy(64 * cosines.scatter(1, place[:, None], changed), labels
-                                             if len(used) == len(centres) else place)
-    return loss, int((cosines.argmax(1) == place).sum())
+        # The margin of MagFace is not plain: its own gradient stays.
+        fixed = torch.cos(case.margin[0] * torch.acos(own.detach()) + m2) - m3
+        changed = own + (fixed - own.detach())
+    others = cosines
+    if case.filter:
+        others = torch.where(cosines > case.filter, torch.zeros_like(cosines), cosines)
+    if case.kind == 3:
+        history.t = 0.01 * own.mean().detach() + 0.99 * history.t
+        target = torch.cos(torch.acos(own) + m2).detach()
+        others = torch.where(cosines > target, cosines * (history.t + cosines), cosines)
+    loss = torch.nn.functional.cross_entropy(64 * others.scatter(1, place[:, None], changed), place)
+    hits = (others.scatter(1, place[:, None], own).argmax(1) == place).sum()
+    return loss + penalty, int(hits)
 
 
 class Dense:
@@ -102,7 +157,7 @@ class Dense:
         self.centres = torch.nn.Parameter(centres.double().clone())
         none = case.sample_rate < 1 and case.head_momentum == NONE
         momentum = 0.0 if none else case.momentum
-        self.factor = 1 / (1 - case.momentum) if none else 1.0
+        self.factor = case.head_rate * (1 / (1 - case.momentum) if none else 1.0)
         if case.optimizer == "adamw":
             self.optimizer = torch.optim.AdamW([self.centres], weight_decay=case.decay)
         else:
@@ -187,7 +242,7 @@ def compare(program, directory, case, seed):
     inputs = {"embeddings": embeddings, "labels": labels.int(), "centres": start, "rates": rates}
     samples = run_program(program, directory, case, inputs)["used"]
 
-    dense = Dense(case, start)
+    dense, history = Dense(case, start), History()
     expected, clipped = [], 0
     for step in range(STEPS):
         embeddings[step] = embeddings_at(generator, dense.centres.detach(), labels[step], step)
@@ -197,14 +252,14 @@ def compare(program, directory, case, seed):
             continue
         rows = embeddings[step].double().requires_grad_()
         used = samples[step].nonzero().flatten()
-        loss, hits = cross_entropy(case, rows, dense.centres, labels[step], used)
+        loss, hits = cross_entropy(case, rows, dense.centres, labels[step], used, history)
         of_rows, of_centres = torch.autograd.grad(loss, [rows, dense.centres])
         expected.append((loss.item(), hits, of_rows))
         if case.clip:
-            norm = math.sqrt(of_rows.norm() ** 2 + of_centres.norm() ** 2)
-            scale = min(1.0, case.clip / (norm + 1e-6))
+            squares = 0 if case.backbone else of_centres.norm() ** 2
+            scale = min(1.0, case.clip / (math.sqrt(of_rows.norm() ** 2 + squares) + 1e-6))
             clipped += scale < 1
-            of_centres = of_centres * scale
+            of_centres = of_centres if case.backbone else of_centres * scale
             expected[-1] = (loss.item(), hits, of_rows * scale)
         dense.step(float(rates[step]), used, of_centres)
 

@@ -16,14 +16,14 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 KernelRun run_best(const SingleOperator& single, const std::vector<Values>& inputs,
-                   const StepState& step = kStep) {
-  const KernelOptions options;
-  const KernelRequest request = single.request(options);
-  return run_kernel(*make_kernel(request), request, inputs, {-1, -1}, step);
+                   const kernels::StepState& step = kStep) {
+  const kernels::KernelOptions options;
+  const kernels::KernelRequest request = single.request(options);
+  return run_kernel(*kernels::make_kernel(request), request, inputs, {-1, -1}, step);
 }
 
-TensorType floats(Shape shape) { return {std::move(shape), DataType::f32}; }
-TensorType labels(int64_t count) { return {{count}, DataType::s32}; }
+graph::TensorType floats(graph::Shape shape) { return {std::move(shape), graph::DataType::f32}; }
+graph::TensorType labels(int64_t count) { return {{count}, graph::DataType::s32}; }
 
 TEST(Activation, ReluKeepsNan) {
   const Values x = {kNan, -1, 2, kInfinity, -kInfinity, 0};
@@ -90,9 +90,9 @@ TEST(Accuracy, UnknownLabelsAndNanAreMisses) {
 
 TEST(Dropout, MaskIsThatOfTheStreamAndTheSameBackwards) {
   const int64_t count = 1000;
-  const Attributes attributes = {{"rate", 0.3}, {"stream", int64_t{42}}};
+  const graph::Attributes attributes = {{"rate", 0.3}, {"stream", int64_t{42}}};
   const Values ones(static_cast<size_t>(count), 1.0);
-  const StepState step = {.seed = 5, .step = 9, .learning_rate = 0};
+  const kernels::StepState step = {.seed = 5, .step = 9, .learning_rate = 0};
   const auto forward = run_best({"dropout", attributes, {floats({1, count})}}, {ones}, step);
   const auto backward =
       run_best({"dropout_backward", attributes, {floats({1, count})}}, {ones}, step);
@@ -103,7 +103,7 @@ TEST(Dropout, MaskIsThatOfTheStreamAndTheSameBackwards) {
         random.uniform(i) >= 0.3 ? static_cast<double>(static_cast<float>(1 / 0.7)) : 0;
     EXPECT_EQ(forward.outputs[0][i], expected) << i;
   }
-  const StepState next = {.seed = 5, .step = 10, .learning_rate = 0};
+  const kernels::StepState next = {.seed = 5, .step = 10, .learning_rate = 0};
   EXPECT_NE(run_best({"dropout", attributes, {floats({1, count})}}, {ones}, next).outputs[0],
             forward.outputs[0]);
 }
@@ -132,11 +132,12 @@ TEST(Updates, ChangeNothingWhenTheyAreToSkip) {
   const std::vector<std::pair<std::string, size_t>> types = {
       {"sgd_plain_update", 2}, {"sgd_update", 3}, {"adamw_update", 4}, {"lars_update", 3}};
   for (const auto& [type, tensors] : types) {
-    const Attributes attributes = {{"momentum", 0.9}, {"weight_decay", 0.1}, {"nesterov", false},
-                                   {"beta1", 0.9},    {"beta2", 0.99},       {"epsilon", 1e-8},
-                                   {"trust", 0.1},    {"has_clip", true},    {"has_skip", true}};
+    const graph::Attributes attributes = {
+        {"momentum", 0.9}, {"weight_decay", 0.1}, {"nesterov", false},
+        {"beta1", 0.9},    {"beta2", 0.99},       {"epsilon", 1e-8},
+        {"trust", 0.1},    {"has_clip", true},    {"has_skip", true}};
     const bool counts = type == "adamw_update";
-    std::vector<TensorType> inputs(tensors, floats({3}));
+    std::vector<graph::TensorType> inputs(tensors, floats({3}));
     if (counts) inputs.push_back(floats({1}));
     inputs.push_back(floats({1}));
     inputs.push_back(floats({2}));
@@ -162,9 +163,9 @@ TEST(Updates, ChangeNothingWhenTheyAreToSkip) {
 }
 
 TEST(Updates, DivideByTheLossScale) {
-  StepState scaled = kStep;
+  kernels::StepState scaled = kStep;
   scaled.loss_scale = 1024;
-  const Attributes attributes = {
+  const graph::Attributes attributes = {
       {"momentum", 0.9}, {"weight_decay", 0.1}, {"nesterov", true}, {"has_clip", false}};
   const SingleOperator single("sgd_update", attributes, {floats({3}), floats({3}), floats({3})});
   const std::vector<Values> plain = {{1, 2, 3}, {0.5, 0, 1}, {0.125, -3, 0.75}};
@@ -175,11 +176,11 @@ TEST(Updates, DivideByTheLossScale) {
 }
 
 TEST(Lars, ZeroNormsLeaveTheLearningRate) {
-  const Attributes attributes = {{"momentum", 0.9},
-                                 {"weight_decay", 0.0},
-                                 {"trust", 0.001},
-                                 {"epsilon", 1e-9},
-                                 {"has_clip", false}};
+  const graph::Attributes attributes = {{"momentum", 0.9},
+                                        {"weight_decay", 0.0},
+                                        {"trust", 0.001},
+                                        {"epsilon", 1e-9},
+                                        {"has_clip", false}};
   const SingleOperator single("lars_update", attributes, {floats({2}), floats({2}), floats({2})});
   const KernelRun run = run_best(single, {{0, 0}, {0, 0}, {1, -2}});
   EXPECT_EQ(difference(run.inputs[0], {-0.05, 0.1}, 1e-7), "");
@@ -207,7 +208,7 @@ TEST_F(TeamSizes, ResultsAreTheSameToTheLastBit) {
   for (const SingleOperator& single : operators) {
     std::vector<Values> inputs;
     for (size_t i = 0; i < single.inputs.size(); ++i) {
-      inputs.push_back(single.inputs[i].dtype == DataType::s32
+      inputs.push_back(single.inputs[i].dtype == graph::DataType::s32
                            ? random_labels(single.inputs[i], 1000, i)
                            : random_values(single.inputs[i], i));
     }

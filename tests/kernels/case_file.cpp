@@ -19,9 +19,15 @@ std::vector<int64_t> integers(const std::string& text, char separator) {
   return numbers;
 }
 
-Attributes::Value attribute_value(const std::string& text) {
+graph::Attributes::Value attribute_value(const std::string& text) {
   if (text == "true") return true;
   if (text == "false") return false;
+  if (text.front() == '[' && text.find('.') != std::string::npos) {
+    graph::Attributes::Numbers numbers;
+    std::istringstream stream(text.substr(1, text.size() - 2));
+    for (std::string part; std::getline(stream, part, ',');) numbers.push_back(std::stod(part));
+    return numbers;
+  }
   if (text.front() == '[') return integers(text.substr(1, text.size() - 2), ',');
   if (std::isalpha(static_cast<unsigned char>(text.front())) != 0) return text;
   if (text.find_first_of(".e") != std::string::npos) return std::stod(text);
@@ -31,15 +37,15 @@ Attributes::Value attribute_value(const std::string& text) {
 void add_input(OperatorCase& entry, const std::string& token) {
   const size_t colon = token.find(':');
   const std::string kind = colon == std::string::npos ? "" : token.substr(colon + 1);
-  DataType dtype = DataType::f32;
+  graph::DataType dtype = graph::DataType::f32;
   if (kind == "s32") {
-    dtype = DataType::s32;
+    dtype = graph::DataType::s32;
   } else if (kind == "u8") {
-    dtype = DataType::u8;
+    dtype = graph::DataType::u8;
   } else if (kind == "f16") {
-    dtype = DataType::f16;
+    dtype = graph::DataType::f16;
   } else if (kind == "bf16") {
-    dtype = DataType::bf16;
+    dtype = graph::DataType::bf16;
   } else if (!kind.empty() && kind != "positive") {
     throw std::runtime_error("unknown kind of input '" + kind + "'");
   }
@@ -69,7 +75,7 @@ OperatorCase parse_line(const std::string& line, double& tolerance) {
 }
 
 // A position inside the image for every window.
-Values window_positions(const OperatorCase& entry, const TensorType& type, uint64_t seed) {
+Values window_positions(const OperatorCase& entry, const graph::TensorType& type, uint64_t seed) {
   const auto& kernel = entry.attributes.integers("kernel");
   const auto& stride = entry.attributes.integers("stride");
   const auto& padding = entry.attributes.integers("padding");
@@ -94,7 +100,7 @@ Values window_positions(const OperatorCase& entry, const TensorType& type, uint6
 }
 
 int64_t classes_of(const OperatorCase& entry) {
-  for (const TensorType& type : entry.inputs) {
+  for (const graph::TensorType& type : entry.inputs) {
     if (type.shape.size() == 2) return type.shape[1];
   }
   throw std::runtime_error("labels without a matrix: " + entry.line);
@@ -107,9 +113,9 @@ std::vector<Values> OperatorCase::values(bool spaced) const {
   const uint64_t seed = hash_bytes(line.data(), line.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const uint64_t own = hash_combine(seed, i);
-    if (inputs[i].dtype == DataType::s32) {
+    if (inputs[i].dtype == graph::DataType::s32) {
       all.push_back(random_labels(inputs[i], classes_of(*this), own));
-    } else if (inputs[i].dtype == DataType::u8) {
+    } else if (inputs[i].dtype == graph::DataType::u8) {
       all.push_back(window_positions(*this, inputs[i], own));
     } else if (spaced && !positive[i]) {
       all.push_back(spaced_values(inputs[i], own));

@@ -3,9 +3,10 @@
 //   operator attribute=value ... shape ...      # comment
 //   convolution stride=[2,2] padding=[1,1] dilation=[1,1] groups=1 2x3x9x9 5x3x3x3
 //
-// A value is true, false, an integer, a number with a point or exponent, or [integers]. Shapes are
-// the inputs; ":s32" are labels, ":u8" positions within a pooling window, ":positive" numbers
-// above 0. "@tolerance=1e-4" holds for its line, or for all that follow if alone on a line.
+// A value is true, false, an integer, a number with a point or exponent, [integers], or [numbers],
+// of which one has a point. Shapes are the inputs; ":s32" are labels, ":u8" positions within a
+// pooling window, ":positive" numbers above 0. "@tolerance=1e-4" holds for its line, or for all
+// that follow if alone on a line.
 #pragma once
 
 #include <string>
@@ -18,8 +19,8 @@ namespace millrace::testing {
 struct OperatorCase {
   std::string line;
   std::string type;
-  Attributes attributes;
-  std::vector<TensorType> inputs;
+  graph::Attributes attributes;
+  std::vector<graph::TensorType> inputs;
   std::vector<bool> positive;  // by input
   double tolerance = 2e-5;
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
 using Limits = std::numeric_limits<float>;
@@ -37,4 +37,4 @@ TEST(Finite, OneThatIsNotIsFoundAnywhere) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::kernels

@@ -24,12 +24,12 @@ std::filesystem::path golden_directory() {
 }
 
 struct Golden {
-  TensorType type;
+  graph::TensorType type;
   Values values;
 };
 
 template <typename T>
-Values values_as(const SafetensorsEntry& entry) {
+Values values_as(const data::SafetensorsEntry& entry) {
   Values values(entry.data.size() / sizeof(T));
   for (size_t i = 0; i < values.size(); ++i) {
     T element;
@@ -39,15 +39,15 @@ Values values_as(const SafetensorsEntry& entry) {
   return values;
 }
 
-Golden load(const SafetensorsFile& file, const std::string& name) {
-  const SafetensorsEntry& entry = file.at(name);
-  if (entry.dtype == "I32") return {{entry.shape, DataType::s32}, values_as<int32_t>(entry)};
+Golden load(const data::SafetensorsFile& file, const std::string& name) {
+  const data::SafetensorsEntry& entry = file.at(name);
+  if (entry.dtype == "I32") return {{entry.shape, graph::DataType::s32}, values_as<int32_t>(entry)};
   if (entry.dtype != "F32") throw std::runtime_error(name + " is of type " + entry.dtype);
-  return {{entry.shape, DataType::f32}, values_as<float>(entry)};
+  return {{entry.shape, graph::DataType::f32}, values_as<float>(entry)};
 }
 
-Attributes attributes_of(const nlohmann::json& description) {
-  Attributes attributes;
+graph::Attributes attributes_of(const nlohmann::json& description) {
+  graph::Attributes attributes;
   for (const auto& [name, value] : description.at("attributes").items()) {
     if (value.is_boolean()) {
       attributes.set(name, value.get<bool>());
@@ -55,6 +55,8 @@ Attributes attributes_of(const nlohmann::json& description) {
       attributes.set(name, value.get<int64_t>());
     } else if (value.is_number()) {
       attributes.set(name, value.get<double>());
+    } else if (!value.empty() && value.front().is_number_float()) {
+      attributes.set(name, value.get<std::vector<double>>());
     } else {
       attributes.set(name, value.get<std::vector<int64_t>>());
     }
@@ -64,13 +66,13 @@ Attributes attributes_of(const nlohmann::json& description) {
 }
 
 struct Way {
-  KernelOptions options;
+  kernels::KernelOptions options;
   std::string layout;
 };
 
 class GoldenCase {
  public:
-  GoldenCase(const SafetensorsFile& file, const nlohmann::json& description)
+  GoldenCase(const data::SafetensorsFile& file, const nlohmann::json& description)
       : file_(file),
         name_(description.at("name").get<std::string>()),
         gradients_(description.at("gradients").get<std::vector<size_t>>()) {
@@ -87,23 +89,24 @@ class GoldenCase {
   std::set<std::string> operators() const {
     const OperatorWithGradient tested(type_, attributes_, types_, !gradients_.empty());
     std::set<std::string> types;
-    for (const OperatorId id : tested.graph().order()) types.insert(tested.graph().op(id).type);
+    for (const graph::OperatorId id : tested.graph().order())
+      types.insert(tested.graph().op(id).type);
     return types;
   }
 
   void check(const Way& way) const {
     SCOPED_TRACE(name_ + (way.options.reference_only ? ", reference " : ", best ") + way.layout);
     const OperatorWithGradient tested(type_, attributes_, types_, !gradients_.empty());
-    const TensorType& output = tested.graph().tensor(tested.outputs()[0]).type;
+    const graph::TensorType& output = tested.graph().tensor(tested.outputs()[0]).type;
     const Values seed = gradients_.empty() ? Values(static_cast<size_t>(output.elements()), 1.0)
                                            : load(file_, name_ + "/grad_output0").values;
-    const auto values = tested.run(inputs_, seed, way.options, Layout(way.layout));
+    const auto values = tested.run(inputs_, seed, way.options, graph::Layout(way.layout));
     const Golden expected = load(file_, name_ + "/output0");
     EXPECT_EQ(output.shape, expected.type.shape);
     expect_near("output0", values.at(tested.outputs()[0]));
     for (size_t input : gradients_) {
-      const TensorId gradient = tested.input_gradients().at(input);
-      ASSERT_NE(gradient, kNone) << "input " << input;
+      const graph::TensorId gradient = tested.input_gradients().at(input);
+      ASSERT_NE(gradient, graph::kNone) << "input " << input;
       expect_near("grad_input" + std::to_string(input), values.at(gradient));
     }
     if (file_.find(name_ + "/running_mean_after") == nullptr) return;
@@ -116,11 +119,11 @@ class GoldenCase {
     EXPECT_EQ(difference(actual, load(file_, name_ + "/" + tensor).values, 2e-5), "") << tensor;
   }
 
-  const SafetensorsFile& file_;
+  const data::SafetensorsFile& file_;
   std::string name_;
   std::string type_;
-  Attributes attributes_;
-  std::vector<TensorType> types_;
+  graph::Attributes attributes_;
+  std::vector<graph::TensorType> types_;
   std::vector<Values> inputs_;
   std::vector<size_t> gradients_;
 };
@@ -131,12 +134,12 @@ nlohmann::json golden_cases() {
 }
 
 TEST(Golden, OperatorsAgreeWithPyTorch) {
-  const SafetensorsFile file(golden_directory() / "operators.safetensors");
+  const data::SafetensorsFile file(golden_directory() / "operators.safetensors");
   const nlohmann::json cases = golden_cases();
   ASSERT_GE(cases.size(), 50u);
-  KernelOptions reference;
+  kernels::KernelOptions reference;
   reference.reference_only = true;
-  KernelOptions best;
+  kernels::KernelOptions best;
   for (const auto& description : cases) {
     const GoldenCase golden(file, description);
     golden.check({reference, ""});
@@ -161,13 +164,13 @@ std::map<std::string, std::string> other_references(const std::filesystem::path&
 }
 
 TEST(Golden, EveryOperatorHasAReferenceThatIsNotOurs) {
-  const SafetensorsFile file(golden_directory() / "operators.safetensors");
+  const data::SafetensorsFile file(golden_directory() / "operators.safetensors");
   std::set<std::string> golden;
   for (const auto& description : golden_cases()) {
     golden.merge(GoldenCase(file, description).operators());
   }
   auto others = other_references(std::filesystem::path(MILLRACE_TEST_DATA) / "../..");
-  for (const OperatorDefinition& definition : all_definitions()) {
+  for (const graph::OperatorDefinition& definition : graph::all_definitions()) {
     const std::string type(definition.type);
     const bool listed = others.erase(type) > 0;
     EXPECT_NE(golden.contains(type), listed)

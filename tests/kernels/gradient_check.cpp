@@ -7,33 +7,38 @@
 namespace millrace::testing {
 namespace {
 
-class SingleDifferentiation : public Differentiation {
+class SingleDifferentiation : public graph::Differentiation {
  public:
-  SingleDifferentiation(Graph& graph, OperatorId id, TensorId seed)
-      : graph_(graph), op_(graph.op(id)), seed_(seed), gradients_(op_.inputs.size(), kNone) {}
+  SingleDifferentiation(graph::Graph& graph, graph::OperatorId id, graph::TensorId seed)
+      : graph_(graph),
+        op_(graph.op(id)),
+        seed_(seed),
+        gradients_(op_.inputs.size(), graph::kNone) {}
 
-  const std::vector<TensorId>& gradients() const { return gradients_; }
+  const std::vector<graph::TensorId>& gradients() const { return gradients_; }
 
-  Graph& graph() override { return graph_; }
-  const Operator& op() const override { return op_; }
-  TensorId output_gradient(size_t output) const override { return output == 0 ? seed_ : kNone; }
-  bool needs_gradient(size_t input) const override {
-    return graph_.tensor(op_.inputs.at(input)).role == Role::parameter;
+  graph::Graph& graph() override { return graph_; }
+  const graph::Operator& op() const override { return op_; }
+  graph::TensorId output_gradient(size_t output) const override {
+    return output == 0 ? seed_ : graph::kNone;
   }
-  void set_input_gradient(size_t input, TensorId gradient) override {
+  bool needs_gradient(size_t input) const override {
+    return graph_.tensor(op_.inputs.at(input)).role == graph::Role::parameter;
+  }
+  void set_input_gradient(size_t input, graph::TensorId gradient) override {
     gradients_.at(input) = gradient;
   }
-  OperatorId apply(std::string_view type, std::vector<TensorId> inputs,
-                   Attributes attributes) override {
+  graph::OperatorId apply(std::string_view type, std::vector<graph::TensorId> inputs,
+                          graph::Attributes attributes) override {
     return graph_.add_operator(type, fmt::format("{}/{}", op_.name, type), std::move(inputs),
-                               std::move(attributes), Phase::backward);
+                               std::move(attributes), graph::Phase::backward);
   }
 
  private:
-  Graph& graph_;
-  const Operator op_;  // a copy: the graph's own moves when operators are added
-  TensorId seed_;
-  std::vector<TensorId> gradients_;
+  graph::Graph& graph_;
+  const graph::Operator op_;  // a copy: the graph's own moves when operators are added
+  graph::TensorId seed_;
+  std::vector<graph::TensorId> gradients_;
 };
 
 double weighted_sum(const Values& output, const Values& weights) {
@@ -44,33 +49,35 @@ double weighted_sum(const Values& output, const Values& weights) {
 
 }  // namespace
 
-OperatorWithGradient::OperatorWithGradient(const std::string& type, const Attributes& attributes,
-                                           const std::vector<TensorType>& inputs,
+OperatorWithGradient::OperatorWithGradient(const std::string& type,
+                                           const graph::Attributes& attributes,
+                                           const std::vector<graph::TensorType>& inputs,
                                            bool with_gradient) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    Tensor tensor;
+    graph::Tensor tensor;
     tensor.name = fmt::format("input{}", i);
     tensor.type = inputs[i];
-    tensor.role = inputs[i].dtype == DataType::f32 ? Role::parameter : Role::input;
+    tensor.role =
+        inputs[i].dtype == graph::DataType::f32 ? graph::Role::parameter : graph::Role::input;
     inputs_.push_back(graph_.add_tensor(std::move(tensor)));
   }
-  const OperatorId id = graph_.add_operator(type, "tested", inputs_, attributes);
+  const graph::OperatorId id = graph_.add_operator(type, "tested", inputs_, attributes);
   outputs_ = graph_.op(id).outputs;
-  Tensor seed;
+  graph::Tensor seed;
   seed.name = "output gradient";
   seed.type = graph_.tensor(outputs_.at(0)).type;
-  seed.role = Role::input;
+  seed.role = graph::Role::input;
   seed_ = graph_.add_tensor(std::move(seed));
   SingleDifferentiation differentiation(graph_, id, seed_);
-  if (with_gradient) definition_of(type).differentiate(differentiation);
+  if (with_gradient) graph::definition_of(type).differentiate(differentiation);
   gradients_ = differentiation.gradients();
 }
 
-std::map<TensorId, Values> OperatorWithGradient::run(const std::vector<Values>& inputs,
-                                                     const Values& output_gradient,
-                                                     const KernelOptions& options,
-                                                     const Layout& layout) const {
-  std::map<TensorId, Values> values;
+std::map<graph::TensorId, Values> OperatorWithGradient::run(const std::vector<Values>& inputs,
+                                                            const Values& output_gradient,
+                                                            const kernels::KernelOptions& options,
+                                                            const graph::Layout& layout) const {
+  std::map<graph::TensorId, Values> values;
   for (size_t i = 0; i < inputs.size(); ++i) values[inputs_[i]] = inputs[i];
   values[seed_] = output_gradient;
   return interpret(graph_, std::move(values), options, layout);
@@ -101,9 +108,9 @@ std::string check_gradients(const OperatorCase& entry, const std::vector<size_t>
 
   std::string faults;
   for (size_t input = 0; input < inputs.size(); ++input) {
-    if (entry.inputs[input].dtype != DataType::f32) continue;
-    const TensorId gradient = tested.input_gradients()[input];
-    if (gradient == kNone) {
+    if (entry.inputs[input].dtype != graph::DataType::f32) continue;
+    const graph::TensorId gradient = tested.input_gradients()[input];
+    if (gradient == graph::kNone) {
       const bool allowed = std::find(constant.begin(), constant.end(), input) != constant.end();
       if (!allowed) faults += fmt::format("input {} gets no gradient\n", input);
       continue;

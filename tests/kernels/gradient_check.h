@@ -12,26 +12,28 @@ namespace millrace::testing {
 // backward operators that its rule adds.
 class OperatorWithGradient {
  public:
-  OperatorWithGradient(const std::string& type, const Attributes& attributes,
-                       const std::vector<TensorType>& inputs, bool with_gradient = true);
+  OperatorWithGradient(const std::string& type, const graph::Attributes& attributes,
+                       const std::vector<graph::TensorType>& inputs, bool with_gradient = true);
 
-  const Graph& graph() const { return graph_; }
-  const std::vector<TensorId>& inputs() const { return inputs_; }
-  const std::vector<TensorId>& outputs() const { return outputs_; }
-  TensorId output_gradient() const { return seed_; }
+  const graph::Graph& graph() const { return graph_; }
+  const std::vector<graph::TensorId>& inputs() const { return inputs_; }
+  const std::vector<graph::TensorId>& outputs() const { return outputs_; }
+  graph::TensorId output_gradient() const { return seed_; }
   // By input; kNone where the rule gives none.
-  const std::vector<TensorId>& input_gradients() const { return gradients_; }
+  const std::vector<graph::TensorId>& input_gradients() const { return gradients_; }
 
   // Values of all tensors.
-  std::map<TensorId, Values> run(const std::vector<Values>& inputs, const Values& output_gradient,
-                                 const KernelOptions& options, const Layout& layout = {}) const;
+  std::map<graph::TensorId, Values> run(const std::vector<Values>& inputs,
+                                        const Values& output_gradient,
+                                        const kernels::KernelOptions& options,
+                                        const graph::Layout& layout = {}) const;
 
  private:
-  Graph graph_;
-  std::vector<TensorId> inputs_;
-  std::vector<TensorId> outputs_;
-  TensorId seed_ = kNone;
-  std::vector<TensorId> gradients_;
+  graph::Graph graph_;
+  std::vector<graph::TensorId> inputs_;
+  std::vector<graph::TensorId> outputs_;
+  graph::TensorId seed_ = graph::kNone;
+  std::vector<graph::TensorId> gradients_;
 };
 
 // The change of sum(weights * first output) with each element of one input, by central

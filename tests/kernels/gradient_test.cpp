@@ -20,21 +20,24 @@ TEST(Gradients, AgreeWithDifferenceQuotients) {
 }
 
 TEST(Gradients, EveryDifferentiableOperatorIsChecked) {
-  // The margin head updates its centres itself; margin_head_test.cpp has its gradients.
-  std::set<std::string_view> checked = {"margin_head_loss", "margin_head_statistics"};
+  // The margin head updates its centres itself; margin_head_test.cpp has its gradients, and
+  // tests/heads those of margins that differ from sample to sample.
+  std::set<std::string_view> checked = {"margin_head_loss", "margin_head_statistics",
+                                        "margin_head_cosines", "margin_head_margins",
+                                        "margin_head_running_margins"};
   const auto cases = read_cases("gradients");
   for (const OperatorCase& entry : cases) checked.insert(entry.type);
   // These have gradients only together with what feeds them; tests/parallel compares them with
   // the operators for which they stand.
   checked.insert({"split_softmax_loss", "batch_norm_synchronised"});
-  for (const OperatorDefinition& definition : all_definitions()) {
+  for (const graph::OperatorDefinition& definition : graph::all_definitions()) {
     if (definition.differentiate == nullptr) continue;
     EXPECT_TRUE(checked.contains(definition.type)) << definition.type;
   }
 }
 
 TEST(Gradients, QuotientsAreThoseOfTheFormula) {
-  const SingleOperator single("tanh", {}, {{{2, 3}, DataType::f32}});
+  const SingleOperator single("tanh", {}, {{{2, 3}, graph::DataType::f32}});
   const Values x = spaced_values(single.inputs[0], 5);
   const Values weights = random_values(single.outputs[0], 6);
   Values expected(x.size());

@@ -21,7 +21,7 @@ constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.99;
 constexpr double kEpsilon = 1e-6;
 
-Attributes attributes_of(const HeadCase& entry, int shard) {
+graph::Attributes attributes_of(const HeadCase& entry, int shard) {
   return {{"classes", entry.classes},
           {"class_begin", entry.begin(shard)},
           {"local_classes", entry.begin(shard + 1) - entry.begin(shard)},
@@ -29,6 +29,9 @@ Attributes attributes_of(const HeadCase& entry, int shard) {
           {"margin_multiplier", entry.multiplier},
           {"margin_addend", entry.addend},
           {"margin_subtrahend", entry.subtrahend},
+          {"margin", static_cast<int64_t>(graph::HeadMargin::fixed)},
+          {"margin_strength", graph::MarginHeadOptions{}.strength},
+          {"filter", graph::MarginHeadOptions{}.filter},
           {"scale", entry.scale},
           {"exact_gradient", entry.exact_gradient},
           {"cache_bytes", entry.cache_bytes},
@@ -43,46 +46,46 @@ Attributes attributes_of(const HeadCase& entry, int shard) {
 
 // A tensor with memory of its own.
 struct Held {
-  TensorType type;
+  graph::TensorType type;
   Storage memory;
 
-  explicit Held(const TensorType& held)
-      : type(held), memory(static_cast<uint64_t>(held.elements() * size_of(held.dtype))) {}
-  Held(const TensorType& held, const Values& values) : Held(held) {
-    if (type.dtype == DataType::f32 || type.dtype == DataType::s32) {
+  explicit Held(const graph::TensorType& held)
+      : type(held), memory(static_cast<uint64_t>(held.elements() * graph::size_of(held.dtype))) {}
+  Held(const graph::TensorType& held, const Values& values) : Held(held) {
+    if (type.dtype == graph::DataType::f32 || type.dtype == graph::DataType::s32) {
       memory = pack(values, {type, {}});
       return;
     }
     const std::vector<float> floats(values.begin(), values.end());
-    store_row(type.dtype, floats.data(), type.elements(), {}, memory.data());
+    kernels::store_row(type.dtype, floats.data(), type.elements(), {}, memory.data());
   }
 
   Values values() const {
-    if (type.dtype == DataType::f32 || type.dtype == DataType::s32) {
+    if (type.dtype == graph::DataType::f32 || type.dtype == graph::DataType::s32) {
       return unpack(memory, {type, {}});
     }
     std::vector<float> floats(static_cast<size_t>(type.elements()));
-    load_row(type.dtype, memory.data(), type.elements(), floats.data());
+    kernels::load_row(type.dtype, memory.data(), type.elements(), floats.data());
     return {floats.begin(), floats.end()};
   }
 };
 
-std::vector<Held> run_operator(const std::string& type, const Attributes& attributes,
+std::vector<Held> run_operator(const std::string& type, const graph::Attributes& attributes,
                                const std::vector<Held*>& inputs, const HeadCase& entry) {
-  std::vector<TensorType> types;
+  std::vector<graph::TensorType> types;
   std::vector<std::byte*> input_pointers;
   for (Held* input : inputs) {
     types.push_back(input->type);
     input_pointers.push_back(input->memory.data());
   }
   const SingleOperator single(type, attributes, types);
-  KernelOptions options;
+  kernels::KernelOptions options;
   options.threads = entry.threads;
   options.reference_only = entry.reference;
-  const KernelRequest request = single.request(options);
-  const auto kernel = make_kernel(request);
+  const kernels::KernelRequest request = single.request(options);
+  const auto kernel = kernels::make_kernel(request);
   std::vector<Held> outputs;
-  for (const TensorType& output : single.outputs) outputs.emplace_back(output);
+  for (const graph::TensorType& output : single.outputs) outputs.emplace_back(output);
   std::vector<std::byte*> output_pointers;
   for (Held& output : outputs) output_pointers.push_back(output.memory.data());
   Storage workspace(kernel->workspace_bytes());
@@ -100,8 +103,9 @@ std::vector<Held> run_operator(const std::string& type, const Attributes& attrib
 }
 
 std::vector<int32_t> classes_in(const Held& held, const HeadCase& entry, int shard) {
-  const Sample sample(reinterpret_cast<const int32_t*>(held.memory.data()),
-                      class_range_of(attributes_of(entry, shard)), entry.batch, entry.sample_rate);
+  const kernels::ClassSample sample(reinterpret_cast<const int32_t*>(held.memory.data()),
+                                    graph::class_range_of(attributes_of(entry, shard)), entry.batch,
+                                    entry.sample_rate);
   std::vector<int32_t> classes(static_cast<size_t>(sample.count()));
   sample.list(0, classes);
   for (int32_t& number : classes) number += static_cast<int32_t>(entry.begin(shard));
@@ -188,7 +192,7 @@ HeadValues random_head(const HeadCase& entry, uint64_t seed) {
 }
 
 std::vector<int32_t> sample_of(const HeadCase& entry, const Values& labels, int shard) {
-  Held held({{entry.batch}, DataType::s32}, labels);
+  Held held({{entry.batch}, graph::DataType::s32}, labels);
   const auto outputs =
       run_operator("margin_head_sample", attributes_of(entry, shard), {&held}, entry);
   return classes_in(outputs[0], entry, shard);
@@ -206,18 +210,18 @@ Values across(const Values& rows, const Values& gradients, int64_t dimension) {
 
 HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
   HeadStep step = {0, {}, values.centres, values.states, {}};
-  Held embeddings({{entry.batch, entry.dimension}, DataType::f32}, values.embeddings);
-  Held labels({{entry.batch}, DataType::s32}, values.labels);
+  Held embeddings({{entry.batch, entry.dimension}, graph::DataType::f32}, values.embeddings);
+  Held labels({{entry.batch}, graph::DataType::s32}, values.labels);
   std::vector<Held> samples, statistics, products, centres;
   Values gathered;
   for (int shard = 0; shard < entry.shards; ++shard) {
-    const Attributes attributes = attributes_of(entry, shard);
+    const graph::Attributes attributes = attributes_of(entry, shard);
     samples.push_back(run_operator("margin_head_sample", attributes, {&labels}, entry)[0]);
     step.samples.push_back(classes_in(samples.back(), entry, shard));
     const int64_t first = entry.begin(shard) * entry.dimension;
     const int64_t last = entry.begin(shard + 1) * entry.dimension;
     centres.emplace_back(
-        TensorType{{(last - first) / entry.dimension, entry.dimension}, entry.storage},
+        graph::TensorType{{(last - first) / entry.dimension, entry.dimension}, entry.storage},
         slice_of(values.centres, first, last));
     auto made = run_operator("margin_head_statistics", attributes,
                              {&embeddings, &samples.back(), &centres.back()}, entry);
@@ -228,12 +232,12 @@ HeadStep run_head(const HeadCase& entry, const HeadValues& values) {
   }
 
   // Its gradient goes to each shard's own statistics.
-  Held all({{entry.batch * entry.shards, kHeadStatistics}, DataType::f32}, gathered);
+  Held all({{entry.batch * entry.shards, graph::kHeadStatistics}, graph::DataType::f32}, gathered);
   auto loss =
       run_operator("margin_head_loss", {{"members", int64_t{1}}}, {&statistics[0], &all}, entry);
   step.loss = loss[0].values()[0];
   step.of_embeddings.assign(static_cast<size_t>(entry.batch * entry.dimension), 0.0);
-  Held one({{1}, DataType::f32}, {1});
+  Held one({{1}, graph::DataType::f32}, {1});
   const std::string type =
       "margin_head_update" + (entry.optimizer.empty() ? "" : "_" + entry.optimizer);
   for (int shard = 0; shard < entry.shards; ++shard) {

@@ -20,10 +20,10 @@ struct HeadCase {
   bool exact_gradient = true;
   int64_t cache_bytes = int64_t{1} << 20;
   std::string optimizer = "momentum";  // or "adamw", or "" for plain
-  DataType storage = DataType::f32;
+  graph::DataType storage = graph::DataType::f32;
   int threads = 1;
   bool reference = false;
-  StepState step = {.seed = 7, .step = 3, .learning_rate = 0.05f};
+  kernels::StepState step = {.seed = 7, .step = 3, .learning_rate = 0.05f};
 
   // Classes of shard s: [begin(s), begin(s + 1)).
   int64_t begin(int shard) const { return classes * shard / shards; }

@@ -8,16 +8,17 @@
 #include "base/parallel.h"
 #include "case_file.h"
 #include "graph/operator_definition.h"
+#include "kernels/processor.h"
 
 namespace millrace::testing {
 namespace {
 
 using Key = std::vector<std::string>;
 
-Key layouts_in(const KernelRequest& request) {
+Key layouts_in(const kernels::KernelRequest& request) {
   Key key;
-  for (const TensorSpec& tensor : request.inputs) key.push_back(tensor.layout.tag());
-  for (const TensorSpec& tensor : request.outputs) key.push_back(tensor.layout.tag());
+  for (const kernels::TensorSpec& tensor : request.inputs) key.push_back(tensor.layout.tag());
+  for (const kernels::TensorSpec& tensor : request.outputs) key.push_back(tensor.layout.tag());
   return key;
 }
 
@@ -30,21 +31,22 @@ std::string text_of(const Key& key) {
 // The requests to try: all plain, all images in one layout, and what the family wishes when
 // images come so. Wished ones must be served.
 struct Attempt {
-  KernelRequest request;
+  kernels::KernelRequest request;
   bool wished;
 };
 
-std::vector<Attempt> attempts_for(const SingleOperator& single, const KernelOptions& options) {
+std::vector<Attempt> attempts_for(const SingleOperator& single,
+                                  const kernels::KernelOptions& options) {
   std::vector<Attempt> attempts;
   std::set<Key> seen;
-  const auto add = [&](KernelRequest request, bool is_wished) {
+  const auto add = [&](kernels::KernelRequest request, bool is_wished) {
     if (seen.insert(layouts_in(request)).second) {
       attempts.push_back({std::move(request), is_wished});
     }
   };
   for (const char* tag : {"", "aBcd16b", "aBcd8b", "acdb"}) {
-    add(wished(single, options, Layout(tag)), true);
-    add(single.request(options, Layout(tag)), false);
+    add(wished(single, options, graph::Layout(tag)), true);
+    add(single.request(options, graph::Layout(tag)), false);
   }
   return attempts;
 }
@@ -61,9 +63,9 @@ class Implementations : public ::testing::TestWithParam<std::string> {
     EXPECT_TRUE(actual.padding_is_zero);
   }
 
-  void check(const OperatorCase& entry, const SingleOperator& single, Kernel& kernel,
-             const KernelRequest& request, const KernelRun& expected) {
-    const OperatorDefinition& definition = definition_of(entry.type);
+  void check(const OperatorCase& entry, const SingleOperator& single, kernels::Kernel& kernel,
+             const kernels::KernelRequest& request, const KernelRun& expected) {
+    const graph::OperatorDefinition& definition = graph::definition_of(entry.type);
     const KernelRun actual = run_kernel(kernel, request, entry.values());
     compare(entry, actual, expected);
     for (size_t i = 0; i < single.inputs.size(); ++i) {
@@ -73,8 +75,8 @@ class Implementations : public ::testing::TestWithParam<std::string> {
     for (const auto& pair : definition.in_place) {
       const auto input = static_cast<size_t>(pair.input);
       if (input >= request.inputs.size()) continue;
-      const TensorSpec& from = request.inputs[input];
-      const TensorSpec& to = request.outputs[static_cast<size_t>(pair.output)];
+      const kernels::TensorSpec& from = request.inputs[input];
+      const kernels::TensorSpec& to = request.outputs[static_cast<size_t>(pair.output)];
       if (!(from.type == to.type) || !(from.layout == to.layout)) continue;
       SCOPED_TRACE("in place of input " + std::to_string(pair.input));
       compare(entry, run_kernel(kernel, request, entry.values(), {pair.output, pair.input}),
@@ -86,20 +88,24 @@ class Implementations : public ::testing::TestWithParam<std::string> {
   int team_ = team_size();
 };
 
-// Winograd convolution exists for AVX-512 alone; the general direct one is only ever chosen by
-// measuring and has a test of its own (convolution_choices_test.cpp), and so has Winograd for bf16
-// (halves_test.cpp), because the shapes here are float32.
+// oneDNN's Winograd convolution exists for AVX-512 alone, and is what asking for Winograd gives
+// there, else our own (which has a test of its own, tiled_convolution_test.cpp); the general direct
+// one is only ever chosen by measuring and has a test of its own (convolution_choices_test.cpp),
+// and so has Winograd for bf16 (halves_test.cpp), because the shapes here are float32.
 bool exists_here(const std::string& name) {
   if (name.ends_with("/direct_general") || name.ends_with("/winograd in f32")) return false;
+  if (name.ends_with("/winograd tiles")) {
+    return kernels::vector_instructions() == kernels::VectorInstructions::avx2;
+  }
   return !name.ends_with("/winograd") || __builtin_cpu_supports("avx512bw");
 }
 
-std::vector<KernelOptions> options_for(const OperatorCase& entry) {
-  std::vector<KernelOptions> all(2);
+std::vector<kernels::KernelOptions> options_for(const OperatorCase& entry) {
+  std::vector<kernels::KernelOptions> all(2);
   all[1].threads = 3;
   if (entry.type.starts_with("convolution")) {
     all.push_back(all[0]);
-    all.back().convolution = ConvolutionAlgorithm::winograd;
+    all.back().convolution = kernels::ConvolutionAlgorithm::winograd;
   }
   return all;
 }
@@ -110,13 +116,14 @@ TEST_P(Implementations, AgreeWithTheReference) {
     const SingleOperator single(entry.type, entry.attributes, entry.inputs);
     const KernelRun expected = run_reference(single, entry.values());
     const auto all_options = options_for(entry);
-    for (const KernelOptions& options : all_options) {
+    for (const kernels::KernelOptions& options : all_options) {
       set_team_size(options.threads);
       for (const Attempt& attempt : attempts_for(single, options)) {
         // One thread tries everything; the others what will be used.
         if (&options != &all_options.front() && !attempt.wished) continue;
         bool any = false;
-        for (const KernelImplementation& way : kernels_of(entry.type).implementations) {
+        for (const kernels::KernelImplementation& way :
+             kernels::kernels_of(entry.type).implementations) {
           const std::string name = entry.type + "/" + std::string(way.name);
           SCOPED_TRACE(entry.line + "\n  " + name + ", " + text_of(layouts_in(attempt.request)) +
                        std::to_string(options.threads) + " threads");
@@ -146,8 +153,8 @@ INSTANTIATE_TEST_SUITE_P(Families, Implementations,
                                            "batch_norm", "batch_norm_synchronised", "boxing",
                                            "cast", "concat", "convolution", "dropout", "fill",
                                            "flatten", "l2_normalize", "linear", "max_pool",
-                                           "optimizer", "prelu", "softmax_cross_entropy",
-                                           "split_softmax"),
+                                           "optimizer", "prelu", "scale_channels",
+                                           "softmax_cross_entropy", "split_softmax"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

@@ -268,20 +268,33 @@ TEST(MarginHead, LabelsMustBeClasses) {
   }
 }
 
+// Rows of four numbers, each with none for the margins of its own that a sample may have.
+Values with_no_margins(const Values& rows) {
+  Values all;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    all.push_back(rows[i]);
+    if (i % 4 == 3) all.insert(all.end(), static_cast<size_t>(graph::kHeadStatistics - 4), 0);
+  }
+  return all;
+}
+
 TEST(MarginHead, LossScalesWithTheGradientThatArrives) {
-  const SingleOperator single(
-      "margin_head_loss_backward", {},
-      {{{1}, DataType::f32}, {{4, kHeadStatistics}, DataType::f32}, {{2, 2}, DataType::f32}});
-  const double nowhere = kElsewhere;
+  const SingleOperator single("margin_head_loss_backward", {},
+                              {{{1}, graph::DataType::f32},
+                               {{4, graph::kHeadStatistics}, graph::DataType::f32},
+                               {{2, 2}, graph::DataType::f32}});
+  const double nowhere = graph::kElsewhere;
   const Values statistics = {1,  2, 0.5,     0.6,     0, 1, nowhere, nowhere,
                              -1, 3, nowhere, nowhere, 0, 0, 2,       3};
-  const KernelOptions options;
-  const KernelRequest request = single.request(options);
-  const KernelRun run =
-      run_kernel(*make_kernel(request), request, {{8}, statistics, {2, 0.25, 3, 0.5}});
-  const Values expected = {
-      0, 4 * std::exp(-1), -1, 0, 0, 4 * std::exp(-3), 0, 0, 0, 4 * std::exp(-3), 0, 0, 0, 0, -2,
-      0};
+  const kernels::KernelOptions options;
+  const kernels::KernelRequest request = single.request(options);
+  const KernelRun run = run_kernel(*kernels::make_kernel(request), request,
+                                   {{8}, with_no_margins(statistics), {2, 0.25, 3, 0.5}});
+  Values expected = with_no_margins({0, 4 * std::exp(-1), -1, 0, 0, 4 * std::exp(-3), 0, 0, 0,
+                                     4 * std::exp(-3), 0, 0, 0, 0, -2, 0});
+  for (const size_t own : {0, 3}) {  // what a sample's loss has beside the rest counts as it is
+    expected[(own + 1) * graph::kHeadStatistics - 1] = 4;
+  }
   EXPECT_EQ(difference(run.outputs[0], expected, 1e-6), "");
 }
 

@@ -8,12 +8,12 @@
 #include "base/half.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::kernels {
 namespace {
 
-float rounded(float value, DataType wire) {
-  if (wire == DataType::f32) return value;
-  return wire == DataType::f16 ? from_f16(to_f16(value)) : from_bf16(to_bf16(value));
+float rounded(float value, graph::DataType wire) {
+  if (wire == graph::DataType::f32) return value;
+  return wire == graph::DataType::f16 ? from_f16(to_f16(value)) : from_bf16(to_bf16(value));
 }
 
 // A tensor in a layout, and the place of each of its values.
@@ -21,14 +21,14 @@ struct Sample {
   TensorSpec spec;
   std::vector<float> memory;
 
-  Sample(const std::string& layout, const Shape& shape) {
-    spec.type = {shape, DataType::f32};
-    spec.layout = layout.empty() ? Layout() : Layout(layout);
+  Sample(const std::string& layout, const graph::Shape& shape) {
+    spec.type = {shape, graph::DataType::f32};
+    spec.layout = layout.empty() ? graph::Layout() : graph::Layout(layout);
     memory.resize(static_cast<size_t>(spec.physical_elements()), 0.0f);
   }
 
   float& at(int64_t row, int64_t place) {
-    const Shape& shape = spec.type.shape;
+    const graph::Shape& shape = spec.type.shape;
     std::vector<int64_t> index = {row};
     for (size_t axis = 1; axis < shape.size(); ++axis) {
       int64_t behind = 1;
@@ -42,9 +42,9 @@ struct Sample {
 };
 
 // Out of a slot in one layout, over a plain buffer, into a slot in another.
-void expect_rounded_rows(const std::string& from, const std::string& to, DataType wire) {
-  SCOPED_TRACE(fmt::format("{} to {} as {}", from, to, name_of(wire)));
-  const Shape shape = {5, 20, 3, 7};
+void expect_rounded_rows(const std::string& from, const std::string& to, graph::DataType wire) {
+  SCOPED_TRACE(fmt::format("{} to {} as {}", from, to, graph::name_of(wire)));
+  const graph::Shape shape = {5, 20, 3, 7};
   const int64_t row_elements = 20 * 3 * 7;
   const RowRange rows = {1, 4};
   Sample source(from, shape);
@@ -55,7 +55,7 @@ void expect_rounded_rows(const std::string& from, const std::string& to, DataTyp
       source.at(row, i) = random.normal(static_cast<uint64_t>(row * row_elements + i));
     }
   }
-  std::vector<std::byte> message(static_cast<size_t>(3 * row_elements * size_of(wire)) + 64,
+  std::vector<std::byte> message(static_cast<size_t>(3 * row_elements * graph::size_of(wire)) + 64,
                                  std::byte{0x5a});
   std::vector<float> scratch(static_cast<size_t>(row_elements));
   auto* room = reinterpret_cast<std::byte*>(scratch.data());
@@ -78,7 +78,8 @@ void expect_rounded_rows(const std::string& from, const std::string& to, DataTyp
 }
 
 TEST(RowCopy, RoundsOnceOnTheWay) {
-  for (const DataType wire : {DataType::f32, DataType::f16, DataType::bf16}) {
+  for (const graph::DataType wire :
+       {graph::DataType::f32, graph::DataType::f16, graph::DataType::bf16}) {
     for (const char* from : {"", "aBcd16b", "acdb"}) {
       for (const char* to : {"", "aBcd16b", "acdb"}) expect_rounded_rows(from, to, wire);
     }
@@ -87,9 +88,10 @@ TEST(RowCopy, RoundsOnceOnTheWay) {
 
 TEST(RowCopy, RefusesWhatCannotTravelSo) {
   Sample sample("", {4, 3});
-  sample.spec.type.dtype = DataType::s32;
-  EXPECT_THROW(make_row_copy({"x", sample.spec, {0, 4}, true, DataType::f16}), std::logic_error);
+  sample.spec.type.dtype = graph::DataType::s32;
+  EXPECT_THROW(make_row_copy({"x", sample.spec, {0, 4}, true, graph::DataType::f16}),
+               std::logic_error);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::kernels

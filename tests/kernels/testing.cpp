@@ -16,8 +16,8 @@ namespace {
 
 // Calls body(logical position, physical position).
 template <typename Body>
-void each_element(const TensorSpec& spec, Body&& body) {
-  const Shape& shape = spec.type.shape;
+void each_element(const kernels::TensorSpec& spec, Body&& body) {
+  const graph::Shape& shape = spec.type.shape;
   std::vector<int64_t> index(shape.size());
   for (int64_t i = 0; i < spec.elements(); ++i) {
     body(static_cast<size_t>(i), spec.layout.offset(shape, index));
@@ -28,18 +28,18 @@ void each_element(const TensorSpec& spec, Body&& body) {
   }
 }
 
-void put(std::byte* data, DataType type, int64_t position, double value) {
+void put(std::byte* data, graph::DataType type, int64_t position, double value) {
   switch (type) {
-    case DataType::s32:
+    case graph::DataType::s32:
       reinterpret_cast<int32_t*>(data)[position] = static_cast<int32_t>(value);
       break;
-    case DataType::u8:
+    case graph::DataType::u8:
       reinterpret_cast<uint8_t*>(data)[position] = static_cast<uint8_t>(value);
       break;
-    case DataType::f16:
+    case graph::DataType::f16:
       reinterpret_cast<uint16_t*>(data)[position] = to_f16(static_cast<float>(value));
       break;
-    case DataType::bf16:
+    case graph::DataType::bf16:
       reinterpret_cast<uint16_t*>(data)[position] = to_bf16(static_cast<float>(value));
       break;
     default:
@@ -47,22 +47,22 @@ void put(std::byte* data, DataType type, int64_t position, double value) {
   }
 }
 
-double get(const std::byte* data, DataType type, int64_t position) {
+double get(const std::byte* data, graph::DataType type, int64_t position) {
   switch (type) {
-    case DataType::s32:
+    case graph::DataType::s32:
       return reinterpret_cast<const int32_t*>(data)[position];
-    case DataType::u8:
+    case graph::DataType::u8:
       return reinterpret_cast<const uint8_t*>(data)[position];
-    case DataType::f16:
+    case graph::DataType::f16:
       return static_cast<double>(from_f16(reinterpret_cast<const uint16_t*>(data)[position]));
-    case DataType::bf16:
+    case graph::DataType::bf16:
       return static_cast<double>(from_bf16(reinterpret_cast<const uint16_t*>(data)[position]));
     default:
       return static_cast<double>(reinterpret_cast<const float*>(data)[position]);
   }
 }
 
-bool has_zero_padding(const Storage& storage, const TensorSpec& spec) {
+bool has_zero_padding(const Storage& storage, const kernels::TensorSpec& spec) {
   std::vector<bool> used(static_cast<size_t>(spec.physical_elements()));
   each_element(spec, [&](size_t, int64_t at) { used[static_cast<size_t>(at)] = true; });
   for (size_t i = 0; i < used.size(); ++i) {
@@ -75,7 +75,7 @@ bool has_zero_padding(const Storage& storage, const TensorSpec& spec) {
 
 }  // namespace
 
-Values random_values(const TensorType& type, uint64_t seed, bool positive) {
+Values random_values(const graph::TensorType& type, uint64_t seed, bool positive) {
   Values values(static_cast<size_t>(type.elements()));
   const Random random(seed, 1);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -85,7 +85,7 @@ Values random_values(const TensorType& type, uint64_t seed, bool positive) {
   return values;
 }
 
-Values spaced_values(const TensorType& type, uint64_t seed) {
+Values spaced_values(const graph::TensorType& type, uint64_t seed) {
   const auto count = static_cast<size_t>(type.elements());
   Values values(count);
   // An even number of steps keeps 0 in the middle between two of them.
@@ -99,7 +99,7 @@ Values spaced_values(const TensorType& type, uint64_t seed) {
   return values;
 }
 
-Values random_labels(const TensorType& type, int64_t classes, uint64_t seed) {
+Values random_labels(const graph::TensorType& type, int64_t classes, uint64_t seed) {
   Values values(static_cast<size_t>(type.elements()));
   const Random random(seed, 3);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -108,7 +108,7 @@ Values random_labels(const TensorType& type, int64_t classes, uint64_t seed) {
   return values;
 }
 
-Storage pack(const Values& values, const TensorSpec& spec) {
+Storage pack(const Values& values, const kernels::TensorSpec& spec) {
   Storage storage(static_cast<uint64_t>(spec.bytes()));
   each_element(spec, [&](size_t logical, int64_t physical) {
     put(storage.data(), spec.type.dtype, physical, values.at(logical));
@@ -116,7 +116,7 @@ Storage pack(const Values& values, const TensorSpec& spec) {
   return storage;
 }
 
-Values unpack(const Storage& storage, const TensorSpec& spec) {
+Values unpack(const Storage& storage, const kernels::TensorSpec& spec) {
   Values values(static_cast<size_t>(spec.elements()));
   each_element(spec, [&](size_t logical, int64_t physical) {
     values[logical] = get(storage.data(), spec.type.dtype, physical);
@@ -124,9 +124,10 @@ Values unpack(const Storage& storage, const TensorSpec& spec) {
   return values;
 }
 
-Storage unwritten(const TensorSpec& spec) {
+Storage unwritten(const kernels::TensorSpec& spec) {
   Storage storage(static_cast<uint64_t>(spec.bytes()));
-  const bool is_float = spec.type.dtype != DataType::s32 && spec.type.dtype != DataType::u8;
+  const bool is_float =
+      spec.type.dtype != graph::DataType::s32 && spec.type.dtype != graph::DataType::u8;
   for (int64_t i = 0; i < spec.physical_elements(); ++i) {
     put(storage.data(), spec.type.dtype, i,
         is_float ? std::numeric_limits<double>::quiet_NaN() : 255);
@@ -134,9 +135,9 @@ Storage unwritten(const TensorSpec& spec) {
   return storage;
 }
 
-KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
+KernelRun run_kernel(kernels::Kernel& kernel, const kernels::KernelRequest& request,
                      const std::vector<Values>& inputs, std::pair<int, int> in_place,
-                     const StepState& step) {
+                     const kernels::StepState& step) {
   std::vector<Storage> input_storage;
   std::vector<Storage> output_storage;
   std::vector<std::byte*> input_pointers;
@@ -145,7 +146,7 @@ KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
     input_storage.push_back(pack(inputs[i], request.inputs[i]));
     input_pointers.push_back(input_storage.back().data());
   }
-  for (const TensorSpec& output : request.outputs) {
+  for (const kernels::TensorSpec& output : request.outputs) {
     output_storage.push_back(unwritten(output));
     output_pointers.push_back(output_storage.back().data());
   }
@@ -166,38 +167,39 @@ KernelRun run_kernel(Kernel& kernel, const KernelRequest& request,
     const Storage& storage =
         inside ? input_storage[static_cast<size_t>(in_place.second)] : output_storage[i];
     run.outputs.push_back(unpack(storage, request.outputs[i]));
-    if (request.outputs[i].type.dtype == DataType::f32) {
+    if (request.outputs[i].type.dtype == graph::DataType::f32) {
       run.padding_is_zero &= has_zero_padding(storage, request.outputs[i]);
     }
   }
   return run;
 }
 
-SingleOperator::SingleOperator(std::string type, Attributes attributes,
-                               std::vector<TensorType> input_types)
+SingleOperator::SingleOperator(std::string type, graph::Attributes attributes,
+                               std::vector<graph::TensorType> input_types)
     : inputs(std::move(input_types)) {
   op.type = std::move(type);
   op.name = "tested";
   op.attributes = std::move(attributes);
-  for (size_t i = 0; i < inputs.size(); ++i) op.inputs.push_back(static_cast<TensorId>(i));
-  outputs = definition_of(op.type).infer({op, inputs});
+  for (size_t i = 0; i < inputs.size(); ++i) op.inputs.push_back(static_cast<graph::TensorId>(i));
+  outputs = graph::definition_of(op.type).infer({op, inputs});
 }
 
-KernelRequest SingleOperator::request(const KernelOptions& options, const Layout& layout) const {
-  KernelRequest request{op, {}, {}, options};
-  const auto spec = [&](const TensorType& type) {
-    return TensorSpec{type, type.shape.size() == 4 ? layout : Layout()};
+kernels::KernelRequest SingleOperator::request(const kernels::KernelOptions& options,
+                                               const graph::Layout& layout) const {
+  kernels::KernelRequest request{op, {}, {}, options};
+  const auto spec = [&](const graph::TensorType& type) {
+    return kernels::TensorSpec{type, type.shape.size() == 4 ? layout : graph::Layout()};
   };
-  for (const TensorType& type : inputs) request.inputs.push_back(spec(type));
-  for (const TensorType& type : outputs) request.outputs.push_back(spec(type));
+  for (const graph::TensorType& type : inputs) request.inputs.push_back(spec(type));
+  for (const graph::TensorType& type : outputs) request.outputs.push_back(spec(type));
   return request;
 }
 
-KernelRequest wished(const SingleOperator& single, const KernelOptions& options,
-                     const Layout& layout) {
-  KernelRequest request = single.request(options, layout);
-  for (TensorSpec& output : request.outputs) output.layout = Layout();
-  const LayoutWish wish = layouts_of(request);
+kernels::KernelRequest wished(const SingleOperator& single, const kernels::KernelOptions& options,
+                              const graph::Layout& layout) {
+  kernels::KernelRequest request = single.request(options, layout);
+  for (kernels::TensorSpec& output : request.outputs) output.layout = graph::Layout();
+  const kernels::LayoutWish wish = kernels::layouts_of(request);
   for (size_t i = 0; i < request.inputs.size(); ++i) request.inputs[i].layout = wish.inputs.at(i);
   for (size_t i = 0; i < request.outputs.size(); ++i) {
     request.outputs[i].layout = wish.outputs.at(i);
@@ -206,31 +208,34 @@ KernelRequest wished(const SingleOperator& single, const KernelOptions& options,
 }
 
 KernelRun run_reference(const SingleOperator& single, const std::vector<Values>& inputs,
-                        const StepState& step) {
-  const KernelOptions options = {.reference_only = true};
-  const KernelRequest request = single.request(options);
-  return run_kernel(*make_kernel(request), request, inputs, {-1, -1}, step);
+                        const kernels::StepState& step) {
+  const kernels::KernelOptions options = {.reference_only = true};
+  const kernels::KernelRequest request = single.request(options);
+  return run_kernel(*kernels::make_kernel(request), request, inputs, {-1, -1}, step);
 }
 
-std::map<TensorId, Values> interpret(const Graph& graph, std::map<TensorId, Values> values,
-                                     const KernelOptions& options, const Layout& layout,
-                                     const ExchangeFunction& exchange) {
-  for (OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
-    std::vector<TensorType> types;
+std::map<graph::TensorId, Values> interpret(const graph::Graph& graph,
+                                            std::map<graph::TensorId, Values> values,
+                                            const kernels::KernelOptions& options,
+                                            const graph::Layout& layout,
+                                            const ExchangeFunction& exchange) {
+  for (graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
+    std::vector<graph::TensorType> types;
     std::vector<Values> inputs;
-    for (TensorId input : op.inputs) {
+    for (graph::TensorId input : op.inputs) {
       types.push_back(graph.tensor(input).type);
       inputs.push_back(values.at(input));
     }
-    const OperatorDefinition& definition = definition_of(op.type);
-    if (exchange && definition.exchange != OperatorDefinition::Exchange::none) {
+    const graph::OperatorDefinition& definition = graph::definition_of(op.type);
+    if (exchange && definition.exchange != graph::OperatorDefinition::Exchange::none) {
       values[op.outputs.at(0)] = exchange(op, types[0].shape, inputs[0]);
       continue;
     }
     const SingleOperator single(op.type, op.attributes, types);
-    const KernelRequest request = wished(single, options, layout);
-    const KernelRun run = run_kernel(*make_kernel(request), request, inputs, {-1, -1}, kStep);
+    const kernels::KernelRequest request = wished(single, options, layout);
+    const KernelRun run =
+        run_kernel(*kernels::make_kernel(request), request, inputs, {-1, -1}, kStep);
     for (size_t i = 0; i < op.outputs.size(); ++i) values[op.outputs[i]] = run.outputs[i];
     for (int i : definition.mutated_inputs) {
       values[op.inputs.at(static_cast<size_t>(i))] = run.inputs.at(static_cast<size_t>(i));

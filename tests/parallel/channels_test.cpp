@@ -8,7 +8,7 @@
 
 #include "base/parts.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 RouteRequest request_of(const std::vector<int>& replicas, int64_t rows, bool round_robin,
@@ -48,7 +48,7 @@ void expect_each_row_once(const RouteRequest& request, int64_t micro_batches) {
           std::map<int64_t, int> arrived;
           for (const Route& route : routes) {
             if (route.edge != edge || route.gradient != gradient || route.to_member != member ||
-                !carries(route, request, m)) {
+                !route.carries(m)) {
               continue;
             }
             for (int64_t row = route.rows.begin; row < route.rows.end; ++row) ++arrived[row];
@@ -127,13 +127,13 @@ TEST(Routes, BuffersLieApart) {
 TEST(Routes, SixteenBitsTakeHalfTheRings) {
   const RouteRequest full = request_of({4, 2, 3}, 64, false);
   RouteRequest half = full;
-  half.wire = DataType::bf16;
-  half.edges.push_back({"labels", {{64, 9}, DataType::s32}, 0, 1, false});
+  half.wire = graph::DataType::bf16;
+  half.edges.push_back({"labels", {{64, 9}, graph::DataType::s32}, 0, 1, false});
   const std::vector<Route> routes = routes_between(half);
   for (const Route& route : routes) {
     const bool labels = route.edge.name == "labels";
     EXPECT_EQ(route.converts(), !labels);
-    const int64_t elements = elements_of(route.edge.type.shape) / 64;
+    const int64_t elements = graph::elements_of(route.edge.type.shape) / 64;
     EXPECT_EQ(route.bytes, (route.rows.end - route.rows.begin) * elements * (labels ? 4 : 2));
   }
   const auto total = [](const RouteRequest& request, int stage) {
@@ -147,4 +147,4 @@ TEST(Routes, SixteenBitsTakeHalfTheRings) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -4,9 +4,9 @@
 
 namespace millrace::testing {
 
-Graph alexnet_like(int64_t batch) {
-  Builder net;
-  Value x = net.image(batch, 3, 13, 13);
+graph::Graph alexnet_like(int64_t batch) {
+  graph::Builder net;
+  graph::Value x = net.image(batch, 3, 13, 13);
   x = net.relu(net.convolution(x, "c1", {.channels = 8, .kernel = 3, .stride = 2, .bias = true}));
   x = net.max_pool(x, {.kernel = 3, .stride = 2});
   x = net.relu(net.convolution(x, "c2", {.channels = 10, .kernel = 3, .padding = 1, .bias = true}));
@@ -17,9 +17,9 @@ Graph alexnet_like(int64_t batch) {
   return net.take();
 }
 
-Graph vgg_like(int64_t batch) {
-  Builder net;
-  Value x = net.image(batch, 3, 8, 8);
+graph::Graph vgg_like(int64_t batch) {
+  graph::Builder net;
+  graph::Value x = net.image(batch, 3, 8, 8);
   for (const char* name : {"a", "b"}) {
     const std::string base = name;
     x = net.convolution(x, base + "1", {.channels = 12, .kernel = 3, .padding = 1, .bias = true});
@@ -32,16 +32,17 @@ Graph vgg_like(int64_t batch) {
   return net.take();
 }
 
-Graph resnet_like(int64_t batch) {
-  Builder net;
-  Value x = net.image(batch, 3, 9, 9);
-  const auto layer = [&](Value in, const std::string& name, int64_t channels, int64_t stride) {
-    const Value y = net.convolution(
+graph::Graph resnet_like(int64_t batch) {
+  graph::Builder net;
+  graph::Value x = net.image(batch, 3, 9, 9);
+  const auto layer = [&](graph::Value in, const std::string& name, int64_t channels,
+                         int64_t stride) {
+    const graph::Value y = net.convolution(
         in, name, {.channels = channels, .kernel = 3, .stride = stride, .padding = 1});
     return net.batch_norm(y, name + ".norm");
   };
   x = net.relu(layer(x, "stem", 8, 1));
-  Value y = layer(net.relu(layer(x, "b1.1", 8, 1)), "b1.2", 8, 1);
+  graph::Value y = layer(net.relu(layer(x, "b1.1", 8, 1)), "b1.2", 8, 1);
   x = net.relu(net.add(y, x));
   y = layer(net.relu(layer(x, "b2.1", 14, 2)), "b2.2", 14, 1);
   x = net.relu(net.add(y, layer(x, "b2.short", 14, 2)));
@@ -50,17 +51,17 @@ Graph resnet_like(int64_t batch) {
   return net.take();
 }
 
-std::map<std::string, Values> first_values(const Graph& graph) {
+std::map<std::string, Values> first_values(const graph::Graph& graph) {
   std::map<std::string, Values> values;
-  for (TensorId id = 0; id < graph.tensor_count(); ++id) {
-    const Tensor& tensor = graph.tensor(id);
-    if (!is_persistent(tensor.role)) continue;
+  for (graph::TensorId id = 0; id < graph.tensor_count(); ++id) {
+    const graph::Tensor& tensor = graph.tensor(id);
+    if (!graph::is_persistent(tensor.role)) continue;
     Values drawn = random_values(tensor.type, static_cast<uint64_t>(id) + 3);
-    if (tensor.role == Role::parameter) {
-      const bool scale = tensor.initializer.kind == Initializer::Kind::constant;
+    if (tensor.role == graph::Role::parameter) {
+      const bool scale = tensor.initializer.kind == graph::Initializer::Kind::constant;
       for (double& v : drawn) v = static_cast<float>(scale ? 1 + 0.2 * v : 0.4 * v);
     }
-    if (tensor.type.dtype == DataType::s32) drawn = random_labels(tensor.type, kClasses, 9);
+    if (tensor.type.dtype == graph::DataType::s32) drawn = random_labels(tensor.type, kClasses, 9);
     values[tensor.name] = std::move(drawn);
   }
   return values;

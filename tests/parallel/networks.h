@@ -10,11 +10,11 @@ namespace millrace::testing {
 
 inline constexpr int64_t kClasses = 23;
 
-Graph alexnet_like(int64_t batch);  // dropout, label smoothing
-Graph vgg_like(int64_t batch);
-Graph resnet_like(int64_t batch);  // batch normalisation, short cuts, prelu
+graph::Graph alexnet_like(int64_t batch);  // dropout, label smoothing
+graph::Graph vgg_like(int64_t batch);
+graph::Graph resnet_like(int64_t batch);  // batch normalisation, short cuts, prelu
 
 // Values of parameters, buffers and inputs, by name.
-std::map<std::string, Values> first_values(const Graph& graph);
+std::map<std::string, Values> first_values(const graph::Graph& graph);
 
 }  // namespace millrace::testing

@@ -13,31 +13,33 @@ namespace {
 
 struct Case {
   std::string type;
-  Attributes attributes;
-  std::vector<Shape> inputs;
+  graph::Attributes attributes;
+  std::vector<graph::Shape> inputs;
   bool labels = false;  // the last input is s32 labels
 };
 
 std::vector<Case> cases() {
-  using Integers = Attributes::Integers;
-  const Attributes window = {{"kernel", Integers{3, 3}},
-                             {"stride", Integers{2, 2}},
-                             {"padding", Integers{1, 1}},
-                             {"count_include_pad", false}};
+  using Integers = graph::Attributes::Integers;
+  const graph::Attributes window = {{"kernel", Integers{3, 3}},
+                                    {"stride", Integers{2, 2}},
+                                    {"padding", Integers{1, 1}},
+                                    {"count_include_pad", false}};
   const auto convolution = [](int64_t groups) {
-    return Attributes{{"stride", Integers{1, 1}},
-                      {"padding", Integers{1, 1}},
-                      {"dilation", Integers{1, 1}},
-                      {"groups", groups}};
+    return graph::Attributes{{"stride", Integers{1, 1}},
+                             {"padding", Integers{1, 1}},
+                             {"dilation", Integers{1, 1}},
+                             {"groups", groups}};
   };
-  const Attributes norm = {{"epsilon", 1e-5}, {"momentum", 0.1}};
-  Attributes residual = norm;
+  const graph::Attributes norm = {{"epsilon", 1e-5}, {"momentum", 0.1}};
+  graph::Attributes residual = norm;
   residual.set("residual", true);
   residual.set("relu", true);
-  const Shape x = {7, 8, 5, 6};
-  const Shape c = {8};
-  const Attributes dropout = {{"rate", 0.4}, {"stream", int64_t{11}}};
-  const Attributes smooth = {{"label_smoothing", 0.1}};
+  const graph::Shape x = {7, 8, 5, 6};
+  const graph::Shape c = {8};
+  const graph::Attributes dropout = {{"rate", 0.4}, {"stream", int64_t{11}}};
+  graph::Attributes by_sample = dropout;
+  by_sample.set("by_sample", true);
+  const graph::Attributes smooth = {{"label_smoothing", 0.1}};
   std::vector<Case> all = {
       {"add", {}, {x, x}},
       {"add", {{"relu", true}}, {x, x}},
@@ -48,7 +50,7 @@ std::vector<Case> cases() {
       {"batch_norm", norm, {x, c, c, c, c}},
       {"batch_norm", residual, {x, c, c, c, c, x}},
       {"batch_norm", norm, {{9, 5}, {5}, {5}, {5}, {5}}},
-      {"cast", {{"to", static_cast<int64_t>(DataType::f32)}}, {x}},
+      {"cast", {{"to", static_cast<int64_t>(graph::DataType::f32)}}, {x}},
       {"concat", {{"axis", int64_t{1}}}, {{7, 4, 3}, {7, 5, 3}}},
       {"concat", {{"axis", int64_t{0}}}, {{7, 4, 3}, {8, 4, 3}}},
       {"slice", {{"axis", int64_t{1}}, {"begin", int64_t{1}}, {"end", int64_t{4}}}, {x}},
@@ -57,6 +59,7 @@ std::vector<Case> cases() {
       {"convolution", convolution(2), {x, {10, 4, 3, 3}}},
       {"convolution", convolution(8), {x, {8, 1, 3, 3}, {8}}},
       {"dropout", dropout, {x}},
+      {"dropout", by_sample, {x}},
       {"dropout", dropout, {{7, 10}}},
       {"flatten", {}, {{7, 12, 2, 3}}},
       {"l2_normalize", {{"epsilon", 1e-12}}, {{7, 10}}},
@@ -64,37 +67,41 @@ std::vector<Case> cases() {
       {"linear", {}, {{7, 9}, {10, 9}, {10}}},
       {"linear", {{"relu", true}}, {{7, 9}, {10, 9}, {10}}},
       {"prelu", {}, {x, c}},
+      {"row_norm", {}, {{7, 9}}},
+      {"scale_channels", {}, {x, {x[0], x[1], 1, 1}}},
       {"softmax_cross_entropy", {{"label_smoothing", 0.0}}, {{7, 10}, {7}}, true},
       {"softmax_cross_entropy", smooth, {{7, 1000}, {7}}, true},
       {"top_k", {{"k", int64_t{1}}}, {{40, 10}, {40}}, true},
       {"top_k", {{"k", int64_t{5}}}, {{40, 10}, {40}}, true},
   };
-  for (const char* type : {"relu", "relu6", "sigmoid", "tanh"}) all.push_back({type, {}, {x}});
+  for (const char* type : {"relu", "relu6", "sigmoid", "tanh", "hardsigmoid", "hardswish", "silu"})
+    all.push_back({type, {}, {x}});
   return all;
 }
 
-Graph graph_of(const Case& entry) {
-  Graph graph;
-  std::vector<TensorId> inputs;
+graph::Graph graph_of(const Case& entry) {
+  graph::Graph graph;
+  std::vector<graph::TensorId> inputs;
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    Tensor tensor;
+    graph::Tensor tensor;
     tensor.name = "input" + std::to_string(i);
     tensor.type.shape = entry.inputs[i];
-    if (entry.labels && i + 1 == entry.inputs.size()) tensor.type.dtype = DataType::s32;
-    tensor.role = Role::input;
+    if (entry.labels && i + 1 == entry.inputs.size()) tensor.type.dtype = graph::DataType::s32;
+    tensor.role = graph::Role::input;
     inputs.push_back(graph.add_tensor(std::move(tensor)));
   }
   graph.add_operator(entry.type, "tested", inputs, entry.attributes);
   return graph;
 }
 
-std::vector<Values> values_of(const Graph& graph, const Case& entry) {
+std::vector<Values> values_of(const graph::Graph& graph, const Case& entry) {
   std::vector<Values> values;
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    const TensorType& type = graph.tensor(static_cast<TensorId>(i)).type;
+    const graph::TensorType& type = graph.tensor(static_cast<graph::TensorId>(i)).type;
     const bool running_variance = entry.type == "batch_norm" && i == 4;
-    values.push_back(type.dtype == DataType::s32 ? random_labels(type, entry.inputs[0][1], 5)
-                                                 : random_values(type, 20 + i, running_variance));
+    values.push_back(type.dtype == graph::DataType::s32
+                         ? random_labels(type, entry.inputs[0][1], 5)
+                         : random_values(type, 20 + i, running_variance));
     // Few different values, so that ties have to be broken.
     if (entry.type == "top_k" && i == 0) {
       for (double& value : values.back()) value = std::round(2 * value);
@@ -114,59 +121,61 @@ Values share_of(const Values& whole, int member, int members) {
 }
 
 // Whether every member gets rows, and flattened channels divide as their features do.
-bool divides(const Case& entry, const ShardingSignature& way, int members) {
-  if (entry.type == "flatten" && way.inputs[0] == split(1)) {
+bool divides(const Case& entry, const graph::ShardingSignature& way, int members) {
+  if (entry.type == "flatten" && way.inputs[0] == graph::split(1)) {
     return entry.inputs[0][1] % members == 0;
   }
   for (size_t i = 0; i < way.inputs.size(); ++i) {
-    if (way.inputs[i].kind != Sharding::Kind::split) continue;
+    if (way.inputs[i].kind != graph::Sharding::Kind::split) continue;
     if (entry.inputs[i][static_cast<size_t>(way.inputs[i].axis)] < members) return false;
   }
   return true;
 }
 
-void check(const Case& entry, const ShardingSignature& way, int members) {
+void check(const Case& entry, const graph::ShardingSignature& way, int members) {
   SCOPED_TRACE(entry.type + " over " + std::to_string(members) + ", input 0 " +
-               to_string(way.inputs[0]));
-  ShardedGraph sharded = {graph_of(entry), members, true, {way}, way.inputs, {}};
-  const Graph& whole = sharded.graph;
+               graph::to_string(way.inputs[0]));
+  parallel::ShardedGraph sharded = {graph_of(entry), members, true, {way}, way.inputs, {}};
+  const graph::Graph& whole = sharded.graph;
   sharded.tensors.insert(sharded.tensors.end(), way.outputs.begin(), way.outputs.end());
   sharded.trained.assign(sharded.tensors.size(), false);
   const std::vector<Values> values = values_of(whole, entry);
 
-  std::vector<Graph> graphs;
+  std::vector<graph::Graph> graphs;
   std::vector<TensorValues> starts;
   std::map<std::string, Values> named;
   TensorValues all;
   for (size_t i = 0; i < values.size(); ++i) {
     named["input" + std::to_string(i)] = values[i];
-    all[static_cast<TensorId>(i)] = values[i];
+    all[static_cast<graph::TensorId>(i)] = values[i];
   }
   for (int m = 0; m < members; ++m) {
-    graphs.push_back(localize(sharded, m));
+    graphs.push_back(parallel::localize(sharded, m));
     graphs.back().validate();
     starts.push_back(start_values(graphs.back(), named, whole));
     for (size_t i = 0; i < values.size(); ++i) {
-      if (way.inputs[i] != partial()) continue;
-      starts.back()[static_cast<TensorId>(i)] = share_of(values[i], m, members);
+      if (way.inputs[i] != graph::partial()) continue;
+      starts.back()[static_cast<graph::TensorId>(i)] = share_of(values[i], m, members);
     }
   }
   const TensorValues expected = interpret(whole, all, {});
   const auto actual = run_members(graphs, starts);
-  const bool expanded_loss = entry.type == "softmax_cross_entropy" && way.inputs[0] == split(1);
+  const bool expanded_loss =
+      entry.type == "softmax_cross_entropy" && way.inputs[0] == graph::split(1);
   for (size_t i = 0; i < way.outputs.size(); ++i) {
     if (expanded_loss && i == 1) continue;  // the probabilities, which nobody else reads
-    const TensorId id = whole.op(0).outputs[i];
+    const graph::TensorId id = whole.op(0).outputs[i];
     std::vector<Values> parts;
     for (int m = 0; m < members; ++m) {
-      const TensorId local = graphs[static_cast<size_t>(m)].find_tensor(whole.tensor(id).name);
-      ASSERT_NE(local, kNone);
+      const graph::TensorId local =
+          graphs[static_cast<size_t>(m)].find_tensor(whole.tensor(id).name);
+      ASSERT_NE(local, graph::kNone);
       parts.push_back(actual[static_cast<size_t>(m)].at(local));
     }
     const Values together = joined(parts, whole.tensor(id).type.shape, way.outputs[i]);
     EXPECT_LT(relative_error(together, expected.at(id)), 1e-5) << "output " << i;
   }
-  for (int i : definition_of(entry.type).mutated_inputs) {
+  for (int i : graph::definition_of(entry.type).mutated_inputs) {
     const auto input = static_cast<size_t>(i);
     std::vector<Values> parts;
     for (const TensorValues& member : actual) parts.push_back(member.at(i));
@@ -178,10 +187,11 @@ void check(const Case& entry, const ShardingSignature& way, int members) {
 TEST(OperatorShardings, PartsMakeTheWhole) {
   int checked = 0;
   for (const Case& entry : cases()) {
-    const Graph graph = graph_of(entry);
-    Inference inference = {graph.op(0), {}};
-    for (TensorId input : graph.op(0).inputs) inference.inputs.push_back(graph.tensor(input).type);
-    for (const auto& way : definition_of(entry.type).shardings(inference)) {
+    const graph::Graph graph = graph_of(entry);
+    graph::Inference inference = {graph.op(0), {}};
+    for (graph::TensorId input : graph.op(0).inputs)
+      inference.inputs.push_back(graph.tensor(input).type);
+    for (const auto& way : graph::definition_of(entry.type).shardings(inference)) {
       for (int members : {2, 3, 4, 7}) {
         if (!divides(entry, way, members)) continue;
         check(entry, way, members);
@@ -196,7 +206,7 @@ TEST(OperatorShardings, EveryOperatorThatListsThemIsChecked) {
   std::set<std::string_view> checked;
   const auto all = cases();
   for (const Case& entry : all) checked.insert(entry.type);
-  for (const OperatorDefinition& definition : all_definitions()) {
+  for (const graph::OperatorDefinition& definition : graph::all_definitions()) {
     if (definition.shardings == nullptr) continue;
     if (definition.type.starts_with("margin_head")) continue;  // see Programs.MarginHeads
     EXPECT_TRUE(checked.contains(definition.type)) << definition.type;

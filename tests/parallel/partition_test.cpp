@@ -12,21 +12,21 @@
 #include "graph/builder.h"
 #include "models/models.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Graph model(const std::string& name) {
-  ModelOptions options = default_options(name);
+graph::Graph model(const std::string& name) {
+  models::ModelOptions options = models::default_options(name);
   options.batch = 2;
   options.image = name == "alexnet" ? 64 : 32;
-  return build_model(name, options);
+  return models::build_model(name, options);
 }
 
-int stage_of(const Graph& graph, const std::vector<int>& stages, const std::string& name) {
-  for (OperatorId id : graph.order()) {
+int stage_of(const graph::Graph& graph, const std::vector<int>& stages, const std::string& name) {
+  for (graph::OperatorId id : graph.order()) {
     if (graph.op(id).name == name) return stages[static_cast<size_t>(id)];
   }
   throw std::runtime_error("no operator " + name);
@@ -44,10 +44,10 @@ std::string message_of(const std::function<void()>& action) {
 // VGG-16 has 32 such operators: 13 convolutions and 3 linear layers with weight and bias, the 15
 // that rectify, and the loss. 11 of 18 slots are the first 19.
 TEST(Partition, ShareOfVggByHand) {
-  const Graph graph = model("vgg16");
+  const graph::Graph graph = model("vgg16");
   const std::vector<int> stages = assign_by_share(graph, {11, 7});
   std::vector<std::string> first;
-  for (OperatorId id : graph.order()) {
+  for (graph::OperatorId id : graph.order()) {
     if (stages[static_cast<size_t>(id)] == 0) first.push_back(graph.op(id).name);
   }
   const std::vector<std::string> convolutions = {
@@ -62,7 +62,7 @@ TEST(Partition, ShareOfVggByHand) {
 
 // The first convolution of ResNet reads one trained tensor, its weight: it goes with what follows.
 TEST(Partition, ShareAttachesTheStartToWhatFollows) {
-  const Graph graph = model("resnet18");
+  const graph::Graph graph = model("resnet18");
   for (const std::vector<int64_t>& weights :
        {std::vector<int64_t>{1, 1}, {3, 1}, {1, 2, 3}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
     const std::vector<int> stages = assign_by_share(graph, weights);
@@ -74,8 +74,8 @@ TEST(Partition, ShareAttachesTheStartToWhatFollows) {
 }
 
 TEST(Partition, EveryModelAndWayObeysTheRules) {
-  for (const std::string& name : model_names()) {
-    const Graph graph = model(name == "resnet152" ? "resnet101" : name);
+  for (const std::string& name : models::model_names()) {
+    const graph::Graph graph = model(name == "resnet152" ? "resnet101" : name);
     for (int stages = 1; stages <= 6; ++stages) {
       const std::vector<int64_t> weights(static_cast<size_t>(stages), 2);
       EXPECT_NO_THROW(check_stages(graph, assign_by_share(graph, weights), stages)) << name;
@@ -86,18 +86,18 @@ TEST(Partition, EveryModelAndWayObeysTheRules) {
 }
 
 TEST(Partition, CutsBehindNamedLayersAndBlocks) {
-  const Graph graph = model("resnet18");
+  const graph::Graph graph = model("resnet18");
   const std::vector<int> stages = assign_after(graph, {"layer1", "layer3.0.conv1"});
   EXPECT_EQ(stage_of(graph, stages, "layer1.1.bn2"), 0);
   EXPECT_EQ(stage_of(graph, stages, "layer2.0.conv1"), 1);
   EXPECT_EQ(stage_of(graph, stages, "layer3.0.conv1"), 1);
   EXPECT_EQ(stage_of(graph, stages, "layer3.0.bn1"), 2);
   // The block's sum and its relu belong to it: only one tensor is read across the cut.
-  std::set<TensorId> crossing;
-  for (OperatorId id : graph.order()) {
-    for (TensorId input : graph.op(id).inputs) {
-      const OperatorId producer = graph.tensor(input).producer;
-      if (producer != kNone && stages[static_cast<size_t>(producer)] == 0 &&
+  std::set<graph::TensorId> crossing;
+  for (graph::OperatorId id : graph.order()) {
+    for (graph::TensorId input : graph.op(id).inputs) {
+      const graph::OperatorId producer = graph.tensor(input).producer;
+      if (producer != graph::kNone && stages[static_cast<size_t>(producer)] == 0 &&
           stages[static_cast<size_t>(id)] > 0) {
         crossing.insert(input);
       }
@@ -107,9 +107,9 @@ TEST(Partition, CutsBehindNamedLayersAndBlocks) {
   EXPECT_THAT(assign_after(graph, {}), testing::Each(0));
 }
 
-Graph chain(const std::vector<int64_t>& features) {
-  Builder net;
-  Value x = net.flatten(net.image(2, 1, 20, 20));
+graph::Graph chain(const std::vector<int64_t>& features) {
+  graph::Builder net;
+  graph::Value x = net.flatten(net.image(2, 1, 20, 20));
   for (size_t i = 0; i < features.size(); ++i) {
     x = net.linear(x, fmt::format("l{}", i), {.features = features[i]});
   }
@@ -119,13 +119,15 @@ Graph chain(const std::vector<int64_t>& features) {
 
 // Against every division there is.
 TEST(Partition, BalancedIsTheBestOfAll) {
-  const Graph graph = chain({8, 8, 8, 8, 8, 8, 8});
-  const auto cost = [](OperatorId id) { return static_cast<double>((id * 37 + 11) % 13 + 1); };
+  const graph::Graph graph = chain({8, 8, 8, 8, 8, 8, 8});
+  const auto cost = [](graph::OperatorId id) {
+    return static_cast<double>((id * 37 + 11) % 13 + 1);
+  };
   const size_t count = graph.order().size();
   const std::vector<int> replicas = {2, 1, 3};
   const auto slowest = [&](const std::vector<int>& stages) {
     std::vector<double> sums(3, 0);
-    for (OperatorId id : graph.order()) {
+    for (graph::OperatorId id : graph.order()) {
       sums[static_cast<size_t>(stages[static_cast<size_t>(id)])] += cost(id);
     }
     return std::max({sums[0] / 2, sums[1], sums[2] / 3});
@@ -146,15 +148,15 @@ TEST(Partition, BalancedIsTheBestOfAll) {
 }
 
 TEST(Partition, MemoryLimitsAndBandwidthMoveTheCut) {
-  const Graph graph = chain({1000, 1000, 10, 1000, 1000});
-  const auto equal = [](OperatorId) { return 1.0; };
+  const graph::Graph graph = chain({1000, 1000, 10, 1000, 1000});
+  const auto equal = [](graph::OperatorId) { return 1.0; };
   const auto weights_of = [&](const std::vector<int>& stages, int stage) {
     int64_t bytes = 0;
-    for (OperatorId id : graph.order()) {
+    for (graph::OperatorId id : graph.order()) {
       if (stages[static_cast<size_t>(id)] != stage) continue;
-      for (TensorId input : graph.op(id).inputs) {
-        const Tensor& tensor = graph.tensor(input);
-        if (tensor.role == Role::parameter) bytes += tensor.type.elements() * 4;
+      for (graph::TensorId input : graph.op(id).inputs) {
+        const graph::Tensor& tensor = graph.tensor(input);
+        if (tensor.role == graph::Role::parameter) bytes += tensor.type.elements() * 4;
       }
     }
     return bytes;
@@ -186,7 +188,7 @@ TEST(Partition, Mistakes) {
                 HasSubstr("--stage-weights"))
         << text;
   }
-  const Graph graph = chain({8, 8});
+  const graph::Graph graph = chain({8, 8});
   EXPECT_THAT(message_of([&] {
                 assign_by_share(graph, {1, 1, 1, 1, 1, 1, 1, 1, 1});
               }),
@@ -204,4 +206,4 @@ TEST(Partition, Mistakes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/random.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 using ::testing::ElementsAre;
@@ -37,8 +37,8 @@ TEST(Placement, IsPrintedInTheShortestWay) {
 
 TEST(Placement, SaysWhatIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "--placement is empty; name devices as node:devices"},
-      {"0", "--placement lacks a ':' at character 2"},
+      {"", "placement is empty; name devices as node:devices"},
+      {"0", "placement lacks a ':' at character 2"},
       {"0:", "lacks a device number at character 3"},
       {":0", "lacks a node number at character 1"},
       {"0:0-", "lacks a device number at character 5"},
@@ -84,4 +84,4 @@ TEST(Placement, TakesAnyBytes) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "parallel/simulation.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 using testing::ElementsAre;
@@ -100,7 +100,7 @@ TEST(Schedule, InterleavedRefusesWhatIsNotInTurn) {
   EXPECT_THAT(message_of(request), HasSubstr("in turn"));
   request.turns = 2;
   request.micro_batches = 3;
-  EXPECT_THAT(message_of(request), HasSubstr("--microbatches"));
+  EXPECT_THAT(message_of(request), HasSubstr("microbatches"));
 }
 
 TEST(Schedule, WarmUpFollowsPipeDream) {
@@ -302,11 +302,11 @@ TEST(Schedule, NamesAndMistakes) {
   EXPECT_THAT(message_of({.stages = 2, .replicas = {1}}), HasSubstr("one number per stage"));
   EXPECT_THAT(message_of({.stages = 2, .replicas = {1, 0}}), HasSubstr("0 replicas"));
   EXPECT_THAT(message_of({.kind = ScheduleKind::two_bw, .stages = 4, .micro_batches = 3}),
-              HasSubstr("--microbatches"));
+              HasSubstr("microbatches"));
   EXPECT_THAT(message_of({.stages = 4, .micro_batches = int64_t{1} << 40, .steps = 1 << 20}),
               HasSubstr("too long"));
   EXPECT_THAT(message_of({.stages = 1 << 30}), HasSubstr("more than"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::parallel

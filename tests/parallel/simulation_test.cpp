@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 Simulation run(ScheduleKind kind, int stages, int64_t micro_batches, const Costs& costs = {}) {
@@ -174,4 +174,4 @@ TEST(Simulation, InterleavedRowsOfSharedDevicesKeepTheirOrder) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::parallel

@@ -15,7 +15,7 @@
 #include "passes/fusion.h"
 #include "runtime/session.h"
 
-namespace millrace {
+namespace millrace::parallel {
 namespace {
 
 using testing::ElementsAre;
@@ -26,19 +26,20 @@ using Values = std::map<std::string, std::vector<float>>;
 // A program of forward and backward together, whose results are all gradients and what it sends.
 class Part {
  public:
-  Part(Graph graph, const BackwardPass& pass) : device_({.threads = 1, .pin = false}) {
-    for (const ParameterGradient& pair : pass.parameters) graph.add_result(pair.gradient);
-    KernelOptions options;
-    options.convolution = ConvolutionAlgorithm::direct;
+  Part(graph::Graph graph, const passes::BackwardPass& pass) : device_({.threads = 1}) {
+    for (const passes::ParameterGradient& pair : pass.parameters) graph.add_result(pair.gradient);
+    kernels::KernelOptions options;
+    options.convolution = kernels::ConvolutionAlgorithm::direct;
     options.threads = 1;
-    program_ = assemble(graph, options);
-    session_ = std::make_unique<Session>(device_, std::vector<const Program*>{&program_});
+    program_ = compile::assemble(graph, options);
+    session_ = std::make_unique<runtime::Session>(device_,
+                                                  std::vector<const compile::Program*>{&program_});
     session_->initialize(11);
   }
 
   // Writes the inputs that are known, the others as zeros.
   void run(const Values& known, const std::vector<int32_t>& labels) {
-    for (const Slot& slot : program_.inputs) {
+    for (const compile::Slot& slot : program_.inputs) {
       if (slot.name == "labels") {
         session_->write_input(program_, slot.name, labels);
         continue;
@@ -51,15 +52,15 @@ class Part {
   }
 
   void read(Values& values) const {
-    for (const Slot& slot : program_.results) {
+    for (const compile::Slot& slot : program_.results) {
       values[slot.name] = session_->result(program_, slot.name);
     }
   }
 
  private:
-  Device device_;
-  Program program_;
-  std::unique_ptr<Session> session_;
+  backend::Device device_;
+  compile::Program program_;
+  std::unique_ptr<runtime::Session> session_;
 };
 
 void expect_close(const Values& staged, const Values& whole) {
@@ -79,7 +80,7 @@ void expect_close(const Values& staged, const Values& whole) {
 }
 
 // Cuts into equal runs of operators.
-std::vector<int> equal_cut(const Graph& graph, int stages) {
+std::vector<int> equal_cut(const graph::Graph& graph, int stages) {
   std::vector<int> result(static_cast<size_t>(graph.operator_count()), 0);
   const auto count = std::ssize(graph.order());
   for (int64_t i = 0; i < count; ++i) {
@@ -90,9 +91,9 @@ std::vector<int> equal_cut(const Graph& graph, int stages) {
 }
 
 // Forward stage by stage, then backward the other way, with tensors handed over by name.
-void compare_with_whole(const Graph& forward, const std::vector<int>& stage_of, int stages,
+void compare_with_whole(const graph::Graph& forward, const std::vector<int>& stage_of, int stages,
                         bool fused) {
-  const TensorId images = forward.find_tensor("images");
+  const graph::TensorId images = forward.find_tensor("images");
   const Random random(5, 5);
   Values known;
   known["images"].resize(static_cast<size_t>(forward.tensor(images).type.elements()));
@@ -100,8 +101,8 @@ void compare_with_whole(const Graph& forward, const std::vector<int>& stage_of, 
   std::vector<int32_t> labels(static_cast<size_t>(forward.tensor(images).type.shape[0]));
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<int32_t>(i * 3 % 10);
 
-  Graph graph = forward;
-  BackwardPass pass = {differentiate(graph, graph.find_tensor("loss")), {}};
+  graph::Graph graph = forward;
+  passes::BackwardPass pass = {passes::differentiate(graph, graph.find_tensor("loss")), {}};
   graph.set_results({graph.find_tensor("loss")});
   Part whole(graph, pass);
   whole.run(known, labels);
@@ -112,8 +113,8 @@ void compare_with_whole(const Graph& forward, const std::vector<int>& stage_of, 
   std::vector<std::unique_ptr<Part>> parts;
   for (int stage = 0; stage < stages; ++stage) {
     graphs.push_back(cut(forward, stage_of, stage));
-    if (fused) fuse(graphs.back().graph);
-    const BackwardPass own = differentiate_stage(graphs.back());
+    if (fused) passes::fuse(graphs.back().graph);
+    const passes::BackwardPass own = differentiate_stage(graphs.back());
     graphs.back().graph.validate();
     parts.push_back(std::make_unique<Part>(graphs.back().graph, own));
   }
@@ -142,24 +143,24 @@ void compare_with_whole(const Graph& forward, const std::vector<int>& stage_of, 
   expect_close(staged, expected);
 }
 
-Graph model(const std::string& name, int64_t image) {
-  ModelOptions options = default_options(name);
+graph::Graph model(const std::string& name, int64_t image) {
+  models::ModelOptions options = models::default_options(name);
   options.batch = 2;
   options.image = image;
   options.classes = 10;
-  return build_model(name, options);
+  return models::build_model(name, options);
 }
 
 TEST(StageGraph, ResNetInStagesComputesTheSame) {
-  const Graph graph = model("resnet18", 32);
+  const graph::Graph graph = model("resnet18", 32);
   for (int stages = 2; stages <= 4; ++stages) {
     compare_with_whole(graph, equal_cut(graph, stages), stages, false);
   }
 }
 
 TEST(StageGraph, FusedStagesWithDropoutComputeTheSame) {
-  Builder net;
-  Value x = net.image(4, 3, 16, 16);
+  graph::Builder net;
+  graph::Value x = net.image(4, 3, 16, 16);
   for (const std::string name : {"a", "b", "c"}) {
     x = net.convolution(x, name, {.channels = 8, .kernel = 3, .padding = 1, .bias = true});
     x = net.relu(net.batch_norm(x, name + "_norm"));
@@ -167,7 +168,7 @@ TEST(StageGraph, FusedStagesWithDropoutComputeTheSame) {
   }
   x = net.dropout(net.relu(net.linear(net.flatten(x), "d", {.features = 24})), 0.5);
   net.classify(net.linear(x, "e", {.features = 10}));
-  const Graph graph = net.take();
+  const graph::Graph graph = net.take();
   for (int stages = 2; stages <= 6; ++stages) {
     compare_with_whole(graph, equal_cut(graph, stages), stages, true);
   }
@@ -175,17 +176,17 @@ TEST(StageGraph, FusedStagesWithDropoutComputeTheSame) {
 
 // A tensor read in its own stage and two later ones, one of them not the next.
 TEST(StageGraph, SkipsGoStraightToEachReader) {
-  Builder net;
-  Value x = net.convolution(net.image(2, 3, 6, 6), "a", {.channels = 4});
-  const Value skip = net.tanh(x);
+  graph::Builder net;
+  graph::Value x = net.convolution(net.image(2, 3, 6, 6), "a", {.channels = 4});
+  const graph::Value skip = net.tanh(x);
   x = net.convolution(skip, "b", {.channels = 4});
   x = net.add(net.sigmoid(x), skip);
   x = net.convolution(x, "c", {.channels = 4});
   x = net.add(net.tanh(x), skip);
   net.classify(net.linear(net.flatten(x), "head", {.features = 10}));
-  const Graph graph = net.take();
+  const graph::Graph graph = net.take();
   std::vector<int> stages(static_cast<size_t>(graph.operator_count()), 0);
-  for (OperatorId id = 0; id < graph.operator_count(); ++id) {
+  for (graph::OperatorId id = 0; id < graph.operator_count(); ++id) {
     stages[static_cast<size_t>(id)] = id < 3 ? 0 : id < 5 ? 1 : id < 6 ? 2 : 3;
   }
   const std::vector<StageEdge> edges = edges_between(graph, stages);
@@ -203,11 +204,11 @@ TEST(StageGraph, SkipsGoStraightToEachReader) {
 }
 
 TEST(StageGraph, NoGradientComesBackWhereNoParameterLiesBehind) {
-  Builder net;
-  Value x = net.average_pool(net.image(2, 3, 8, 8), {});
+  graph::Builder net;
+  graph::Value x = net.average_pool(net.image(2, 3, 8, 8), {});
   x = net.relu(net.linear(net.flatten(x), "a", {.features = 12}));
   net.classify(net.linear(x, "b", {.features = 10}));
-  const Graph graph = net.take();
+  const graph::Graph graph = net.take();
   std::vector<int> stages(static_cast<size_t>(graph.operator_count()), 1);
   stages[static_cast<size_t>(graph.order()[0])] = 0;
   StageGraph first = cut(graph, stages, 0);
@@ -218,37 +219,37 @@ TEST(StageGraph, NoGradientComesBackWhereNoParameterLiesBehind) {
   const size_t before = first.graph.order().size();
   EXPECT_TRUE(differentiate_stage(first).parameters.empty());
   EXPECT_EQ(first.graph.order().size(), before);
-  const BackwardPass pass = differentiate_stage(second);
+  const passes::BackwardPass pass = differentiate_stage(second);
   EXPECT_EQ(pass.parameters.size(), 4u);
   EXPECT_TRUE(pass.inputs.empty());
 }
 
 TEST(StageGraph, EveryOperatorAndResultIsInOneStage) {
-  const Graph graph = model("resnet18", 32);
+  const graph::Graph graph = model("resnet18", 32);
   const std::vector<int> stages = equal_cut(graph, 4);
   std::map<std::string, int> operators;
   std::map<std::string, int> results;
   for (int stage = 0; stage < 4; ++stage) {
     const StageGraph part = cut(graph, stages, stage);
-    for (OperatorId id : part.graph.order()) ++operators[part.graph.op(id).name];
-    for (TensorId id : part.graph.results()) ++results[part.graph.tensor(id).name];
+    for (graph::OperatorId id : part.graph.order()) ++operators[part.graph.op(id).name];
+    for (graph::TensorId id : part.graph.results()) ++results[part.graph.tensor(id).name];
   }
   EXPECT_EQ(operators.size(), graph.order().size());
   for (const auto& [name, count] : operators) EXPECT_EQ(count, 1) << name;
-  for (TensorId id : graph.results()) EXPECT_EQ(results[graph.tensor(id).name], 1);
+  for (graph::TensorId id : graph.results()) EXPECT_EQ(results[graph.tensor(id).name], 1);
 }
 
 TEST(StageGraph, WeightGradientsStandApart) {
-  const Graph graph = model("vgg16", 32);
+  const graph::Graph graph = model("vgg16", 32);
   const std::vector<int> stages = equal_cut(graph, 2);
   StageGraph second = cut(graph, stages, 1);
   differentiate_stage(second);
-  const std::vector<OperatorId> apart = weight_gradient_operators(second.graph);
-  std::set<OperatorId> found(apart.begin(), apart.end());
+  const std::vector<graph::OperatorId> apart = passes::weight_gradient_operators(second.graph);
+  std::set<graph::OperatorId> found(apart.begin(), apart.end());
   int weights = 0;
-  for (OperatorId id : second.graph.order()) {
-    const Operator& op = second.graph.op(id);
-    if (op.phase != Phase::backward) continue;
+  for (graph::OperatorId id : second.graph.order()) {
+    const graph::Operator& op = second.graph.op(id);
+    if (op.phase != graph::Phase::backward) continue;
     EXPECT_EQ(found.contains(id), op.type.ends_with("_backward_weights")) << op.name;
     weights += op.type.ends_with("_backward_weights") ? 1 : 0;
   }
@@ -256,20 +257,20 @@ TEST(StageGraph, WeightGradientsStandApart) {
   StageGraph first = cut(graph, stages, 0);
   differentiate_stage(first);
   int backward = 0;
-  for (OperatorId id : first.graph.order()) {
-    backward += first.graph.op(id).phase == Phase::backward ? 1 : 0;
+  for (graph::OperatorId id : first.graph.order()) {
+    backward += first.graph.op(id).phase == graph::Phase::backward ? 1 : 0;
   }
-  EXPECT_EQ(std::ssize(weight_gradient_operators(first.graph)), backward);
+  EXPECT_EQ(std::ssize(passes::weight_gradient_operators(first.graph)), backward);
 }
 
 TEST(StageGraph, SharedParametersAreRefused) {
-  Builder net;
-  const Value x = net.flatten(net.image(2, 10, 1, 1));
-  const Value weight = net.parameter("w", {10, 10}, {});
-  Value y = net.apply("linear", "one", {x, weight});
+  graph::Builder net;
+  const graph::Value x = net.flatten(net.image(2, 10, 1, 1));
+  const graph::Value weight = net.parameter("w", {10, 10}, {});
+  graph::Value y = net.apply("linear", "one", {x, weight});
   y = net.apply("linear", "two", {net.relu(y), weight});
   net.classify(y);
-  const Graph graph = net.take();
+  const graph::Graph graph = net.take();
   std::vector<int> stages(static_cast<size_t>(graph.operator_count()), 0);
   for (size_t i = 3; i < stages.size(); ++i) stages[i] = 1;
   try {
@@ -281,4 +282,4 @@ TEST(StageGraph, SharedParametersAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::parallel

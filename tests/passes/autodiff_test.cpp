@@ -9,17 +9,17 @@
 #include "graph_facts.h"
 #include "passes/fusion.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(Autodiff, LinearClassifierStepByStep) {
-  Builder net;
-  const Value x = net.flatten(net.image(2, 3, 4, 4));
+  graph::Builder net;
+  const graph::Value x = net.flatten(net.image(2, 3, 4, 4));
   net.classify(net.linear(net.relu(net.linear(x, "a", {.features = 6})), "b", {.features = 10}));
-  Graph graph = net.take();
+  graph::Graph graph = net.take();
   const size_t forward = graph.order().size();
   const auto gradients = differentiate(graph, graph.find_tensor("loss"));
   graph.validate();
@@ -29,29 +29,29 @@ TEST(Autodiff, LinearClassifierStepByStep) {
               ElementsAre("fill", "softmax_cross_entropy_backward", "linear_backward_weights",
                           "linear_backward_data", "relu_backward", "linear_backward_weights"));
   for (size_t i = 0; i < types.size(); ++i) {
-    EXPECT_EQ(graph.op(graph.order()[i]).phase == Phase::backward, i >= forward);
+    EXPECT_EQ(graph.op(graph.order()[i]).phase == graph::Phase::backward, i >= forward);
   }
   EXPECT_EQ(graph.op(graph.order()[forward + 2]).name, "b/linear_backward_weights");
   std::vector<std::string> parameters;
   for (const auto& pair : gradients) {
-    const Tensor& parameter = graph.tensor(pair.parameter);
-    const Tensor& gradient = graph.tensor(pair.gradient);
+    const graph::Tensor& parameter = graph.tensor(pair.parameter);
+    const graph::Tensor& gradient = graph.tensor(pair.gradient);
     parameters.push_back(parameter.name);
     EXPECT_EQ(gradient.name, parameter.name + ".grad");
-    EXPECT_EQ(gradient.role, Role::gradient);
+    EXPECT_EQ(gradient.role, graph::Role::gradient);
     EXPECT_EQ(gradient.type, parameter.type);
   }
   EXPECT_THAT(parameters, ElementsAre("a.weight", "a.bias", "b.weight", "b.bias"));
 }
 
 TEST(Autodiff, TensorReadThreeTimesSumsItsGradientsWithTwoAdditions) {
-  Builder net;
-  const Value x = net.convolution(net.image(2, 3, 4, 4), "conv", {.channels = 4});
-  const Value left = net.sigmoid(x);
-  const Value right = net.tanh(x);
-  const Value both = net.add(left, right);
-  const Value y = net.add(both, net.relu6(x));
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value x = net.convolution(net.image(2, 3, 4, 4), "conv", {.channels = 4});
+  const graph::Value left = net.sigmoid(x);
+  const graph::Value right = net.tanh(x);
+  const graph::Value both = net.add(left, right);
+  const graph::Value y = net.add(both, net.relu6(x));
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   const size_t forward_adds = all_of_type(graph, "add").size();
   differentiate(graph, y.id);
@@ -59,34 +59,34 @@ TEST(Autodiff, TensorReadThreeTimesSumsItsGradientsWithTwoAdditions) {
   const auto adds = all_of_type(graph, "add");
   ASSERT_EQ(adds.size(), forward_adds + 2);
   // The first sum stands directly behind the second of its parts.
-  const Operator& sum = graph.op(adds[forward_adds]);
+  const graph::Operator& sum = graph.op(adds[forward_adds]);
   EXPECT_EQ(graph.tensor(sum.inputs[1]).producer,
             graph.order()[static_cast<size_t>(position_of(graph, adds[forward_adds])) - 1]);
-  const Operator& weights = graph.op(all_of_type(graph, "convolution_backward_weights")[0]);
+  const graph::Operator& weights = graph.op(all_of_type(graph, "convolution_backward_weights")[0]);
   EXPECT_EQ(weights.inputs[1], graph.op(adds.back()).outputs[0]);
 }
 
 TEST(Autodiff, SharedParameterGetsTheSumOfItsGradients) {
-  Builder net;
-  const Value x = net.flatten(net.image(2, 4, 1, 1));
-  const Value w = net.parameter("w", {4, 4}, {});
-  const Value y = net.apply("linear", "second", {net.apply("linear", "first", {x, w}), w});
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value x = net.flatten(net.image(2, 4, 1, 1));
+  const graph::Value w = net.parameter("w", {4, 4}, {});
+  const graph::Value y = net.apply("linear", "second", {net.apply("linear", "first", {x, w}), w});
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   const auto gradients = differentiate(graph, y.id);
   graph.validate();
   ASSERT_EQ(gradients.size(), 1u);
-  const Operator& sum = graph.op(graph.tensor(gradients[0].gradient).producer);
+  const graph::Operator& sum = graph.op(graph.tensor(gradients[0].gradient).producer);
   EXPECT_EQ(sum.type, "add");
   EXPECT_EQ(sum.name, "w/add");
 }
 
 TEST(Autodiff, ParametersThatWouldShareOneGradientGetTheirOwn) {
-  Builder net;
-  const Value a = net.parameter("a", {2, 3}, {});
-  const Value b = net.parameter("b", {2, 3}, {});
-  const Value y = net.sigmoid(net.add(a, b));
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value a = net.parameter("a", {2, 3}, {});
+  const graph::Value b = net.parameter("b", {2, 3}, {});
+  const graph::Value y = net.sigmoid(net.add(a, b));
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   const auto gradients = differentiate(graph, y.id);
   graph.validate();
@@ -98,7 +98,7 @@ TEST(Autodiff, ParametersThatWouldShareOneGradientGetTheirOwn) {
 }
 
 TEST(Autodiff, OnlyPathsToParametersGetGradients) {
-  Graph graph = small_residual_network();
+  graph::Graph graph = small_residual_network();
   fuse(graph);
   const auto gradients = differentiate(graph, graph.find_tensor("loss"));
   graph.validate();
@@ -113,18 +113,18 @@ TEST(Autodiff, OnlyPathsToParametersGetGradients) {
   EXPECT_EQ(counts["add"], 2);
   EXPECT_EQ(gradients.size(), 6u + 2 * 6 + 2);
   std::set<std::string> names;
-  for (OperatorId id : graph.order()) {
+  for (graph::OperatorId id : graph.order()) {
     EXPECT_TRUE(names.insert(graph.op(id).name).second) << graph.op(id).name;
   }
 }
 
 TEST(Autodiff, OperatorWithoutAGradientOnThePathIsNamed) {
-  Builder net;
-  const Value x = net.linear(net.flatten(net.image(2, 3, 4, 4)), "head", {.features = 6});
+  graph::Builder net;
+  const graph::Value x = net.linear(net.flatten(net.image(2, 3, 4, 4)), "head", {.features = 6});
   net.classify(x);
-  Graph graph = net.take();
-  const TensorId top1 = graph.find_tensor("top1");
-  ASSERT_NE(top1, kNone);
+  graph::Graph graph = net.take();
+  const graph::TensorId top1 = graph.find_tensor("top1");
+  ASSERT_NE(top1, graph::kNone);
   const std::string name = graph.op(graph.tensor(top1).producer).name;
   try {
     differentiate(graph, top1);
@@ -135,32 +135,32 @@ TEST(Autodiff, OperatorWithoutAGradientOnThePathIsNamed) {
 }
 
 TEST(Autodiff, LossWithoutParametersIsRefused) {
-  Builder net;
-  const Value y = net.sigmoid(net.image(2, 3, 4, 4));
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value y = net.sigmoid(net.image(2, 3, 4, 4));
+  graph::Graph graph = net.take();
   EXPECT_THROW(differentiate(graph, y.id), InputError);
 }
 
-TensorId add_input(Graph& graph, const std::string& name) {
-  Tensor tensor;
+graph::TensorId add_input(graph::Graph& graph, const std::string& name) {
+  graph::Tensor tensor;
   tensor.name = name;
   tensor.type = {{2, 3}};
-  tensor.role = Role::input;
+  tensor.role = graph::Role::input;
   return graph.add_tensor(tensor);
 }
 
 // The gradient of both summands is what arrives: the results must be tensors of their own, and
 // the tensor that the caller writes stays what it is.
 TEST(Autodiff, SeedsArriveFromOutsideAndWantedGradientsAreResults) {
-  Graph graph;
-  const TensorId a = add_input(graph, "a");
-  const TensorId b = add_input(graph, "b");
-  const TensorId unread = add_input(graph, "unread");
-  const TensorId sum = graph.apply("add", "sum", {a, b});
-  const TensorId one = add_input(graph, "sum.grad_from_1");
-  const TensorId two = add_input(graph, "sum.grad_from_2");
+  graph::Graph graph;
+  const graph::TensorId a = add_input(graph, "a");
+  const graph::TensorId b = add_input(graph, "b");
+  const graph::TensorId unread = add_input(graph, "unread");
+  const graph::TensorId sum = graph.apply("add", "sum", {a, b});
+  const graph::TensorId one = add_input(graph, "sum.grad_from_1");
+  const graph::TensorId two = add_input(graph, "sum.grad_from_2");
 
-  Graph single = graph;
+  graph::Graph single = graph;
   const BackwardPass pass = differentiate(single, {{sum, one}}, {a, b, unread});
   single.validate();
   EXPECT_TRUE(pass.parameters.empty());
@@ -168,21 +168,21 @@ TEST(Autodiff, SeedsArriveFromOutsideAndWantedGradientsAreResults) {
   EXPECT_EQ(single.tensor(pass.inputs[0].gradient).name, "a.grad");
   EXPECT_EQ(single.tensor(pass.inputs[1].gradient).name, "b.grad");
   EXPECT_NE(pass.inputs[0].gradient, pass.inputs[1].gradient);
-  EXPECT_EQ(single.tensor(one).role, Role::input);
+  EXPECT_EQ(single.tensor(one).role, graph::Role::input);
   EXPECT_EQ(single.tensor(one).name, "sum.grad_from_1");
   EXPECT_THAT(single.results(), ElementsAre(pass.inputs[0].gradient, pass.inputs[1].gradient));
 
   differentiate(graph, {{sum, one}, {sum, two}}, {a});
-  const Operator& added = graph.op(all_of_type(graph, "add").at(1));
+  const graph::Operator& added = graph.op(all_of_type(graph, "add").at(1));
   EXPECT_THAT(added.inputs, ElementsAre(one, two));
-  EXPECT_EQ(added.phase, Phase::backward);
+  EXPECT_EQ(added.phase, graph::Phase::backward);
 }
 
 TEST(Autodiff, NothingIsAddedWhereNothingIsWanted) {
-  Graph graph;
-  const TensorId a = add_input(graph, "a");
-  const TensorId y = graph.apply("relu", "y", {a});
-  const TensorId arriving = add_input(graph, "y.grad_from_1");
+  graph::Graph graph;
+  const graph::TensorId a = add_input(graph, "a");
+  const graph::TensorId y = graph.apply("relu", "y", {a});
+  const graph::TensorId arriving = add_input(graph, "y.grad_from_1");
   const size_t before = graph.order().size();
   const BackwardPass pass = differentiate(graph, {{y, arriving}}, {});
   EXPECT_TRUE(pass.parameters.empty() && pass.inputs.empty());
@@ -190,4 +190,4 @@ TEST(Autodiff, NothingIsAddedWhereNothingIsWanted) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -10,28 +10,28 @@
 #include "passes/autodiff.h"
 #include "passes/optimizer.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using ::testing::HasSubstr;
 
 // A small network of the usual names, differentiated and updated.
-Graph trained_with(const TrainedSettings& settings) {
-  ModelOptions options = default_options("resnet18");
+graph::Graph trained_with(const TrainedSettings& settings) {
+  models::ModelOptions options = models::default_options("resnet18");
   options.batch = 2;
   options.image = 32;
   options.classes = 5;
-  Graph graph = build_model("resnet18", options);
+  graph::Graph graph = models::build_model("resnet18", options);
   choose_trained(graph, settings);
   add_updates(graph, differentiate(graph, graph.find_tensor("loss")), {});
   graph.validate();
   return graph;
 }
 
-std::set<std::string> updated(const Graph& graph) {
+std::set<std::string> updated(const graph::Graph& graph) {
   std::set<std::string> names;
-  for (const OperatorId id : graph.order()) {
-    if (graph.op(id).phase == Phase::update)
+  for (const graph::OperatorId id : graph.order()) {
+    if (graph.op(id).phase == graph::Phase::update)
       names.insert(graph.tensor(graph.op(id).inputs[0]).name);
   }
   return names;
@@ -46,30 +46,31 @@ std::string refusal_of(const TrainedSettings& settings) {
   return "";
 }
 
-int backward_operators(const Graph& graph) {
+int backward_operators(const graph::Graph& graph) {
   int count = 0;
-  for (const OperatorId id : graph.order()) count += graph.op(id).phase == Phase::backward ? 1 : 0;
+  for (const graph::OperatorId id : graph.order())
+    count += graph.op(id).phase == graph::Phase::backward ? 1 : 0;
   return count;
 }
 
 TEST(Freeze, OnlyTheLastLayerNeedsNoBackwardPassBehindIt) {
-  const Graph graph = trained_with({.train_only = {"fc"}});
+  const graph::Graph graph = trained_with({.train_only = {"fc"}});
   EXPECT_EQ(updated(graph), (std::set<std::string>{"fc.weight", "fc.bias"}));
-  for (const OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
-    if (op.phase != Phase::backward) continue;
+  for (const graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
+    if (op.phase != graph::Phase::backward) continue;
     EXPECT_EQ(op.type.find("convolution"), std::string::npos) << op.name;
     EXPECT_EQ(op.type.find("batch_norm"), std::string::npos) << op.name;
   }
-  EXPECT_EQ(graph.find_tensor("conv1.weight.grad"), kNone);
-  EXPECT_EQ(graph.find_tensor("conv1.weight.momentum"), kNone);
-  EXPECT_EQ(graph.tensor(graph.find_tensor("conv1.weight")).role, Role::buffer);
+  EXPECT_EQ(graph.find_tensor("conv1.weight.grad"), graph::kNone);
+  EXPECT_EQ(graph.find_tensor("conv1.weight.momentum"), graph::kNone);
+  EXPECT_EQ(graph.tensor(graph.find_tensor("conv1.weight")).role, graph::Role::buffer);
 }
 
 // What lies before a frozen layer still learns, through it.
 TEST(Freeze, GradientsPassThroughFrozenLayers) {
-  const Graph whole = trained_with({});
-  const Graph graph = trained_with({.freeze = {"layer2"}});
+  const graph::Graph whole = trained_with({});
+  const graph::Graph graph = trained_with({.freeze = {"layer2"}});
   const std::set<std::string> names = updated(graph);
   EXPECT_TRUE(names.contains("conv1.weight"));
   EXPECT_TRUE(names.contains("layer1.0.conv1.weight"));
@@ -79,10 +80,11 @@ TEST(Freeze, GradientsPassThroughFrozenLayers) {
 }
 
 TEST(Freeze, TheFirstLayersCostNothingBackward) {
-  const Graph graph = trained_with({.freeze = {"conv1", "bn1", "layer1", "layer2", "layer3"}});
-  for (const OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
-    if (op.phase != Phase::backward) continue;
+  const graph::Graph graph =
+      trained_with({.freeze = {"conv1", "bn1", "layer1", "layer2", "layer3"}});
+  for (const graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
+    if (op.phase != graph::Phase::backward) continue;
     for (const char* layer : {"conv1/", "layer1.", "layer2.", "layer3."}) {
       EXPECT_FALSE(op.name.starts_with(layer)) << op.name;
     }
@@ -90,10 +92,10 @@ TEST(Freeze, TheFirstLayersCostNothingBackward) {
 }
 
 TEST(Freeze, RatesAreFactors) {
-  const Graph graph =
+  const graph::Graph graph =
       trained_with({.rates = {{"layer4", 0.5}, {"layer4.1.conv1", 0.1}, {"fc", 10}}});
   const auto rate = [&](const char* name) {
-    const Attributes& attributes = graph.op(operator_named(graph, name)).attributes;
+    const graph::Attributes& attributes = graph.op(operator_named(graph, name)).attributes;
     return attributes.has("rate") ? attributes.number("rate") : 1.0;
   };
   EXPECT_EQ(rate("conv1.weight/update"), 1);
@@ -104,7 +106,7 @@ TEST(Freeze, RatesAreFactors) {
 
 // ResNet-18 has its stem (two names), eight blocks and the last layer.
 TEST(Freeze, LayersDecayFromTheLastToTheFirst) {
-  const Graph graph = trained_with({.layer_decay = 0.5});
+  const graph::Graph graph = trained_with({.layer_decay = 0.5});
   const auto rate = [&](const char* name) { return graph.tensor(graph.find_tensor(name)).rate; };
   EXPECT_EQ(rate("fc.weight"), 1);
   EXPECT_EQ(rate("layer4.1.conv1.weight"), 0.5);
@@ -114,14 +116,25 @@ TEST(Freeze, LayersDecayFromTheLastToTheFirst) {
   EXPECT_EQ(rate("conv1.weight"), 1.0 / 1024);
 }
 
+TEST(Freeze, NormsKeepTheirStatisticsScaleAndBias) {
+  const graph::Graph graph = trained_with({.freeze_norms = true});
+  EXPECT_EQ(graph.tensor(graph.find_tensor("layer1.0.bn1.weight")).role, graph::Role::buffer);
+  EXPECT_EQ(graph.tensor(graph.find_tensor("layer1.0.bn1.bias")).role, graph::Role::buffer);
+  EXPECT_EQ(graph.tensor(graph.find_tensor("layer1.0.conv1.weight")).role, graph::Role::parameter);
+  for (const graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
+    EXPECT_EQ(op.attributes.flag("inference"), op.type == "batch_norm") << op.name;
+  }
+}
+
 TEST(Freeze, PatternsThatFitNothingAreNamed) {
   EXPECT_THAT(refusal_of({.freeze = {"layr1"}}),
-              HasSubstr("--freeze 'layr1' fits no layer of the network; did you mean 'layer1'?"));
-  EXPECT_THAT(refusal_of({.train_only = {"head"}}), HasSubstr("--train-only 'head' fits no layer"));
-  EXPECT_THAT(refusal_of({.rates = {{"fcc", 2}}}), HasSubstr("--lr-scale 'fcc'"));
+              HasSubstr("freeze 'layr1' fits no layer of the network; did you mean 'layer1'?"));
+  EXPECT_THAT(refusal_of({.train_only = {"head"}}), HasSubstr("train_only 'head' fits no layer"));
+  EXPECT_THAT(refusal_of({.rates = {{"fcc", 2}}}), HasSubstr("lr_scale 'fcc'"));
   EXPECT_THAT(refusal_of({.freeze = {"*"}}), HasSubstr("leave nothing to train"));
   EXPECT_THAT(refusal_of({.freeze = {"fc"}, .train_only = {"fc"}}), HasSubstr("nothing to train"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -6,23 +6,23 @@
 #include "graph_facts.h"
 #include "symbolic.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using testing::ElementsAre;
 
-const ConvolutionOptions kThree = {.channels = 4, .kernel = 3, .padding = 1};
+const graph::ConvolutionOptions kThree = {.channels = 4, .kernel = 3, .padding = 1};
 
 TEST(Fusion, ReluGoesIntoItsProducer) {
-  Builder net;
-  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
-  const Value norm = net.batch_norm(net.relu(conv), "norm");
-  const Value first = net.relu(norm);
-  const Value left = net.sigmoid(first);
-  const Value right = net.tanh(first);
-  const Value sum = net.relu(net.add(left, right));
-  const Value last = net.relu(net.linear(net.flatten(sum), "head", {.features = 5}));
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const graph::Value norm = net.batch_norm(net.relu(conv), "norm");
+  const graph::Value first = net.relu(norm);
+  const graph::Value left = net.sigmoid(first);
+  const graph::Value right = net.tanh(first);
+  const graph::Value sum = net.relu(net.add(left, right));
+  const graph::Value last = net.relu(net.linear(net.flatten(sum), "head", {.features = 5}));
+  graph::Graph graph = net.take();
   graph.add_result(last.id);
   fuse(graph);
   graph.validate();
@@ -36,12 +36,12 @@ TEST(Fusion, ReluGoesIntoItsProducer) {
 }
 
 TEST(Fusion, IntermediateWithTwoReadersStays) {
-  Builder net;
-  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
-  const Value left = net.relu(conv);
-  const Value right = net.sigmoid(conv);
-  const Value y = net.add(left, right);
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const graph::Value left = net.relu(conv);
+  const graph::Value right = net.sigmoid(conv);
+  const graph::Value y = net.add(left, right);
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   fuse(graph);
   graph.validate();
@@ -50,11 +50,11 @@ TEST(Fusion, IntermediateWithTwoReadersStays) {
 }
 
 TEST(Fusion, IntermediateThatIsAResultStays) {
-  Builder net;
-  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
-  const Value relu = net.relu(conv);
-  const Value pooled = net.max_pool(relu, {});
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const graph::Value relu = net.relu(conv);
+  const graph::Value pooled = net.max_pool(relu, {});
+  graph::Graph graph = net.take();
   graph.set_results({conv.id, relu.id, pooled.id});
   fuse(graph);
   graph.validate();
@@ -64,20 +64,20 @@ TEST(Fusion, IntermediateThatIsAResultStays) {
 
 TEST(Fusion, AdditionBecomesTheResidualOfTheLongerBranchWhicheverSideItIsOn) {
   for (const bool swapped : {false, true}) {
-    Builder net;
-    const Value x = net.image(2, 3, 8, 8);
-    Value longer = net.convolution(net.relu(net.convolution(x, "a", kThree)), "b", kThree);
+    graph::Builder net;
+    const graph::Value x = net.image(2, 3, 8, 8);
+    graph::Value longer = net.convolution(net.relu(net.convolution(x, "a", kThree)), "b", kThree);
     longer = net.batch_norm(longer, "long_norm");
-    const Value shorter = net.batch_norm(net.convolution(x, "c", kThree), "short_norm");
-    const Value sum = swapped ? net.add(shorter, longer) : net.add(longer, shorter);
-    const Value y = net.relu(sum);
-    Graph graph = net.take();
+    const graph::Value shorter = net.batch_norm(net.convolution(x, "c", kThree), "short_norm");
+    const graph::Value sum = swapped ? net.add(shorter, longer) : net.add(longer, shorter);
+    const graph::Value y = net.relu(sum);
+    graph::Graph graph = net.take();
     graph.add_result(y.id);
     fuse(graph);
     graph.validate();
     EXPECT_THAT(types_of(graph), ElementsAre("convolution", "convolution", "convolution",
                                              "batch_norm", "batch_norm"));
-    const Operator& host = graph.op(graph.order().back());
+    const graph::Operator& host = graph.op(graph.order().back());
     EXPECT_EQ(host.name, "long_norm");
     EXPECT_EQ(host.inputs.size(), 6u);
     EXPECT_EQ(host.inputs[5], shorter.id);
@@ -89,12 +89,12 @@ TEST(Fusion, AdditionBecomesTheResidualOfTheLongerBranchWhicheverSideItIsOn) {
 }
 
 TEST(Fusion, EqualBranchesFuseIntoTheFirst) {
-  Builder net;
-  const Value x = net.image(2, 4, 8, 8);
-  const Value a = net.batch_norm(x, "first");
-  const Value b = net.batch_norm(x, "second");
-  const Value y = net.add(a, b);
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value x = net.image(2, 4, 8, 8);
+  const graph::Value a = net.batch_norm(x, "first");
+  const graph::Value b = net.batch_norm(x, "second");
+  const graph::Value y = net.add(a, b);
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   fuse(graph);
   graph.validate();
@@ -104,54 +104,54 @@ TEST(Fusion, EqualBranchesFuseIntoTheFirst) {
 }
 
 TEST(Fusion, TensorAddedToItselfStays) {
-  Builder net;
-  const Value a = net.batch_norm(net.image(2, 4, 8, 8), "norm");
-  const Value y = net.add(a, a);
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value a = net.batch_norm(net.image(2, 4, 8, 8), "norm");
+  const graph::Value y = net.add(a, a);
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   fuse(graph);
   EXPECT_THAT(types_of(graph), ElementsAre("batch_norm", "add"));
 }
 
 TEST(Fusion, ReluMovesFromNormalisationAndConvolutionBelowTheirMaxPool) {
-  Builder net;
-  Value x = net.convolution(net.image(2, 3, 16, 16), "conv1", kThree);
+  graph::Builder net;
+  graph::Value x = net.convolution(net.image(2, 3, 16, 16), "conv1", kThree);
   x = net.max_pool(net.relu(x), {});
   x = net.batch_norm(net.convolution(x, "conv2", kThree), "norm");
-  const Value y = net.max_pool(net.relu(x), {});
-  Graph graph = net.take();
+  const graph::Value y = net.max_pool(net.relu(x), {});
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   fuse(graph);
   graph.validate();
   EXPECT_THAT(types_of(graph),
               ElementsAre("convolution", "max_pool", "convolution", "batch_norm", "max_pool"));
-  for (OperatorId id : graph.order()) {
+  for (graph::OperatorId id : graph.order()) {
     EXPECT_EQ(graph.op(id).attributes.flag("relu"), graph.op(id).type == "max_pool");
   }
 }
 
 TEST(Fusion, LoneReluMovesIntoTheMaxPoolThoughItsInputHasOtherReaders) {
-  Builder net;
-  const Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
-  const Value pooled = net.max_pool(net.relu(conv), {});
-  const Value other = net.sigmoid(conv);
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);
+  const graph::Value pooled = net.max_pool(net.relu(conv), {});
+  const graph::Value other = net.sigmoid(conv);
+  graph::Graph graph = net.take();
   graph.set_results({pooled.id, other.id});
   fuse(graph);
   graph.validate();
   EXPECT_THAT(types_of(graph), ElementsAre("convolution", "max_pool", "sigmoid"));
-  const Operator& pool = graph.op(graph.order()[1]);
+  const graph::Operator& pool = graph.op(graph.order()[1]);
   EXPECT_TRUE(pool.attributes.flag("relu"));
   EXPECT_EQ(pool.inputs[0], conv.id);
   EXPECT_FALSE(graph.op(graph.order()[0]).attributes.flag("relu"));
 }
 
 TEST(Fusion, ReluReadBesidesTheMaxPoolStays) {
-  Builder net;
-  const Value relu = net.relu(net.convolution(net.image(2, 3, 8, 8), "conv", kThree));
-  const Value pooled = net.max_pool(relu, {});
-  const Value other = net.sigmoid(relu);
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value relu = net.relu(net.convolution(net.image(2, 3, 8, 8), "conv", kThree));
+  const graph::Value pooled = net.max_pool(relu, {});
+  const graph::Value other = net.sigmoid(relu);
+  graph::Graph graph = net.take();
   graph.set_results({pooled.id, other.id});
   fuse(graph);
   graph.validate();
@@ -160,7 +160,7 @@ TEST(Fusion, ReluReadBesidesTheMaxPoolStays) {
 }
 
 TEST(Fusion, SmallResidualNetwork) {
-  Graph graph = small_residual_network();
+  graph::Graph graph = small_residual_network();
   const auto values = Symbolic(graph).results();
   const auto buffers = Symbolic(graph).persistent();
   fuse(graph);
@@ -172,11 +172,11 @@ TEST(Fusion, SmallResidualNetwork) {
   EXPECT_EQ(counts["add"], 0);
   EXPECT_EQ(counts["batch_norm"], 6);
   EXPECT_EQ(counts["convolution"], 6);
-  const Operator& first = graph.op(operator_named(graph, "block1.b_norm"));
+  const graph::Operator& first = graph.op(operator_named(graph, "block1.b_norm"));
   EXPECT_TRUE(first.attributes.flag("residual") && first.attributes.flag("relu"));
   EXPECT_EQ(graph.tensor(first.inputs[5]).name, "block1.short_norm");
   EXPECT_FALSE(graph.op(operator_named(graph, "stem_norm")).attributes.flag("relu"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

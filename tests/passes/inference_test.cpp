@@ -6,19 +6,19 @@
 #include "graph_facts.h"
 #include "passes/rewrite.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using testing::ElementsAre;
 
 TEST(Inference, DropoutDisappearsAndItsReadersTakeItsInput) {
-  Builder net;
-  const Value x = net.flatten(net.image(2, 3, 4, 4));
-  const Value a = net.linear(x, "a", {.features = 8});
-  const Value dropped = net.dropout(net.dropout(a, 0.5), 0.2);
-  const Value b = net.linear(dropped, "b", {.features = 4});
-  const Value last = net.dropout(b, 0.1);
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value x = net.flatten(net.image(2, 3, 4, 4));
+  const graph::Value a = net.linear(x, "a", {.features = 8});
+  const graph::Value dropped = net.dropout(net.dropout(a, 0.5), 0.2);
+  const graph::Value b = net.linear(dropped, "b", {.features = 4});
+  const graph::Value last = net.dropout(b, 0.1);
+  graph::Graph graph = net.take();
   graph.set_results({last.id, dropped.id});
   const std::string last_name = graph.tensor(last.id).name;
   const std::string dropped_name = graph.tensor(dropped.id).name;
@@ -32,22 +32,22 @@ TEST(Inference, DropoutDisappearsAndItsReadersTakeItsInput) {
 }
 
 TEST(Inference, NormalisationsUseRunningStatisticsAndWriteNothing) {
-  Graph graph = small_residual_network();
+  graph::Graph graph = small_residual_network();
   const auto before = types_of(graph);
   make_inference(graph);
   graph.validate();
   EXPECT_EQ(types_of(graph), before);
   const auto norms = all_of_type(graph, "batch_norm");
   ASSERT_EQ(norms.size(), 6u);
-  for (OperatorId id : norms) EXPECT_TRUE(graph.op(id).attributes.flag("inference"));
-  for (OperatorId id : graph.order()) EXPECT_TRUE(mutated_tensors(graph.op(id)).empty());
+  for (graph::OperatorId id : norms) EXPECT_TRUE(graph.op(id).attributes.flag("inference"));
+  for (graph::OperatorId id : graph.order()) EXPECT_TRUE(mutated_tensors(graph.op(id)).empty());
 }
 
 TEST(Inference, SingleSampleIsEnough) {
-  Builder net;
-  Value x = net.linear(net.flatten(net.image(2, 3, 4, 4)), "a", {.features = 8});
+  graph::Builder net;
+  graph::Value x = net.linear(net.flatten(net.image(2, 3, 4, 4)), "a", {.features = 8});
   x = net.batch_norm(x, "norm");
-  Graph graph = net.take();
+  graph::Graph graph = net.take();
   graph.add_result(x.id);
   EXPECT_EQ(mutated_tensors(graph.op(graph.order().back())).size(), 2u);
   make_inference(graph);
@@ -55,4 +55,4 @@ TEST(Inference, SingleSampleIsEnough) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

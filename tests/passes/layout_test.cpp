@@ -11,49 +11,49 @@
 #include "passes/rewrite.h"
 #include "symbolic.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using testing::ElementsAre;
 
-const Layout kPlain;
-const Layout kImage("aBcd8b");
-const Layout kWeights("ABcd8b8a");
-const Layout kTurned("ABcd8a8b");
+const graph::Layout kPlain;
+const graph::Layout kImage("aBcd8b");
+const graph::Layout kWeights("ABcd8b8a");
+const graph::Layout kTurned("ABcd8a8b");
 
 // Convolutions like blocks, the rest takes what it gets.
 class FakeOracle : public LayoutOracle {
  public:
-  Wish wish(const Graph& graph, const Operator& op) const override {
+  Wish wish(const graph::Graph& graph, const graph::Operator& op) const override {
     if (op.type == "convolution") return {{kImage, kWeights}, {kImage}};
     if (op.type == "convolution_backward_data") return {{kImage, kTurned}, {kImage}};
     if (op.type == "convolution_backward_weights") return {{kImage, kImage}, {kWeights}};
     Wish wish;
     const bool follows = op.type == "relu" || op.type == "relu_backward" ||
                          op.type == "sgd_update" || op.type == "sgd_plain_update";
-    const Layout layout = follows ? graph.tensor(op.inputs[0]).layout : Layout();
+    const graph::Layout layout = follows ? graph.tensor(op.inputs[0]).layout : graph::Layout();
     wish.inputs.assign(op.inputs.size(), layout);
     wish.outputs.assign(op.outputs.size(), layout);
     return wish;
   }
 };
 
-Graph two_convolutions() {
-  Builder net;
-  Value x = net.convolution(net.image(2, 8, 4, 4), "conv1", {.channels = 8});
+graph::Graph two_convolutions() {
+  graph::Builder net;
+  graph::Value x = net.convolution(net.image(2, 8, 4, 4), "conv1", {.channels = 8});
   x = net.convolution(net.relu(x), "conv2", {.channels = 8});
   net.classify(net.linear(net.flatten(x), "head", {.features = 10}));
-  Graph graph = net.take();
+  graph::Graph graph = net.take();
   add_updates(graph, differentiate(graph, graph.find_tensor("loss")), {});
   return graph;
 }
 
-const Layout& layout_of(const Graph& graph, const char* name) {
+const graph::Layout& layout_of(const graph::Graph& graph, const char* name) {
   return graph.tensor(graph.find_tensor(name)).layout;
 }
 
 TEST(LayoutPass, TwoConvolutionsByHand) {
-  Graph graph = two_convolutions();
+  graph::Graph graph = two_convolutions();
   const Symbolic before(graph);
   const LayoutReport report = choose_layouts(graph, FakeOracle());
   graph.validate();
@@ -79,14 +79,14 @@ TEST(LayoutPass, TwoConvolutionsByHand) {
 }
 
 TEST(LayoutPass, ReorderStandsDirectlyBeforeItsReaderInTheSamePhase) {
-  Graph graph = two_convolutions();
+  graph::Graph graph = two_convolutions();
   choose_layouts(graph, FakeOracle());
   const auto readers = graph.consumers();
   const auto reorders = all_of_type(graph, "reorder");
   ASSERT_EQ(reorders.size(), 3u);
-  for (OperatorId id : reorders) {
-    const Operator& reorder = graph.op(id);
-    const OperatorId reader = readers[static_cast<size_t>(reorder.outputs[0])][0];
+  for (graph::OperatorId id : reorders) {
+    const graph::Operator& reorder = graph.op(id);
+    const graph::OperatorId reader = readers[static_cast<size_t>(reorder.outputs[0])][0];
     EXPECT_EQ(position_of(graph, id) + 1, position_of(graph, reader));
     EXPECT_EQ(reorder.phase, graph.op(reader).phase);
   }
@@ -94,13 +94,13 @@ TEST(LayoutPass, ReorderStandsDirectlyBeforeItsReaderInTheSamePhase) {
 }
 
 TEST(LayoutPass, EveryReaderGetsWhatItWishes) {
-  Graph graph = two_convolutions();
+  graph::Graph graph = two_convolutions();
   const FakeOracle oracle;
   choose_layouts(graph, oracle);
-  for (OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
+  for (graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
     if (op.type == "reorder") continue;
-    const bool is_view = definition_of(op.type).is_view;
+    const bool is_view = graph::definition_of(op.type).is_view;
     const auto wish = oracle.wish(graph, op);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       EXPECT_EQ(graph.tensor(op.inputs[i]).layout, is_view ? kPlain : wish.inputs[i]) << op.name;
@@ -112,7 +112,7 @@ TEST(LayoutPass, EveryReaderGetsWhatItWishes) {
 }
 
 TEST(LayoutPass, FixedTensorsStayAndCostTheirReorders) {
-  Graph graph = two_convolutions();
+  graph::Graph graph = two_convolutions();
   const LayoutReport report =
       choose_layouts(graph, FakeOracle(), {{"conv1.weight", kPlain}, {"images", kPlain}});
   graph.validate();
@@ -128,26 +128,26 @@ TEST(LayoutPass, FixedTensorsStayAndCostTheirReorders) {
 }
 
 TEST(LayoutPass, CopyIsMadeAnewOnceTheTensorIsWritten) {
-  Graph graph;
-  const auto tensor = [&](const char* name, Shape shape, Role role) {
-    Tensor made;
+  graph::Graph graph;
+  const auto tensor = [&](const char* name, graph::Shape shape, graph::Role role) {
+    graph::Tensor made;
     made.name = name;
     made.type.shape = std::move(shape);
     made.role = role;
     return graph.add_tensor(made);
   };
-  const TensorId x = tensor("x", {2, 8, 4, 4}, Role::input);
-  const TensorId w = tensor("w", {8, 8, 1, 1}, Role::parameter);
-  const TensorId g = tensor("g", {8, 8, 1, 1}, Role::input);
-  const Attributes one = {{"stride", Shape{1, 1}},
-                          {"padding", Shape{0, 0}},
-                          {"dilation", Shape{1, 1}},
-                          {"groups", int64_t{1}}};
-  const TensorId a = graph.apply("convolution", "a", {x, w}, one);
-  const TensorId b = graph.apply("convolution", "b", {x, w}, one);
+  const graph::TensorId x = tensor("x", {2, 8, 4, 4}, graph::Role::input);
+  const graph::TensorId w = tensor("w", {8, 8, 1, 1}, graph::Role::parameter);
+  const graph::TensorId g = tensor("g", {8, 8, 1, 1}, graph::Role::input);
+  const graph::Attributes one = {{"stride", graph::Shape{1, 1}},
+                                 {"padding", graph::Shape{0, 0}},
+                                 {"dilation", graph::Shape{1, 1}},
+                                 {"groups", int64_t{1}}};
+  const graph::TensorId a = graph.apply("convolution", "a", {x, w}, one);
+  const graph::TensorId b = graph.apply("convolution", "b", {x, w}, one);
   graph.add_operator("sgd_plain_update", "update", {w, g},
-                     {{"momentum", 0.0}, {"weight_decay", 0.0}}, Phase::update);
-  const TensorId c = graph.apply("convolution", "c", {x, w}, one);
+                     {{"momentum", 0.0}, {"weight_decay", 0.0}}, graph::Phase::update);
+  const graph::TensorId c = graph.apply("convolution", "c", {x, w}, one);
   graph.set_results({a, b, c});
   const LayoutReport report = choose_layouts(graph, FakeOracle(), {{"w", kPlain}});
   graph.validate();
@@ -163,24 +163,24 @@ TEST(LayoutPass, CopyIsMadeAnewOnceTheTensorIsWritten) {
 TEST(LayoutPass, WishForAnotherLayoutOfAWrittenTensorIsABug) {
   class Stubborn : public FakeOracle {
    public:
-    Wish wish(const Graph& graph, const Operator& op) const override {
+    Wish wish(const graph::Graph& graph, const graph::Operator& op) const override {
       Wish wish = FakeOracle::wish(graph, op);
       if (op.type == "sgd_update") wish.inputs.assign(op.inputs.size(), kTurned);
       return wish;
     }
   };
-  Graph graph = two_convolutions();
+  graph::Graph graph = two_convolutions();
   EXPECT_THROW(choose_layouts(graph, Stubborn()), std::logic_error);
 }
 
 TEST(LayoutPass, WishOfTheWrongSizeIsABug) {
   class Short : public LayoutOracle {
    public:
-    Wish wish(const Graph&, const Operator&) const override { return {}; }
+    Wish wish(const graph::Graph&, const graph::Operator&) const override { return {}; }
   };
-  Graph graph = two_convolutions();
+  graph::Graph graph = two_convolutions();
   EXPECT_THROW(choose_layouts(graph, Short()), std::logic_error);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -5,10 +5,10 @@
 
 #include "graph_facts.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
-std::vector<std::string> described(const Graph& graph) {
+std::vector<std::string> described(const graph::Graph& graph) {
   std::vector<std::string> lines;
   for (const Lifetime& life : lifetimes(graph)) {
     lines.push_back(graph.tensor(life.tensor).name + " " + std::to_string(life.first) + "-" +
@@ -20,7 +20,7 @@ std::vector<std::string> described(const Graph& graph) {
 // 2x3x4x4 images: 96 values, 384 bytes.
 struct Chain {
   Chain() {
-    const Value x = net.image(2, 3, 4, 4);
+    const graph::Value x = net.image(2, 3, 4, 4);
     a = net.sigmoid(x);                          // 0
     b = net.tanh(a);                             // 1
     c = net.add(a, b);                           // 2
@@ -33,9 +33,9 @@ struct Chain {
     }
     graph.add_result(d.id);
   }
-  Builder net;
-  Graph graph;
-  Value a, b, c, flat, d;
+  graph::Builder net;
+  graph::Graph graph;
+  graph::Value a, b, c, flat, d;
 };
 
 TEST(Liveness, ChainByHand) {
@@ -62,14 +62,14 @@ TEST(Liveness, StorageGivenAwayJoinsLifetimes) {
 
 TEST(Liveness, BlockedLayoutsCountTheirPadding) {
   Chain chain;
-  chain.graph.tensor(chain.a.id).layout = Layout("aBcd8b");
+  chain.graph.tensor(chain.a.id).layout = graph::Layout("aBcd8b");
   EXPECT_EQ(lifetimes(chain.graph)[0].bytes, 2 * 8 * 16 * 4);
 }
 
 TEST(Liveness, ViewOfAPersistentTensorTakesNoMemory) {
-  Builder net;
-  const Value y = net.flatten(net.image(2, 3, 4, 4));
-  Graph graph = net.take();
+  graph::Builder net;
+  const graph::Value y = net.flatten(net.image(2, 3, 4, 4));
+  graph::Graph graph = net.take();
   graph.add_result(y.id);
   EXPECT_TRUE(lifetimes(graph).empty());
   EXPECT_EQ(peak_bytes({}), 0);
@@ -80,4 +80,4 @@ TEST(Liveness, PeakIsAtTheWorstPosition) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

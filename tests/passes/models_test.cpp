@@ -17,24 +17,24 @@
 #include "storage_check.h"
 #include "symbolic.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
-int with_flag(const Graph& graph, const char* type, const char* flag) {
+int with_flag(const graph::Graph& graph, const char* type, const char* flag) {
   int count = 0;
-  for (OperatorId id : all_of_type(graph, type)) count += graph.op(id).attributes.flag(flag);
+  for (graph::OperatorId id : all_of_type(graph, type)) count += graph.op(id).attributes.flag(flag);
   return count;
 }
 
-Graph trained(const char* model) {
-  Graph graph = build_model(model, {.batch = 2});
+graph::Graph trained(const char* model) {
+  graph::Graph graph = models::build_model(model, {.batch = 2});
   const auto values = Symbolic(graph).results();
   fuse(graph);
   graph.validate();
   EXPECT_EQ(Symbolic(graph).results(), values);
   const auto gradients = differentiate(graph, graph.find_tensor("loss"));
   graph.validate();
-  Graph unfused = graph;
+  graph::Graph unfused = graph;
   fuse_gradients(graph);
   add_updates(graph, gradients, {});
   graph.validate();
@@ -44,7 +44,7 @@ Graph trained(const char* model) {
 }
 
 TEST(Models, Resnet18) {
-  Graph graph = trained("resnet18");
+  graph::Graph graph = trained("resnet18");
   auto counts = count_types(graph);
   EXPECT_EQ(counts["relu"], 0);
   EXPECT_EQ(counts["add"], 0);
@@ -61,7 +61,7 @@ TEST(Models, Resnet18) {
 }
 
 TEST(Models, Resnet50) {
-  Graph graph = trained("resnet50");
+  graph::Graph graph = trained("resnet50");
   auto counts = count_types(graph);
   EXPECT_EQ(counts["relu"], 0);
   EXPECT_EQ(counts["add"], 0);
@@ -73,12 +73,12 @@ TEST(Models, Resnet50) {
   EXPECT_EQ(counts["relu_backward"], 1);
   EXPECT_EQ(counts["sgd_update"], 53 + 2 * 53 + 2);
   // Where the short cut has a norm of its own, the long branch carries the sum.
-  const Operator& block = graph.op(operator_named(graph, "layer1.0.bn3"));
+  const graph::Operator& block = graph.op(operator_named(graph, "layer1.0.bn3"));
   EXPECT_EQ(graph.tensor(block.inputs.at(5)).name, "layer1.0.downsample.1");
 }
 
 TEST(Models, Vgg16) {
-  Graph graph = trained("vgg16");
+  graph::Graph graph = trained("vgg16");
   auto counts = count_types(graph);
   EXPECT_EQ(counts["relu"], 0);
   EXPECT_EQ(counts["convolution"], 13);
@@ -92,7 +92,7 @@ TEST(Models, Vgg16) {
 }
 
 TEST(Models, Alexnet) {
-  Graph graph = trained("alexnet");
+  graph::Graph graph = trained("alexnet");
   auto counts = count_types(graph);
   EXPECT_EQ(counts["relu"], 0);
   EXPECT_EQ(counts["convolution"], 5);
@@ -104,14 +104,14 @@ TEST(Models, Alexnet) {
 
 TEST(Models, InferenceHasNoDropoutAndWritesNothing) {
   for (const char* model : {"alexnet", "vgg16", "resnet18", "resnet50"}) {
-    Graph graph = build_model(model, {.batch = 2});
+    graph::Graph graph = models::build_model(model, {.batch = 2});
     make_inference(graph);
     fuse(graph);
     graph.validate();
     EXPECT_EQ(count_types(graph).count("dropout"), 0u) << model;
     EXPECT_EQ(with_flag(graph, "batch_norm", "inference"),
               static_cast<int>(all_of_type(graph, "batch_norm").size()));
-    auto before = Symbolic(build_model(model, {.batch = 2})).persistent();
+    auto before = Symbolic(models::build_model(model, {.batch = 2})).persistent();
     auto after = Symbolic(graph).persistent();
     for (const auto& [name, value] : after) {
       EXPECT_EQ(value == before[name], name.find("running") == std::string::npos) << name;
@@ -122,26 +122,30 @@ TEST(Models, InferenceHasNoDropoutAndWritesNothing) {
 // Convolutions and what follows them in channel blocks of eight, all else plain.
 class Blocks : public LayoutOracle {
  public:
-  Wish wish(const Graph& graph, const Operator& op) const override {
-    const auto is_image = [&](TensorId id) { return graph.tensor(id).type.shape.size() == 4; };
+  Wish wish(const graph::Graph& graph, const graph::Operator& op) const override {
+    const auto is_image = [&](graph::TensorId id) {
+      return graph.tensor(id).type.shape.size() == 4;
+    };
     Wish wish;
-    for (TensorId id : op.inputs) wish.inputs.push_back(layout(graph, op, id, is_image(id)));
-    for (TensorId id : op.outputs) wish.outputs.push_back(layout(graph, op, id, is_image(id)));
+    for (graph::TensorId id : op.inputs) wish.inputs.push_back(layout(graph, op, id, is_image(id)));
+    for (graph::TensorId id : op.outputs)
+      wish.outputs.push_back(layout(graph, op, id, is_image(id)));
     return wish;
   }
 
  private:
-  static Layout layout(const Graph& graph, const Operator& op, TensorId id, bool image) {
-    if (!image || op.phase == Phase::update) return {};
-    const Tensor& tensor = graph.tensor(id);
-    if (tensor.role == Role::parameter || tensor.role == Role::gradient) return {};
-    return Layout("aBcd8b");
+  static graph::Layout layout(const graph::Graph& graph, const graph::Operator& op,
+                              graph::TensorId id, bool image) {
+    if (!image || op.phase == graph::Phase::update) return {};
+    const graph::Tensor& tensor = graph.tensor(id);
+    if (tensor.role == graph::Role::parameter || tensor.role == graph::Role::gradient) return {};
+    return graph::Layout("aBcd8b");
   }
 };
 
 TEST(Models, AllPassesKeepTheValuesAndOverwriteNothing) {
   for (const char* model : {"alexnet", "vgg16", "resnet18", "resnet50"}) {
-    Graph graph = trained(model);
+    graph::Graph graph = trained(model);
     const auto values = Symbolic(graph).persistent();
     const auto results = Symbolic(graph).results();
     recompute(graph, RecomputePolicy::automatic);
@@ -162,4 +166,4 @@ TEST(Models, AllPassesKeepTheValuesAndOverwriteNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

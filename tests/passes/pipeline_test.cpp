@@ -10,7 +10,7 @@
 #include "passes/fusion.h"
 #include "passes/inference.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using testing::ElementsAre;
@@ -31,14 +31,14 @@ class Pipeline : public testing::Test {
 };
 
 TEST_F(Pipeline, RunsInOrderAndWritesTheGraphAfterEachPass) {
-  Graph graph = small_residual_network();
+  graph::Graph graph = small_residual_network();
   std::vector<std::string> ran;
   PassPipeline pipeline;
-  pipeline.add("fusion", [&](Graph& g) {
+  pipeline.add("fusion", [&](graph::Graph& g) {
     ran.push_back("fusion");
     fuse(g);
   });
-  pipeline.add("inference", [&](Graph& g) {
+  pipeline.add("inference", [&](graph::Graph& g) {
     ran.push_back("inference");
     make_inference(g);
   });
@@ -55,12 +55,12 @@ TEST_F(Pipeline, RunsInOrderAndWritesTheGraphAfterEachPass) {
   EXPECT_THAT(read_text(directory_ / "deep/00-input.txt"), HasSubstr("= relu("));
   EXPECT_THAT(read_text(directory_ / "deep/01-fusion.txt"), Not(HasSubstr("= relu(")));
   EXPECT_THAT(read_text(directory_ / "deep/01-fusion.txt"), Not(HasSubstr("inference=true")));
-  EXPECT_EQ(read_text(directory_ / "deep/02-inference.txt"), to_text(graph));
-  EXPECT_EQ(read_text(directory_ / "deep/02-inference.dot"), to_graphviz(graph));
+  EXPECT_EQ(read_text(directory_ / "deep/02-inference.txt"), graph::to_text(graph));
+  EXPECT_EQ(read_text(directory_ / "deep/02-inference.dot"), graph::to_graphviz(graph));
 }
 
 TEST_F(Pipeline, WritesNothingWithoutADirectory) {
-  Graph graph = small_residual_network();
+  graph::Graph graph = small_residual_network();
   PassPipeline pipeline;
   pipeline.add("fusion", fuse);
   pipeline.run(graph);
@@ -69,14 +69,14 @@ TEST_F(Pipeline, WritesNothingWithoutADirectory) {
 }
 
 TEST_F(Pipeline, PassThatBreaksTheGraphIsNamedAndTheNextDoesNotRun) {
-  Graph graph = small_residual_network();
+  graph::Graph graph = small_residual_network();
   PassPipeline pipeline;
   bool ran = false;
   pipeline.add("fusion", fuse);
-  pipeline.add("reversal", [](Graph& g) {
-    g.set_order(std::vector<OperatorId>(g.order().rbegin(), g.order().rend()));
+  pipeline.add("reversal", [](graph::Graph& g) {
+    g.set_order(std::vector<graph::OperatorId>(g.order().rbegin(), g.order().rend()));
   });
-  pipeline.add("later", [&](Graph&) { ran = true; });
+  pipeline.add("later", [&](graph::Graph&) { ran = true; });
   try {
     pipeline.run(graph);
     FAIL() << "no error";
@@ -88,9 +88,9 @@ TEST_F(Pipeline, PassThatBreaksTheGraphIsNamedAndTheNextDoesNotRun) {
 
 TEST_F(Pipeline, DirectoryThatCannotBeMadeIsAnInputError) {
   write_text(directory_, "a file");
-  Graph graph = small_residual_network();
+  graph::Graph graph = small_residual_network();
   EXPECT_THROW(PassPipeline().run(graph, {.dump_directory = directory_ / "below"}), InputError);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

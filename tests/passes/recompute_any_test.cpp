@@ -20,12 +20,12 @@
 #include "storage_check.h"
 #include "symbolic.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
 using Scope = RecomputePlanner::Scope;
 
-Graph trained(Graph graph) {
+graph::Graph trained(graph::Graph graph) {
   fuse(graph);
   const auto gradients = differentiate(graph, graph.find_tensor("loss"));
   fuse_gradients(graph);
@@ -35,9 +35,9 @@ Graph trained(Graph graph) {
 
 // Convolutions with relus; the output of each takes kLayer bytes.
 constexpr int64_t kLayer = 2 * 4 * 16 * 16 * 4;
-Graph chain(int layers) {
-  Builder net;
-  Value x = net.image(2, 4, 16, 16);
+graph::Graph chain(int layers) {
+  graph::Builder net;
+  graph::Value x = net.image(2, 4, 16, 16);
   for (int i = 0; i < layers; ++i) {
     const std::string name = "conv" + std::to_string(i);
     x = net.relu(net.convolution(x, name, {.channels = 4, .kernel = 3, .padding = 1}));
@@ -46,19 +46,20 @@ Graph chain(int layers) {
   return trained(net.take());
 }
 
-int64_t finished_peak(Graph graph) {
+int64_t finished_peak(graph::Graph graph) {
   assign_in_place(graph);
   EXPECT_EQ(storage_fault(graph), "");
   return peak_bytes(lifetimes(graph));
 }
 
 // Computes the same as before, and takes the memory that was planned; returns that.
-int64_t expect_sound(const Graph& before, const Graph& after, const RecomputeReport& report) {
+int64_t expect_sound(const graph::Graph& before, const graph::Graph& after,
+                     const RecomputeReport& report) {
   after.validate();
   EXPECT_EQ(Symbolic(after).persistent(), Symbolic(before).persistent());
   EXPECT_EQ(Symbolic(after).results(), Symbolic(before).results());
   std::map<std::string, int> runs;
-  for (OperatorId id : after.order()) ++runs[after.op(id).name];
+  for (graph::OperatorId id : after.order()) ++runs[after.op(id).name];
   for (const auto& [name, count] : runs) EXPECT_EQ(count, 1) << name;
   int clones = 0;
   for (const auto& [name, count] : runs) clones += name.ends_with("/again") ? 1 : 0;
@@ -69,9 +70,9 @@ int64_t expect_sound(const Graph& before, const Graph& after, const RecomputeRep
 
 TEST(RecomputeAny, AChainTakesAboutTwiceTheRootOfItsLength) {
   for (const int layers : {16, 36, 64}) {
-    const Graph kept = chain(layers);
+    const graph::Graph kept = chain(layers);
     EXPECT_GT(finished_peak(kept), layers * kLayer);
-    Graph again = kept;
+    graph::Graph again = kept;
     const RecomputeReport report = recompute(again, RecomputePolicy::all);
     const int64_t peak = expect_sound(kept, again, report);
     EXPECT_LT(static_cast<double>(peak) / kLayer, 2 * std::sqrt(layers) + 3) << layers;
@@ -81,7 +82,7 @@ TEST(RecomputeAny, AChainTakesAboutTwiceTheRootOfItsLength) {
 }
 
 // All choices there are, each followed to the end by the other passes.
-int64_t least_of_all(const Graph& graph, const StepMemory& memory = {}) {
+int64_t least_of_all(const graph::Graph& graph, const StepMemory& memory = {}) {
   const RecomputePlanner planner(graph, Scope::any, {.memory = memory});
   const size_t count = planner.candidates().size();
   EXPECT_LE(count, 14u);
@@ -98,33 +99,33 @@ int64_t least_of_all(const Graph& graph, const StepMemory& memory = {}) {
 
 TEST(RecomputeAny, ComesCloseToTheLeastOfAllChoicesInSmallNetworks) {
   for (const int layers : {4, 7, 9}) {
-    Graph graph = chain(layers);
+    graph::Graph graph = chain(layers);
     const int64_t least = least_of_all(graph);
     EXPECT_LE(recompute(graph, RecomputePolicy::all).peak_bytes, least * 21 / 20) << layers;
   }
-  Graph residual = trained(small_residual_network());
+  graph::Graph residual = trained(small_residual_network());
   const int64_t least = least_of_all(residual);
   EXPECT_LE(recompute(residual, RecomputePolicy::all).peak_bytes, least * 11 / 10);
 }
 
 TEST(RecomputeAny, ComesCloseToTheLeastForMicroBatchesUnderWay) {
   const StepMemory memory = {.phased = true, .slots = 3};
-  Graph graph = chain(9);
+  graph::Graph graph = chain(9);
   const int64_t least = least_of_all(graph, memory);
   const int64_t peak = recompute(graph, RecomputePolicy::all, {.memory = memory}).peak_bytes;
   EXPECT_LE(peak, least * 21 / 20);
 }
 
 TEST(RecomputeAny, ABudgetIsKeptWithLessAndLessWork) {
-  const Graph kept = chain(24);
+  const graph::Graph kept = chain(24);
   const RecomputePlanner planner(kept, Scope::any);
   const int64_t most = planner.peak(planner.none());
-  Graph smallest = kept;
+  graph::Graph smallest = kept;
   const RecomputeReport least = recompute(smallest, RecomputePolicy::all);
   int before = least.costly_clones;
   for (int i = 1; i <= 4; ++i) {
     const int64_t budget = least.peak_bytes + (most - least.peak_bytes) * i / 4;
-    Graph graph = kept;
+    graph::Graph graph = kept;
     const RecomputeReport report = recompute(graph, RecomputePolicy::all, {.budget_bytes = budget});
     EXPECT_LE(expect_sound(kept, graph, report), budget);
     EXPECT_LT(report.costly_clones, before);
@@ -135,13 +136,13 @@ TEST(RecomputeAny, ABudgetIsKeptWithLessAndLessWork) {
 
 // The pool's positions and the flattened view are taken from its second run.
 TEST(RecomputeAny, OutputsAndViewsOfASecondRunGoTogether) {
-  Builder net;
-  Value x = net.image(2, 4, 16, 16);
+  graph::Builder net;
+  graph::Value x = net.image(2, 4, 16, 16);
   x = net.relu(net.convolution(x, "a", {.channels = 16, .kernel = 3, .padding = 1}));
   x = net.relu(net.convolution(x, "b", {.channels = 16, .kernel = 3, .padding = 1}));
   x = net.max_pool(x, {.kernel = 2, .stride = 2});
   net.classify(net.linear(net.flatten(x), "head", {.features = 10}));
-  Graph graph = trained(net.take());
+  graph::Graph graph = trained(net.take());
   const RecomputePlanner planner(graph, Scope::any);
   bool found = false;
   for (const RecomputeCandidate& candidate : planner.candidates()) {
@@ -160,22 +161,22 @@ TEST(RecomputeAny, OutputsAndViewsOfASecondRunGoTogether) {
 
 TEST(RecomputeAny, NetworksTakeLessThanWithCheapOperatorsAlone) {
   for (const char* model : {"alexnet", "vgg16", "vgg16_bn", "resnet18", "resnet50"}) {
-    const Graph kept = trained(build_model(model, {.batch = 16}));
-    Graph cheap = kept;
-    Graph any = kept;
+    const graph::Graph kept = trained(models::build_model(model, {.batch = 16}));
+    graph::Graph cheap = kept;
+    graph::Graph any = kept;
     const RecomputeReport some = recompute(cheap, RecomputePolicy::cheap);
     const RecomputeReport report = recompute(any, RecomputePolicy::all);
     EXPECT_LT(expect_sound(kept, any, report), some.peak_bytes) << model;
     EXPECT_GT(report.costly_clones, 0) << model;
-    for (OperatorId id : any.order()) {
-      const Operator& op = any.op(id);
+    for (graph::OperatorId id : any.order()) {
+      const graph::Operator& op = any.op(id);
       EXPECT_FALSE(op.name.ends_with("/again") && op.type == "batch_norm") << op.name;
     }
   }
 }
 
 TEST(RecomputeAny, Resnet152TakesAFewSeconds) {
-  Graph graph = trained(build_model("resnet152", {.batch = 64}));
+  graph::Graph graph = trained(models::build_model("resnet152", {.batch = 64}));
   const std::clock_t start = std::clock();
   EXPECT_GT(recompute(graph, RecomputePolicy::all).costly_clones, 50);
   EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 4.0);
@@ -183,4 +184,4 @@ TEST(RecomputeAny, Resnet152TakesAFewSeconds) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -18,11 +18,11 @@
 #include "passes/recompute.h"
 #include "storage_check.h"
 
-namespace millrace {
+namespace millrace::passes {
 namespace {
 
-Graph training_graph(RecomputePolicy policy, const PrecisionSettings* precision = nullptr) {
-  Graph graph = small_residual_network();
+graph::Graph training_graph(RecomputePolicy policy, const PrecisionSettings* precision = nullptr) {
+  graph::Graph graph = small_residual_network();
   fuse(graph);
   const auto gradients = differentiate(graph, graph.find_tensor("loss"));
   fuse_gradients(graph);
@@ -33,36 +33,36 @@ Graph training_graph(RecomputePolicy policy, const PrecisionSettings* precision 
   return graph;
 }
 
-PrecisionSettings half(DataType type = DataType::f16) { return {.type = type}; }
+PrecisionSettings half(graph::DataType type = graph::DataType::f16) { return {.type = type}; }
 
-bool is_narrow(const Graph& graph, const Operator& op) {
-  return op.type == "cast" && graph.tensor(op.outputs[0]).type.dtype != DataType::f32;
+bool is_narrow(const graph::Graph& graph, const graph::Operator& op) {
+  return op.type == "cast" && graph.tensor(op.outputs[0]).type.dtype != graph::DataType::f32;
 }
 
-bool is_widen(const Graph& graph, const Operator& op) {
-  return op.type == "cast" && graph.tensor(op.outputs[0]).type.dtype == DataType::f32;
+bool is_widen(const graph::Graph& graph, const graph::Operator& op) {
+  return op.type == "cast" && graph.tensor(op.outputs[0]).type.dtype == graph::DataType::f32;
 }
 
-bool takes_16_bits(const Graph& graph, const Operator& op, size_t input) {
-  const std::vector<int>& stored = definition_of(op.type).stored_inputs;
+bool takes_16_bits(const graph::Graph& graph, const graph::Operator& op, size_t input) {
+  const std::vector<int>& stored = graph::definition_of(op.type).stored_inputs;
   return is_widen(graph, op) ||
          std::find(stored.begin(), stored.end(), static_cast<int>(input)) != stored.end();
 }
 
 // Everything that a backward operator reads and that a forward operator made is in 16 bits, unless
 // it is small; only those who can read 16 bits do.
-void expect_stored(const Graph& graph, DataType type) {
-  for (OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
+void expect_stored(const graph::Graph& graph, graph::DataType type) {
+  for (graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const Tensor& input = graph.tensor(op.inputs[i]);
+      const graph::Tensor& input = graph.tensor(op.inputs[i]);
       if (input.type.dtype == type) {
         EXPECT_TRUE(takes_16_bits(graph, op, i)) << op.name << " reads " << input.name;
         continue;
       }
-      const bool saved = op.phase == Phase::backward && input.producer != kNone &&
-                         graph.op(input.producer).phase == Phase::forward &&
-                         input.type.dtype == DataType::f32;
+      const bool saved = op.phase == graph::Phase::backward && input.producer != graph::kNone &&
+                         graph.op(input.producer).phase == graph::Phase::forward &&
+                         input.type.dtype == graph::DataType::f32;
       if (saved) {
         EXPECT_LT(input.type.elements(), 4096) << op.name << " reads " << input.name;
       }
@@ -73,15 +73,15 @@ void expect_stored(const Graph& graph, DataType type) {
 TEST(Storage, WhatTheBackwardPassReadsIsIn16Bits) {
   for (const RecomputePolicy policy :
        {RecomputePolicy::none, RecomputePolicy::cheap, RecomputePolicy::all}) {
-    for (const DataType type : {DataType::f16, DataType::bf16}) {
-      Graph graph = training_graph(policy);
+    for (const graph::DataType type : {graph::DataType::f16, graph::DataType::bf16}) {
+      graph::Graph graph = training_graph(policy);
       const StorageReport report = store_in_16_bits(graph, half(type));
       graph.validate();
       expect_stored(graph, type);
       EXPECT_GT(report.narrowed, 0);
       int narrowed = 0;
       int widened = 0;
-      for (OperatorId id : graph.order()) {
+      for (graph::OperatorId id : graph.order()) {
         narrowed += is_narrow(graph, graph.op(id)) ? 1 : 0;
         widened += is_widen(graph, graph.op(id)) ? 1 : 0;
       }
@@ -93,44 +93,45 @@ TEST(Storage, WhatTheBackwardPassReadsIsIn16Bits) {
 
 // The order of all other operators, and what they compute from what, stays as it was.
 TEST(Storage, NothingElseChanges) {
-  Graph before = training_graph(RecomputePolicy::all);
-  Graph after = before;
+  graph::Graph before = training_graph(RecomputePolicy::all);
+  graph::Graph after = before;
   store_in_16_bits(after, half());
   std::vector<std::string> names;
-  for (OperatorId id : after.order()) {
-    const Operator& op = after.op(id);
+  for (graph::OperatorId id : after.order()) {
+    const graph::Operator& op = after.op(id);
     if (op.type == "cast") continue;
     names.push_back(op.name);
-    const Operator& original = before.op(operator_named(before, op.name));
+    const graph::Operator& original = before.op(operator_named(before, op.name));
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      TensorId input = op.inputs[i];
-      for (OperatorId made = after.tensor(input).producer;
-           made != kNone && after.op(made).type == "cast"; made = after.tensor(input).producer) {
+      graph::TensorId input = op.inputs[i];
+      for (graph::OperatorId made = after.tensor(input).producer;
+           made != graph::kNone && after.op(made).type == "cast";
+           made = after.tensor(input).producer) {
         input = after.op(made).inputs[0];
       }
       EXPECT_EQ(after.tensor(input).name, before.tensor(original.inputs[i]).name) << op.name;
     }
   }
   std::vector<std::string> expected;
-  for (OperatorId id : before.order()) expected.push_back(before.op(id).name);
+  for (graph::OperatorId id : before.order()) expected.push_back(before.op(id).name);
   EXPECT_EQ(names, expected);
 }
 
 TEST(Storage, NarrowStandsBehindTheProducerAndWidenBeforeTheReader) {
-  Graph graph = training_graph(RecomputePolicy::none);
+  graph::Graph graph = training_graph(RecomputePolicy::none);
   store_in_16_bits(graph, half());
   const auto readers = graph.consumers();
-  for (OperatorId id : graph.order()) {
-    const Operator& op = graph.op(id);
+  for (graph::OperatorId id : graph.order()) {
+    const graph::Operator& op = graph.op(id);
     if (is_narrow(graph, op)) {
-      const OperatorId producer = graph.tensor(op.inputs[0]).producer;
+      const graph::OperatorId producer = graph.tensor(op.inputs[0]).producer;
       EXPECT_LE(position_of(graph, id) - position_of(graph, producer), 2) << op.name;
       EXPECT_EQ(op.phase, graph.op(producer).phase);
     } else if (is_widen(graph, op)) {
       const auto& used = readers[static_cast<size_t>(op.outputs[0])];
       ASSERT_FALSE(used.empty());
       EXPECT_LE(position_of(graph, used[0]) - position_of(graph, id), 2) << op.name;
-      EXPECT_EQ(op.phase, Phase::backward);
+      EXPECT_EQ(op.phase, graph::Phase::backward);
     }
   }
 }
@@ -138,7 +139,7 @@ TEST(Storage, NarrowStandsBehindTheProducerAndWidenBeforeTheReader) {
 TEST(Storage, SharedMemoryStaysSound) {
   for (const RecomputePolicy policy :
        {RecomputePolicy::none, RecomputePolicy::cheap, RecomputePolicy::all}) {
-    Graph graph = training_graph(policy);
+    graph::Graph graph = training_graph(policy);
     store_in_16_bits(graph, half());
     assign_in_place(graph);
     EXPECT_EQ(storage_fault(graph), "");
@@ -148,7 +149,7 @@ TEST(Storage, SharedMemoryStaysSound) {
 TEST(Storage, TakesLessMemory) {
   const auto peak_of = [](bool stored) {
     const PrecisionSettings settings = half();
-    Graph graph = training_graph(RecomputePolicy::automatic, stored ? &settings : nullptr);
+    graph::Graph graph = training_graph(RecomputePolicy::automatic, stored ? &settings : nullptr);
     if (stored) store_in_16_bits(graph, settings);
     assign_in_place(graph);
     return peak_bytes(lifetimes(graph));
@@ -158,14 +159,14 @@ TEST(Storage, TakesLessMemory) {
 
 TEST(Storage, KeptLayersStayFloat32) {
   PrecisionSettings settings = half();
-  Graph all = training_graph(RecomputePolicy::none);
+  graph::Graph all = training_graph(RecomputePolicy::none);
   const int narrowed = store_in_16_bits(all, settings).narrowed;
   settings.keep = {"block2.a", "stem"};
-  Graph some = training_graph(RecomputePolicy::none);
+  graph::Graph some = training_graph(RecomputePolicy::none);
   EXPECT_EQ(store_in_16_bits(some, settings).narrowed, narrowed - 2);
-  for (OperatorId id : all_of_type(some, "cast")) {
+  for (graph::OperatorId id : all_of_type(some, "cast")) {
     if (!is_narrow(some, some.op(id))) continue;
-    const Tensor& narrow = some.tensor(some.op(id).inputs[0]);
+    const graph::Tensor& narrow = some.tensor(some.op(id).inputs[0]);
     EXPECT_NE(some.op(narrow.producer).name, "stem");
     EXPECT_NE(some.op(narrow.producer).name, "block2.a");
   }
@@ -193,4 +194,4 @@ TEST(KeptLayers, UnknownNamesAreRefusedWithTheNearest) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::passes

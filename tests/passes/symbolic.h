@@ -13,37 +13,37 @@
 #include "graph/graph.h"
 #include "graph/operator_definition.h"
 
-namespace millrace {
+namespace millrace::passes {
 
 class Symbolic {
  public:
   // Runs every operator once. The values of results and of persistent tensors follow by name.
-  explicit Symbolic(const Graph& graph) : graph_(graph) {
+  explicit Symbolic(const graph::Graph& graph) : graph_(graph) {
     values_.resize(static_cast<size_t>(graph.tensor_count()), 0);
-    for (TensorId id = 0; id < graph.tensor_count(); ++id) {
-      if (is_persistent(graph.tensor(id).role))
+    for (graph::TensorId id = 0; id < graph.tensor_count(); ++id) {
+      if (graph::is_persistent(graph.tensor(id).role))
         value(id) = mix("tensor", {}, graph.tensor(id).name);
     }
-    for (OperatorId id : graph.order()) run(graph.op(id));
+    for (graph::OperatorId id : graph.order()) run(graph.op(id));
   }
 
   std::vector<uint64_t> results() const {
     std::vector<uint64_t> all;
-    for (TensorId id : graph_.results()) all.push_back(values_[static_cast<size_t>(id)]);
+    for (graph::TensorId id : graph_.results()) all.push_back(values_[static_cast<size_t>(id)]);
     return all;
   }
 
   std::map<std::string, uint64_t> persistent() const {
     std::map<std::string, uint64_t> all;
-    for (TensorId id = 0; id < graph_.tensor_count(); ++id) {
-      if (!is_persistent(graph_.tensor(id).role)) continue;
+    for (graph::TensorId id = 0; id < graph_.tensor_count(); ++id) {
+      if (!graph::is_persistent(graph_.tensor(id).role)) continue;
       all[graph_.tensor(id).name] = values_[static_cast<size_t>(id)];
     }
     return all;
   }
 
  private:
-  uint64_t& value(TensorId id) { return values_.at(static_cast<size_t>(id)); }
+  uint64_t& value(graph::TensorId id) { return values_.at(static_cast<size_t>(id)); }
 
   static uint64_t mix(const std::string& what, const std::vector<uint64_t>& parts,
                       const std::string& detail = {}) {
@@ -66,10 +66,10 @@ class Symbolic {
     return mix("add", {std::min(a, b), std::max(a, b)});
   }
 
-  void run(const Operator& op) {
+  void run(const graph::Operator& op) {
     std::vector<uint64_t> in;
-    for (TensorId id : op.inputs) in.push_back(value(id));
-    Attributes attributes = op.attributes;
+    for (graph::TensorId id : op.inputs) in.push_back(value(id));
+    graph::Attributes attributes = op.attributes;
     attributes.set("relu", false);
     attributes.set("residual", false);
     const std::string detail = attributes.to_string();
@@ -96,20 +96,20 @@ class Symbolic {
         out.push_back(mix(op.type + std::to_string(i), in, detail));
       }
     }
-    const bool forward = op.phase == Phase::forward || op.name.ends_with("/again");
+    const bool forward = op.phase == graph::Phase::forward || op.name.ends_with("/again");
     if (op.attributes.flag("relu") && forward) out[0] = relu(out[0]);
     if (op.attributes.flag("relu") && op.type == "batch_norm_backward") {
       for (uint64_t& gradient : out) gradient = mix("masked", {gradient});
     }
     for (size_t i = 0; i < op.outputs.size(); ++i) value(op.outputs[i]) = out[i];
     if (op.attributes.flag("inference")) return;
-    for (int input : definition_of(op.type).mutated_inputs) {
+    for (int input : graph::definition_of(op.type).mutated_inputs) {
       value(op.inputs[static_cast<size_t>(input)]) =
           mix("written" + std::to_string(input) + op.type, in, detail);
     }
   }
 
-  std::vector<uint64_t> normalise(const Operator& op, std::vector<uint64_t>& in) {
+  std::vector<uint64_t> normalise(const graph::Operator& op, std::vector<uint64_t>& in) {
     const bool apply = op.type == "batch_norm_apply";
     const uint64_t mean = apply ? in[3] : mix("mean", {in[0]});
     const uint64_t inverse = apply ? in[4] : mix("inverse", {in[0]});
@@ -121,9 +121,9 @@ class Symbolic {
     return apply ? std::vector<uint64_t>{y} : std::vector<uint64_t>{y, mean, inverse};
   }
 
-  const Graph& graph_;
+  const graph::Graph& graph_;
   std::vector<uint64_t> values_;
   std::map<uint64_t, uint64_t> before_relu_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::passes

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "reference.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -100,4 +100,4 @@ TEST(AntichainTest, NothingButInputsIsRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -8,7 +8,7 @@
 #include "planner/cluster/this_machine.h"
 #include "planner/cluster/topology.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::AllOf;
@@ -44,7 +44,7 @@ TEST(ClusterTest, LinksAddBondsAndCrossTheNetwork) {
   EXPECT_DOUBLE_EQ(cluster.link_between(3, 2).bandwidth, 50e9);
   EXPECT_DOUBLE_EQ(cluster.link_between(1, 2).bandwidth, 1e9);
   EXPECT_DOUBLE_EQ(cluster.link_between(1, 2).latency, 1e-5);
-  EXPECT_DOUBLE_EQ(cluster.device.operations(DataType::f16), 1e12);
+  EXPECT_DOUBLE_EQ(cluster.device.operations(graph::DataType::f16), 1e12);
 }
 
 TEST(ClusterTest, DescriptionsComeBack) {
@@ -79,6 +79,23 @@ TEST(ClusterTest, ThisMachineHasCoresAndMemory) {
   EXPECT_GT(cluster.device.memory_bytes, 1 << 26);
   EXPECT_GT(cluster.device.fp32_operations, 1e9);
   EXPECT_EQ(cluster.links.size(), static_cast<size_t>(cluster.devices_per_machine));
+}
+
+TEST(ClusterTest, HostsHaveMemoryWhereItIsKnown) {
+  Json json = pair_of_machines();
+  EXPECT_DOUBLE_EQ(parse_cluster(json.dump(), "some.json").host_memory_bytes, 0);
+  json["host_memory_bytes"] = 64e9;
+  json["devices_in_host_memory"] = true;
+  const Cluster cluster = parse_cluster(json.dump(), "some.json");
+  EXPECT_DOUBLE_EQ(cluster.host_memory_bytes, 64e9);
+  EXPECT_TRUE(cluster.devices_in_host_memory);
+  EXPECT_EQ(describe(cluster)["host_memory_bytes"], 64e9);
+  json["devices_in_host_memory"] = 1;
+  expect_refusal(json, "must be true or false");
+  json["devices_in_host_memory"] = false;
+  json["host_memory_bytes"] = 0;
+  expect_refusal(json, "'host_memory_bytes' must be a number");
+  EXPECT_GT(this_machine().host_memory_bytes, 1 << 26);
 }
 
 TEST(ClusterTest, YamlSaysTheSame) {
@@ -163,8 +180,10 @@ TEST(ClusterTest, TakesTheXmlOfLstopo) {
 TEST(ClusterTest, SaysWhatIsWrong) {
   expect_refusal(std::string("{"), "not JSON");
   expect_refusal(std::string("[]"), "must be an object");
-  expect_refusal(std::string(5000, '['), "not JSON");
-  expect_refusal(std::string(5000, '[') + std::string(5000, ']'), "must be an object");
+  expect_refusal(std::string(5000, '['), "nested too deep");
+  expect_refusal(std::string(5000, '[') + std::string(5000, ']'), "nested too deep");
+  expect_refusal(std::string(50, '['), "not JSON");
+  expect_refusal(std::string(50, '[') + std::string(50, ']'), "must be an object");
   expect_refusal(std::string("{\"machines\": 1e999}"), "too large");
   Json json = pair_of_machines();
   json.erase("device");
@@ -215,4 +234,4 @@ TEST(ClusterTest, UnknownNamesGetASuggestion) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

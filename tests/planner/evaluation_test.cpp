@@ -1,11 +1,11 @@
-#include "planner/evaluation.h"
+#include "evaluation.h"
 
 #include <gmock/gmock.h>
 
 #include "base/error.h"
 #include "reference.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 Profile two_nodes() {
@@ -60,4 +60,4 @@ TEST(EvaluationTest, NoDivisionIsRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,8 +6,9 @@
 namespace millrace::made_up {
 
 // A device of 1e12 operations and 1e12 bytes per second with 1 GB.
-inline Cluster cluster(int machines, int devices, double link = 1e10, double network = 1e9) {
-  Cluster cluster;
+inline planner::Cluster cluster(int machines, int devices, double link = 1e10,
+                                double network = 1e9) {
+  planner::Cluster cluster;
   cluster.name = "made-up";
   cluster.machines = machines;
   cluster.devices_per_machine = devices;
@@ -22,10 +23,10 @@ inline Cluster cluster(int machines, int devices, double link = 1e10, double net
 }
 
 // Nothing but arithmetic costs time.
-inline CostConstants constants() {
-  CostConstants constants;
+inline planner::CostConstants constants() {
+  planner::CostConstants constants;
   constants.operators = {1, 1, 1, 1, 1, 1, 1, 0, 0};
-  SoftwareConstants software;
+  planner::SoftwareConstants software;
   software.name = "plain";
   software.collective_efficiency = software.transfer_efficiency = 1;
   software.overlap = software.stale_overlap = software.update_passes = software.straggling = 0;
@@ -34,14 +35,16 @@ inline CostConstants constants() {
   return constants;
 }
 
-// A layer whose forward takes `seconds` per sample on such a device, and its backward twice that.
-inline LayerWork layer(double seconds, double parameters = 0, double cut = 1) {
-  LayerWork layer;
+// A layer whose forward takes `seconds` per sample on such a device, and its backward twice that,
+// half of it for the weights.
+inline planner::LayerWork layer(double seconds, double parameters = 0, double cut = 1) {
+  planner::LayerWork layer;
   layer.name = "layer";
   layer.type = "linear";
-  const OperatorWork work{WorkKind::linear, {0, seconds * 1e12}, {0, 1}};
+  const planner::OperatorWork work{planner::WorkKind::linear, {0, seconds * 1e12}, {0, 1}};
   layer.forward = {work};
   layer.backward = {work, work};
+  layer.backward[1].weights = true;
   layer.parameters = parameters;
   layer.backbone = true;
   layer.saved = {0, 100};
@@ -49,17 +52,17 @@ inline LayerWork layer(double seconds, double parameters = 0, double cut = 1) {
   return layer;
 }
 
-inline NetworkWork network(const std::vector<double>& seconds, double parameters = 0,
-                           double cut = 1) {
-  NetworkWork network;
+inline planner::NetworkWork network(const std::vector<double>& seconds, double parameters = 0,
+                                    double cut = 1) {
+  planner::NetworkWork network;
   network.model = "made-up";
   for (const double each : seconds) network.layers.push_back(layer(each, parameters, cut));
   return network;
 }
 
 // Stages of one device each that cut the layers evenly.
-inline PlannedJob straight(int stages, int layers) {
-  PlannedJob job;
+inline planner::PlannedJob straight(int stages, int layers) {
+  planner::PlannedJob job;
   for (int i = 0; i < stages; ++i) {
     job.stages.push_back({{i}, i * layers / stages, (i + 1) * layers / stages});
   }

@@ -2,12 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
-NetworkWork work(const char* model) { return work_of(model, default_options(model)); }
+NetworkWork work(const char* model) { return work_of(model, models::default_options(model)); }
 
 double forward_operations(const NetworkWork& network, WorkKind kind, double samples) {
   double sum = 0;
@@ -90,5 +92,50 @@ TEST(NetworkWorkTest, SavesWhatTheBackwardPassReads) {
 
 TEST(NetworkWorkTest, UnknownModelsAreRefused) { EXPECT_THROW(work_of("vgg61", {}), InputError); }
 
+struct Sums {
+  double parameters = 0, split = 0, operations = 0;
+  std::map<Collective, double> exchanged;
+};
+
+// For eight samples of each device.
+Sums sums_of(const NetworkWork& network) {
+  Sums sums;
+  for (const LayerWork& layer : network.layers) {
+    sums.parameters += layer.parameters;
+    sums.split += layer.split_parameters;
+    for (const auto* works : {&layer.forward, &layer.backward}) {
+      for (const OperatorWork& work : *works) {
+        if (work.kind == WorkKind::linear) sums.operations += work.operations.at(8);
+        if (work.kind == WorkKind::exchange && works == &layer.forward) {
+          sums.exchanged[work.collective] += work.elements.at(8);
+        }
+      }
+    }
+  }
+  return sums;
+}
+
+// VGG-16's convolutions have 14 714 688 weights and its linear layers 123 642 856. In hybrid
+// parallelism each of eight devices has an eighth of the latter, but for the 1000 biases of the
+// last layer, whose inputs are divided, and gathers the 25088 features of all samples.
+TEST(NetworkWorkTest, LayersThatDevicesDivide) {
+  const models::ModelOptions options = models::default_options("vgg16");
+  const Sums whole = sums_of(work_of("vgg16", options));
+  const Sums hybrid = sums_of(work_of("vgg16", options, {parallel::Parallelism::hybrid, 8, 64}));
+  EXPECT_DOUBLE_EQ(whole.parameters, 138357544);
+  EXPECT_DOUBLE_EQ(whole.split, 0);
+  EXPECT_TRUE(whole.exchanged.empty());
+  EXPECT_DOUBLE_EQ(hybrid.split, 123641856.0 / 8);
+  EXPECT_DOUBLE_EQ(hybrid.parameters, 14714688 + 123641856.0 / 8 + 1000);
+  EXPECT_NEAR(hybrid.operations, whole.operations, 1e-4 * whole.operations);
+  EXPECT_GE(hybrid.exchanged.at(Collective::all_gather), 64.0 * 25088);
+  EXPECT_LE(hybrid.exchanged.at(Collective::all_gather), 64.0 * (25088 + 2 * 4096 + 1000));
+  const Sums model = sums_of(work_of("vgg16", options, {parallel::Parallelism::model, 8, 64}));
+  EXPECT_GT(model.split, hybrid.split);
+  EXPECT_LT(model.parameters, 1.01 * 138357544 / 8);
+  EXPECT_GT(model.exchanged.at(Collective::all_gather),
+            10 * hybrid.exchanged.at(Collective::all_gather));
+}
+
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

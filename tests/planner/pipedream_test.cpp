@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "planner/evaluation.h"
+#include "evaluation.h"
 #include "reference.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -188,4 +188,4 @@ TEST(PipedreamTest, OptionsOutOfRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

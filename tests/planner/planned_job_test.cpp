@@ -9,7 +9,7 @@
 #include "made_up.h"
 #include "parallel/partition.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -17,32 +17,32 @@ using ::testing::HasSubstr;
 
 void expect_refusal(const std::string& placement, const std::string& part) {
   try {
-    devices_on(parse_stages(placement), 2, 8, "--placement");
+    devices_on(parallel::parse_stages(placement), 2, 8, "‹placement›");
     ADD_FAILURE() << "accepted: " << placement;
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--placement"));
+    EXPECT_THAT(error.marked(), HasSubstr("‹placement›"));
     EXPECT_THAT(error.what(), HasSubstr(part));
   }
 }
 
 TEST(PlannedJobTest, StagesAreReadAndWritten) {
-  const auto stages = devices_on(parse_stages("0:0-6.0:7"), 1, 8, "--placement");
+  const auto stages = devices_on(parallel::parse_stages("0:0-6.0:7"), 1, 8, "--placement");
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_THAT(stages[0], ElementsAre(0, 1, 2, 3, 4, 5, 6));
   EXPECT_THAT(stages[1], ElementsAre(7));
   for (const char* text : {"0:0-6.0:7", "0:0-7,1:0-7.0:0-7,1:0-7", "0:1,0:3.1:0,1:2-4", "1:7"}) {
     std::vector<PlannedStage> planned;
-    for (auto& devices : devices_on(parse_stages(text), 2, 8, "--placement"))
+    for (auto& devices : devices_on(parallel::parse_stages(text), 2, 8, "--placement"))
       planned.push_back({devices});
     EXPECT_EQ(format_stages(planned, 8), text);
   }
 }
 
 TEST(PlannedJobTest, PlacementsThatMakeNoSenseAreRefused) {
-  expect_refusal("", "--placement");
+  expect_refusal("", "placement");
   expect_refusal("0:8", "names device 0:8, but there are 2 machines of 8 devices");
   expect_refusal("2:0", "names device 2:0");
-  expect_refusal("0:0-3,0:3", "--placement");
+  expect_refusal("0:0-3,0:3", "placement");
 }
 
 TEST(PlannedJobTest, SharesCountOperatorsWithWeights) {
@@ -55,7 +55,7 @@ TEST(PlannedJobTest, SharesCountOperatorsWithWeights) {
 // The operators that OneFlow counts in VGG-16 are convolutions and linear layers with what follows
 // each: 11 of 18 shares end behind the tenth convolution.
 TEST(PlannedJobTest, SharesOfVgg) {
-  const NetworkWork network = work_of("vgg16", default_options("vgg16"));
+  const NetworkWork network = work_of("vgg16", models::default_options("vgg16"));
   const std::vector<int> ends = cut_by_operators(network, {11, 7}, "--stage-weights");
   int convolutions = 0;
   for (int i = 0; i < ends[0]; ++i) convolutions += network.layers[i].type == "convolution";
@@ -65,18 +65,18 @@ TEST(PlannedJobTest, SharesOfVgg) {
 // The same operators as where the graph itself is divided.
 TEST(PlannedJobTest, SharesAreThoseOfThePartition) {
   for (const char* model : {"alexnet", "vgg16", "resnet50"}) {
-    const ModelOptions options = default_options(model);
+    const models::ModelOptions options = models::default_options(model);
     const NetworkWork network = work_of(model, options);
-    const Graph graph = build_model(model, options);
+    const graph::Graph graph = models::build_model(model, options);
     std::map<std::string, int> layer_of;
     for (size_t i = 0; i < network.layers.size(); ++i) {
       layer_of[network.layers[i].name] = static_cast<int>(i);
     }
     for (const char* weights : {"1:1", "3:1", "10:1", "11:7", "1:10", "2:5"}) {
-      const std::vector<int64_t> shares = parse_stage_weights(weights, "--stage-weights");
+      const std::vector<int64_t> shares = parallel::parse_stage_weights(weights, "--stage-weights");
       const int end = cut_by_operators(network, shares, "--stage-weights")[0];
-      const std::vector<int> stages = assign_by_share(graph, shares);
-      for (const OperatorId id : graph.order()) {
+      const std::vector<int> stages = parallel::assign_by_share(graph, shares);
+      for (const graph::OperatorId id : graph.order()) {
         const auto found = layer_of.find(graph.op(id).name);
         if (found == layer_of.end()) continue;
         EXPECT_EQ(stages[static_cast<size_t>(id)], found->second < end ? 0 : 1)
@@ -87,7 +87,7 @@ TEST(PlannedJobTest, SharesAreThoseOfThePartition) {
 }
 
 TEST(PlannedJobTest, CutsByName) {
-  const NetworkWork network = work_of("resnet18", default_options("resnet18"));
+  const NetworkWork network = work_of("resnet18", models::default_options("resnet18"));
   const std::vector<int> ends = cut_after(network, {"maxpool", "layer2"}, "--cut-after");
   ASSERT_EQ(ends.size(), 3u);
   EXPECT_EQ(network.layers[ends[0] - 1].name, "maxpool");
@@ -98,18 +98,19 @@ TEST(PlannedJobTest, CutsByName) {
 }
 
 TEST(PlannedJobTest, PlansCanBeReadBack) {
-  const NetworkWork network = work_of("vgg16", default_options("vgg16"));
+  const NetworkWork network = work_of("vgg16", models::default_options("vgg16"));
   PlannedJob job;
   job.stages = {{{0, 1, 2}, 0, 20}, {{8}, 20, static_cast<int>(network.layers.size())}};
-  job.order = PipelineOrder::two_copies;
+  job.schedule = parallel::ScheduleKind::two_bw;
   job.micro_batches = 4;
-  const Plan plan = parse_plan(to_json(plan_of(network, job, 8)), "plan");
-  EXPECT_EQ(to_string(plan.stages), "0:0-2.1:0");
-  EXPECT_EQ(plan.schedule, ScheduleKind::two_bw);
+  const parallel::Plan plan =
+      parallel::parse_plan(parallel::to_json(plan_of(network, job, 8)), "plan");
+  EXPECT_EQ(parallel::to_string(plan.stages), "0:0-2.1:0");
+  EXPECT_EQ(plan.schedule, parallel::ScheduleKind::two_bw);
   EXPECT_EQ(plan.micro_batches, 4);
   EXPECT_THAT(plan.cut_after, ElementsAre(network.layers[19].name));
-  const std::vector<int> stages =
-      assign_after(build_model("vgg16", default_options("vgg16")), plan.cut_after);
+  const std::vector<int> stages = parallel::assign_after(
+      models::build_model("vgg16", models::default_options("vgg16")), plan.cut_after);
   EXPECT_EQ(std::count(stages.begin(), stages.end(), 0), 20);
 }
 
@@ -127,4 +128,4 @@ TEST(PlannedJobTest, SamplesOfAStep) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -6,7 +6,7 @@
 #include "parallel/simulation.h"
 #include "planner/cost/boundary.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::HasSubstr;
@@ -20,8 +20,8 @@ TEST(PredictionTest, OperatorsTakeTheLongerOfComputingAndMoving) {
   const Cluster cluster = made_up::cluster(1, 1);
   OperatorConstants constants{1, 2, 0.5, 0.25, 0.5, 1, 1, 0, 0};
   const auto seconds = [&](WorkKind kind, double operations, double elements) {
-    return seconds_of({kind, {0, operations}, {0, elements}}, 2, cluster.device, DataType::f32,
-                      constants);
+    return seconds_of({kind, {0, operations}, {0, elements}}, 2, cluster.device,
+                      graph::DataType::f32, constants);
   };
   EXPECT_DOUBLE_EQ(seconds(WorkKind::convolution, 1e12, 1), 2);
   EXPECT_DOUBLE_EQ(seconds(WorkKind::convolution3, 1e12, 1), 1);
@@ -49,6 +49,39 @@ TEST(PredictionTest, DataParallelWithoutOverlapIsASum) {
               1e-9);
 }
 
+// Replicas that share the update scatter the sums and gather the weights: once around the ring
+// each.
+TEST(PredictionTest, SharedUpdatesScatterAndGather) {
+  Cluster cluster = made_up::cluster(1, 4, 1e9);
+  constexpr double kLatency = 0.01;
+  cluster.classes["PIX"].latency = kLatency;
+  const NetworkWork network = made_up::network({0.25, 0.75}, 50e6);
+  const CostConstants constants = made_up::constants();
+  PlannedJob job;
+  job.stages = {{{0, 1, 2, 3}, 0, 2}};
+  job.share_optimizer = true;
+  const double once = 3 * kLatency + 3.0 / 4 * 100e6 * 4 / 1e9;
+  EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3 + 2 * once, 1e-9);
+}
+
+// The second layer is divided: its weights are nobody else's, its input is gathered and the
+// gradient of that is scattered.
+TEST(PredictionTest, DividedLayersWaitForWhatTheyExchange) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e9);
+  NetworkWork network = made_up::network({0.25, 0.75}, 50e6);
+  network.layers[1].split_parameters = 50e6;
+  const OperatorWork gather{WorkKind::exchange, {}, {0, 1e9}, false, Collective::all_gather};
+  network.layers[1].forward.push_back(gather);
+  network.layers[1].backward.push_back(gather);
+  network.layers[1].backward.back().collective = Collective::reduce_scatter;
+  const CostConstants constants = made_up::constants();
+  PlannedJob job;
+  job.stages = {{{0, 1, 2, 3}, 0, 2}};
+  const double exchanged = 2 * 3.0 / 4 * 4e9 / 1e9, summed = 2 * 3.0 / 4 * 50e6 * 4 / 1e9;
+  EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3 + exchanged + summed,
+              1e-9);
+}
+
 // The second layer's gradients are ready after 1 + 1.5 seconds; with everything overlapped the
 // sums run behind each other on the link, which is what limits the step.
 TEST(PredictionTest, DataParallelWithOverlapHidesTheSums) {
@@ -66,9 +99,10 @@ TEST(PredictionTest, FlushedPipelinesHaveTheirBubble) {
   const Cluster cluster = made_up::cluster(1, 4, 1e15);
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
   const CostConstants constants = made_up::constants();
-  for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::flush}) {
+  for (const parallel::ScheduleKind order :
+       {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::one_f_one_b_flush}) {
     PlannedJob job = made_up::straight(4, 8);
-    job.order = order;
+    job.schedule = order;
     job.batch = 2;  // 8 samples a step
     job.micro_batches = 8;
     const Prediction prediction = predicted(network, job, cluster, constants);
@@ -77,13 +111,50 @@ TEST(PredictionTest, FlushedPipelinesHaveTheirBubble) {
   }
 }
 
+// Qi et al., "Zero Bubble Pipeline Parallelism": (p - 1)(F + B - W), where B is the gradient of the
+// inputs and W that of the weights; F = B = W = 1 here.
+TEST(PredictionTest, SplitBackwardsFillTheBubble) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
+  const CostConstants constants = made_up::constants();
+  for (const int micro_batches : {4, 8, 16}) {
+    PlannedJob job = made_up::straight(4, 8);
+    job.schedule = parallel::ScheduleKind::zero_bubble;
+    job.batch = micro_batches / 4.0;
+    job.micro_batches = micro_batches;
+    EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step,
+                3.0 * micro_batches + 3 * (1 + 1 - 1), 1e-6)
+        << micro_batches;
+  }
+}
+
+// Narayanan et al., Megatron-LM: with v stages a device the bubble is (p - 1)(F + B) / v.
+TEST(PredictionTest, StagesInTurnDivideTheBubble) {
+  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const NetworkWork network = made_up::network(std::vector<double>(16, 0.25));
+  const CostConstants constants = made_up::constants();
+  for (const int times : {1, 2, 4}) {
+    PlannedJob job = made_up::straight(4 * times, 16);
+    for (size_t i = 0; i < job.stages.size(); ++i)
+      job.stages[i].devices = {static_cast<int>(i) % 4};
+    job.schedule = parallel::ScheduleKind::interleaved;
+    job.batch = 2;
+    job.micro_batches = 8;
+    EXPECT_EQ(job.turns(), 4);
+    EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step,
+                3.0 * 8 + 3.0 * 3 / times, 1e-6)
+        << times;
+  }
+}
+
 TEST(PredictionTest, PipelinesThatNeverDrainHaveNone) {
   const Cluster cluster = made_up::cluster(1, 4, 1e15);
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
   const CostConstants constants = made_up::constants();
-  for (const PipelineOrder order : {PipelineOrder::one_by_one, PipelineOrder::two_copies}) {
+  for (const parallel::ScheduleKind order :
+       {parallel::ScheduleKind::one_f_one_b, parallel::ScheduleKind::two_bw}) {
     PlannedJob job = made_up::straight(4, 8);
-    job.order = order;
+    job.schedule = order;
     job.batch = 2;
     job.micro_batches = 8;
     EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3.0 * 8, 1e-6);
@@ -97,7 +168,7 @@ TEST(PredictionTest, RoundRobinPaceIsTheSlowestStage) {
   const CostConstants constants = made_up::constants();
   PlannedJob job;
   job.stages = {{{0, 1, 2}, 0, 1}, {{3}, 1, 2}};
-  job.order = PipelineOrder::one_by_one;
+  job.schedule = parallel::ScheduleKind::one_f_one_b;
   job.round_robin = true;
   job.batch = 1;
   EXPECT_NEAR(predicted(made_up::network({3, 0.5}), job, cluster, constants).seconds_per_step, 3,
@@ -131,17 +202,17 @@ TEST(PredictionTest, MemoryOfStages) {
   const auto memory = [&](int stage) {
     return stage_memory(network, job, stage, cluster, constants, constants.software[0]);
   };
-  job.order = PipelineOrder::flush;
+  job.schedule = parallel::ScheduleKind::one_f_one_b_flush;
   EXPECT_DOUBLE_EQ(memory(1).weights, 4000);
   EXPECT_DOUBLE_EQ(memory(1).gradients, 4000);
   EXPECT_DOUBLE_EQ(memory(1).optimizer, 4000);
   EXPECT_DOUBLE_EQ(memory(1).activations, 4 * (100 + 10) * 3);
   EXPECT_DOUBLE_EQ(memory(3).activations, 4 * (100 + 10));
-  job.order = PipelineOrder::gpipe;
+  job.schedule = parallel::ScheduleKind::gpipe;
   EXPECT_DOUBLE_EQ(memory(1).activations, 4 * (100 + 10) * 8);
-  job.order = PipelineOrder::two_copies;
+  job.schedule = parallel::ScheduleKind::two_bw;
   EXPECT_DOUBLE_EQ(memory(1).weights, 8000);
-  job.order = PipelineOrder::stale;
+  job.schedule = parallel::ScheduleKind::ssp;
   EXPECT_DOUBLE_EQ(memory(0).weights, 16000);
   EXPECT_DOUBLE_EQ(memory(3).weights, 4000);
   job.recompute = true;
@@ -152,32 +223,34 @@ TEST(PredictionTest, MemoryOfStages) {
 TEST(PredictionTest, MiniBatchesInFlightWithTurns) {
   PlannedJob job;
   job.stages = {{{0, 1, 2, 3, 4, 5, 6}, 0, 1}, {{7}, 1, 2}};
-  job.order = PipelineOrder::one_by_one;
+  job.schedule = parallel::ScheduleKind::one_f_one_b;
   job.round_robin = true;
   EXPECT_EQ(in_flight(job, 0), 2);
   EXPECT_EQ(in_flight(job, 1), 1);
 }
 
 TEST(PredictionTest, InFlightAndVersionsAreTheSchedules) {
-  for (const PipelineOrder order :
-       {PipelineOrder::gpipe, PipelineOrder::flush, PipelineOrder::one_by_one, PipelineOrder::stale,
-        PipelineOrder::two_copies}) {
+  for (const parallel::ScheduleKind order :
+       {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::one_f_one_b_flush,
+        parallel::ScheduleKind::zero_bubble, parallel::ScheduleKind::one_f_one_b,
+        parallel::ScheduleKind::ssp, parallel::ScheduleKind::two_bw}) {
     for (const int stages : {2, 3, 5}) {
       PlannedJob job = made_up::straight(stages, 10);
-      job.order = order;
+      job.schedule = order;
       job.micro_batches =
-          order == PipelineOrder::stale || order == PipelineOrder::one_by_one ? 1 : 8;
-      ScheduleRequest request;
-      request.kind = schedule_kind(order);
+          order == parallel::ScheduleKind::ssp || order == parallel::ScheduleKind::one_f_one_b ? 1
+                                                                                               : 8;
+      parallel::ScheduleRequest request;
+      request.kind = order;
       request.stages = stages;
       request.micro_batches = job.micro_batches;
       request.steps = 20;
-      const Schedule schedule = make_schedule(request);
+      const parallel::Schedule schedule = parallel::make_schedule(request);
       for (int stage = 0; stage < stages; ++stage) {
         EXPECT_EQ(in_flight(job, stage), schedule.rows[stage].in_flight)
-            << name_of(order) << " stage " << stage << " of " << stages;
+            << parallel::name_of(order) << " stage " << stage << " of " << stages;
         EXPECT_EQ(weight_versions(job, stage), schedule.rows[stage].versions)
-            << name_of(order) << " stage " << stage << " of " << stages;
+            << parallel::name_of(order) << " stage " << stage << " of " << stages;
       }
     }
   }
@@ -189,28 +262,32 @@ TEST(PredictionTest, PaceIsThatOfTheTables) {
   const NetworkWork network = made_up::network({1, 2, 1.5, 0.5});
   const CostConstants constants = made_up::constants();
   const double forward[] = {1, 2, 1.5, 0.5};
-  Costs costs;
-  costs.task = [&](int stage, const Task& task) {
-    return task.work == Work::update ? 0 : forward[stage] * (task.work == Work::forward ? 1 : 2);
+  parallel::Costs costs;
+  costs.task = [&](int stage, const parallel::Task& task) {
+    return task.work == parallel::Work::update
+               ? 0
+               : forward[stage] * (task.work == parallel::Work::backward ? 2 : 1);
   };
-  for (const PipelineOrder order : {PipelineOrder::gpipe, PipelineOrder::flush,
-                                    PipelineOrder::one_by_one, PipelineOrder::two_copies}) {
+  for (const parallel::ScheduleKind order :
+       {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::one_f_one_b_flush,
+        parallel::ScheduleKind::zero_bubble, parallel::ScheduleKind::one_f_one_b,
+        parallel::ScheduleKind::two_bw}) {
     PlannedJob job = made_up::straight(4, 4);
-    job.order = order;
+    job.schedule = order;
     job.batch = 2;
     job.micro_batches = 8;
-    ScheduleRequest request;
-    request.kind = schedule_kind(order);
+    parallel::ScheduleRequest request;
+    request.kind = order;
     request.stages = 4;
     request.micro_batches = 8;
     const auto total = [&](int64_t steps) {
       request.steps = steps;
-      const Schedule table = make_schedule(request);
-      return simulate(table, channels_between(table, 64), costs).seconds;
+      const parallel::Schedule table = parallel::make_schedule(request);
+      return parallel::simulate(table, parallel::channels_between(table, 64), costs).seconds;
     };
     EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step,
                 (total(24) - total(12)) / 12, 1e-6)
-        << name_of(order);
+        << parallel::name_of(order);
   }
 }
 
@@ -265,4 +342,4 @@ TEST(PredictionTest, BoundariesShareTheNetworkCard) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

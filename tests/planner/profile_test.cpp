@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "reference.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::AllOf;
@@ -187,4 +187,4 @@ TEST(ProfileTest, MutatedFilesAreReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -1,11 +1,13 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
-#include "planner/published/cross.h"
+#include "planner/published/interval.h"
+#include "planner/published/report.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -79,51 +81,6 @@ TEST(PublishedTest, TheFitIsReproducible) {
   EXPECT_NEAR(fitted.worst_error, kept.worst_error, 1e-3);
 }
 
-// Halves that nobody chose must do as well as the bars ask, not only the rows marked in the tables.
-TEST(PublishedTest, OtherHalvesPredictTheRestWithinTheBars) {
-  for (const char* name : {"odd", "even"}) {
-    const FitSplit split = parse_fit_split(name, "--split");
-    const CostConstants constants = fit_constants(unfitted_constants(), split);
-    const PublishedTables tables = published_tables(constants, split);
-    const std::vector<RowError> errors = errors_of(tables, constants);
-    const FitQuality unseen = quality_of(tables, errors, Rows::unseen);
-    EXPECT_EQ(unseen.rows, 14u) << name;
-    EXPECT_LE(unseen.median, kMedianBar) << name;
-    EXPECT_LE(unseen.worst, kWorstBar) << name;
-    EXPECT_EQ(check_order(tables, errors).reversed, 0u) << name;
-  }
-}
-
-TEST(PublishedTest, RandomHalvesPredictTheRestWithinTheBars) {
-  const std::vector<CrossFit> fits = cross_fit(unfitted_constants(), 4);
-  ASSERT_EQ(fits.size(), 4u);
-  EXPECT_EQ(fits[3].seed, 4u);
-  EXPECT_GE(share_within_bars(fits), 0.75);
-  const Json json = describe(fits, published_tables(unfitted_constants()));
-  EXPECT_EQ(json["halves"].size(), 4u);
-  EXPECT_LE(json["worst"]["least"], json["worst"]["most"]);
-}
-
-TEST(PublishedTest, RandomHalvesDifferAndComeBack) {
-  const CostConstants constants = unfitted_constants();
-  const auto chosen = [&](const char* text) {
-    std::vector<size_t> rows;
-    const PublishedTables tables = published_tables(constants, parse_fit_split(text, "--split"));
-    for (size_t i = 0; i < tables.rows.size(); ++i) {
-      if (!tables.rows[i].fitted) continue;
-      EXPECT_TRUE(tables.rows[i].seconds_per_step.has_value());
-      rows.push_back(i);
-    }
-    return rows;
-  };
-  EXPECT_EQ(chosen("random:1").size(), 13u);
-  EXPECT_EQ(chosen("random:1"), chosen("random:1"));
-  EXPECT_NE(chosen("random:1"), chosen("random:2"));
-  for (const char* text : {"", "some", "random", "random:", "random:-1", "random:x"}) {
-    EXPECT_THROW(parse_fit_split(text, "--split"), InputError) << text;
-  }
-}
-
 // Measurements by others on one device, with other software: predicted, but for its differences.
 TEST(PublishedTest, CalibrationRowsAreNear) {
   const CostConstants constants = builtin_constants();
@@ -185,5 +142,54 @@ TEST(PublishedTest, ConstantsComeBackAndDamagedOnesAreRefused) {
   }
 }
 
+TEST(IntervalTest, BandsHoldTheirShareAndFewGroupsMakeThemWide) {
+  std::vector<HeldOutError> errors;
+  for (int i = 1; i <= 9; ++i) errors.push_back({LeftOut::nothing, std::to_string(i), 0.01 * i});
+  for (const char* group : {"a", "b"}) errors.push_back({LeftOut::model, group, 0.3});
+  errors.push_back({LeftOut::cluster, "card", 0.1});
+  errors.push_back({LeftOut::system, "theirs", -0.4});
+  EXPECT_DOUBLE_EQ(band_of(LeftOut::nothing, errors), 0.08);  // eight of ten
+  EXPECT_DOUBLE_EQ(band_of(LeftOut::cluster, errors), 1.25 * 0.1);
+  const TimeInterval known = interval_for({"theirs", "card", "a"}, errors);
+  EXPECT_NEAR(std::log(known.high), 0.08, 1e-12);
+  EXPECT_DOUBLE_EQ(known.low * known.high, 1);
+  EXPECT_TRUE(known.unlike.empty());
+  EXPECT_EQ(known.rows, 9u);
+  const TimeInterval two = interval_for({"ours", "card", "c"}, errors);
+  EXPECT_THAT(two.unlike, ElementsAre(LeftOut::model, LeftOut::system));
+  EXPECT_NEAR(std::log(two.high), 1.25 * 0.5, 1e-12);  // of 0.3 and 0.4
+  EXPECT_TRUE(two.holds(0.6));
+  EXPECT_FALSE(two.holds(-0.7));
+}
+
+// Each row is judged by the errors of other groups alone.
+TEST(IntervalTest, CoverageLeavesOutTheGroupItself) {
+  std::vector<HeldOutError> errors;
+  for (int i = 0; i < 9; ++i) errors.push_back({LeftOut::model, "steady", 0.1});
+  errors.push_back({LeftOut::model, "wild", 0.5});
+  EXPECT_EQ(held_by_others(LeftOut::model, errors), 9u);
+  errors.push_back({LeftOut::model, "wild", 0.05});
+  EXPECT_EQ(held_by_others(LeftOut::model, errors), 10u);
+}
+
+TEST(IntervalTest, KeptErrorsAreThoseOfTheTables) {
+  const std::vector<HeldOutError> errors = kept_held_out_errors();
+  const PublishedTables tables = published_tables(builtin_constants());
+  std::map<LeftOut, size_t> counts;
+  for (const HeldOutError& error : errors) ++counts[error.kind];
+  EXPECT_EQ(counts[LeftOut::nothing], 15u);  // rows with a time that are not fitted
+  for (const LeftOut kind : {LeftOut::model, LeftOut::cluster, LeftOut::system}) {
+    EXPECT_EQ(counts[kind], 27u) << name_of(kind);
+  }
+  const std::vector<RowError> now = errors_of(tables, builtin_constants(), Rows::unseen);
+  size_t place = 0;
+  for (const HeldOutError& error : errors) {
+    if (error.kind != LeftOut::nothing) continue;
+    const RowError& row = now.at(place++);
+    EXPECT_NEAR(error.logarithm, std::log(row.predicted_seconds / row.published_seconds), 1e-3);
+  }
+  EXPECT_EQ(to_csv(errors).find("left_out,group,logarithm\nnothing,\""), 0u);
+}
+
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

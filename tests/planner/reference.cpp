@@ -17,7 +17,7 @@ struct Relations {
   std::vector<Nodes> successors, ancestors;
 };
 
-Relations relate(const Profile& profile) {
+Relations relate(const planner::Profile& profile) {
   const int count = static_cast<int>(profile.nodes.size());
   Relations relations{{}, std::vector<Nodes>(count), std::vector<Nodes>(count)};
   for (int node = 0; node < count; ++node) {
@@ -66,7 +66,7 @@ bool inside(const Nodes& inner, const Nodes& outer) {
 
 class Search {
  public:
-  Search(const std::vector<Cut>& cuts, const PipedreamOptions& options)
+  Search(const std::vector<Cut>& cuts, const planner::PipedreamOptions& options)
       : cuts_(cuts), options_(options) {}
 
   // Everything after `start` up to `end`, with the workers of the level.
@@ -137,12 +137,12 @@ class Search {
   }
 
   const std::vector<Cut>& cuts_;
-  const PipedreamOptions& options_;
+  const planner::PipedreamOptions& options_;
 };
 
 }  // namespace
 
-std::vector<Cut> find_cuts(const Profile& profile) {
+std::vector<Cut> find_cuts(const planner::Profile& profile) {
   const Relations relations = relate(profile);
   Nodes start;
   for (const int node : relations.kept) {
@@ -175,7 +175,7 @@ std::vector<Cut> find_cuts(const Profile& profile) {
       cut.prefix.insert(relations.ancestors[node].begin(), relations.ancestors[node].end());
     }
     for (const int index : cut.prefix) {
-      const ProfileNode& node = profile.nodes[index];
+      const planner::ProfileNode& node = profile.nodes[index];
       cut.seconds += (node.forward_milliseconds + node.backward_milliseconds) / 1000;
       cut.activations += node.activation_bytes;
       cut.parameters += node.parameter_bytes;
@@ -190,15 +190,16 @@ std::vector<Cut> find_cuts(const Profile& profile) {
   return cuts;
 }
 
-double exhaustive_seconds(const std::vector<Cut>& cuts, const PipedreamOptions& options) {
+double exhaustive_seconds(const std::vector<Cut>& cuts, const planner::PipedreamOptions& options) {
   return Search(cuts, options)
       .seconds(static_cast<int>(options.levels.size()) - 1, -1, static_cast<int>(cuts.size()) - 1);
 }
 
-Profile make_profile(int nodes, const std::vector<std::pair<int, int>>& edges, unsigned seed) {
+planner::Profile make_profile(int nodes, const std::vector<std::pair<int, int>>& edges,
+                              unsigned seed) {
   std::mt19937 random(seed);
   std::uniform_real_distribution<double> uniform(0, 1);
-  Profile profile;
+  planner::Profile profile;
   for (int node = 0; node < nodes; ++node) {
     profile.nodes.push_back({.id = fmt::format("n{}", node),
                              .description = "operator",
@@ -212,7 +213,7 @@ Profile make_profile(int nodes, const std::vector<std::pair<int, int>>& edges, u
   return profile;
 }
 
-Profile random_profile(int nodes, double density, unsigned seed) {
+planner::Profile random_profile(int nodes, double density, unsigned seed) {
   std::mt19937 random(seed);
   std::bernoulli_distribution chosen(density);
   std::vector<std::pair<int, int>> edges;
@@ -228,8 +229,8 @@ Profile random_profile(int nodes, double density, unsigned seed) {
   return make_profile(nodes, edges, seed + 1);
 }
 
-Profile published(const std::string& name) {
-  return read_profile(std::string(MILLRACE_TEST_DATA) + "/profiles/" + name + ".txt");
+planner::Profile published(const std::string& name) {
+  return planner::read_profile(std::string(MILLRACE_TEST_DATA) + "/profiles/" + name + ".txt");
 }
 
 }  // namespace millrace::reference

@@ -18,16 +18,17 @@ struct Cut {
 };
 
 // The states by the letter of their definition, smaller prefixes first.
-std::vector<Cut> find_cuts(const Profile& profile);
+std::vector<Cut> find_cuts(const planner::Profile& profile);
 
 // The least time of all divisions, each tried; infinite if there is none.
-double exhaustive_seconds(const std::vector<Cut>& cuts, const PipedreamOptions& options);
+double exhaustive_seconds(const std::vector<Cut>& cuts, const planner::PipedreamOptions& options);
 
 // A profile of nodes n0, n1, ... with costs from `seed`, and these edges.
-Profile make_profile(int nodes, const std::vector<std::pair<int, int>>& edges, unsigned seed);
+planner::Profile make_profile(int nodes, const std::vector<std::pair<int, int>>& edges,
+                              unsigned seed);
 // Edges from a smaller number to a larger one, at random.
-Profile random_profile(int nodes, double density, unsigned seed);
+planner::Profile random_profile(int nodes, double density, unsigned seed);
 
-Profile published(const std::string& name);
+planner::Profile published(const std::string& name);
 
 }  // namespace millrace::reference

@@ -3,10 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "planner/simulate/fabric.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::HasSubstr;
@@ -154,7 +155,7 @@ TEST(SimulatorTest, RingAllReduceTakesItsClosedFormula) {
     SimulationInput input;
     input.links = fabric.links();
     SimulationItem item;
-    route_all_reduce(item, fabric.ring(devices), members, 1e9, 1);
+    route_collective(item, fabric.ring(devices), Collective::all_reduce, members, 1e9, 1);
     input.items = {item};
     const double bandwidth = members == 8 ? 9.6e9 : 15.75e9;
     const double latency = members == 8 ? 9e-6 : members == 4 ? 7e-6 : 5e-6;
@@ -162,6 +163,30 @@ TEST(SimulatorTest, RingAllReduceTakesItsClosedFormula) {
                 2.0 * (members - 1) / members * 1e9 / bandwidth + 2 * (members - 1) * latency,
                 1e-9);
   }
+}
+
+// Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH",
+// for the ring; up and down a tree in pieces everything passes a link twice.
+TEST(SimulatorTest, CollectivesCostWhatEachOfThemMoves) {
+  constexpr double kRate = 1e9, kLatency = 1e-4, kEfficiency = 0.5;
+  const auto seconds = [&](Collective kind, int members, double bytes) {
+    SimulationItem item;
+    route_collective(item, {{}, kRate, kLatency}, kind, members, bytes, kEfficiency);
+    return item.seconds + (item.bytes > 0 ? item.bytes / item.rate : 0);
+  };
+  for (const int n : {2, 3, 8, 100}) {
+    for (const double bytes : {1.0, 1e6, 1e9}) {
+      const double once = (n - 1) * kLatency + bytes * (n - 1) / n / (kRate * kEfficiency);
+      const double levels = std::ceil(std::log2(n));
+      const double tree = 2 * levels * kLatency + 2 * bytes / (kRate * kEfficiency);
+      EXPECT_NEAR(seconds(Collective::all_gather, n, bytes), once, 1e-9 * once);
+      EXPECT_NEAR(seconds(Collective::reduce_scatter, n, bytes), once, 1e-9 * once);
+      const double sum = std::min(2 * once, tree);
+      EXPECT_NEAR(seconds(Collective::all_reduce, n, bytes), sum, 1e-9 * sum) << n << " " << bytes;
+    }
+  }
+  EXPECT_LT(seconds(Collective::all_reduce, 100, 1), seconds(Collective::all_gather, 100, 1));
+  EXPECT_DOUBLE_EQ(seconds(Collective::all_reduce, 1, 1e9), 0);
 }
 
 TEST(SimulatorTest, RingsUseBondedLinksAndTheNetwork) {
@@ -231,4 +256,4 @@ TEST(SimulatorTest, AThousandDevicesTakeSeconds) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace millrace {
+namespace millrace::planner {
 namespace {
 
 using ::testing::AllOf;
@@ -98,4 +98,4 @@ TEST(TopologyTest, DamagedFilesAreReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::planner

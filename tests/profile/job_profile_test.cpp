@@ -9,7 +9,7 @@
 #include "planner/pipedream.h"
 #include "small_job.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 using ::testing::HasSubstr;
@@ -26,7 +26,7 @@ std::string error_of(const std::function<void()>& action) {
 class JobProfileTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    TrainingObserver silent;
+    train::TrainingObserver silent;
     profile_ = new JobProfile(profile_job(small_job("0:0"), {.rounds = 3}, silent));
   }
   static void TearDownTestSuite() { delete profile_; }
@@ -86,8 +86,8 @@ TEST_F(JobProfileTest, RefusesDamagedJson) {
 }
 
 TEST_F(JobProfileTest, ComesBackFromPipedreamsText) {
-  const Profile made = to_pipedream(*profile_);
-  const Profile again = parse_profile(format_profile(made), "x.txt");
+  const planner::Profile made = to_pipedream(*profile_);
+  const planner::Profile again = planner::parse_profile(planner::format_profile(made), "x.txt");
   ASSERT_EQ(again.nodes.size(), profile_->layers.size());
   EXPECT_EQ(again.edges, made.edges);
   double milliseconds = 0, parameters = 0;
@@ -101,15 +101,15 @@ TEST_F(JobProfileTest, ComesBackFromPipedreamsText) {
   double seconds = 0;
   for (const LayerCost& layer : profile_->layers) seconds += layer.seconds();
   EXPECT_NEAR(milliseconds, 1e3 * seconds, 1e-6);
-  const Graph network = build_model("fashion_cnn", small_job("0:0").options);
+  const graph::Graph network = models::build_model("fashion_cnn", small_job("0:0").options);
   double expected = 0;
-  for (TensorId id = 0; id < network.tensor_count(); ++id) {
-    const Tensor& tensor = network.tensor(id);
-    if (tensor.role == Role::parameter)
+  for (graph::TensorId id = 0; id < network.tensor_count(); ++id) {
+    const graph::Tensor& tensor = network.tensor(id);
+    if (tensor.role == graph::Role::parameter)
       expected += 4.0 * static_cast<double>(tensor.type.elements());
   }
   EXPECT_EQ(parameters, expected);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -8,16 +8,16 @@
 #include "base/file.h"
 #include "base/json.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class Warnings : public TrainingObserver {
+class Warnings : public train::TrainingObserver {
  public:
-  void on_message(Severity severity, std::string_view sentence) override {
-    if (severity == Severity::warning) list.emplace_back(sentence);
+  void on_message(train::Severity severity, std::string_view sentence) override {
+    if (severity == train::Severity::warning) list.emplace_back(sentence);
   }
   std::vector<std::string> list;
 };
@@ -42,7 +42,7 @@ class KeptMachineTest : public ::testing::Test {
 
 TEST_F(KeptMachineTest, AnotherMachineIsNotTakenForThisOne) {
   Warnings warnings;
-  const Cluster measured = cluster_here(warnings);
+  const planner::Cluster measured = cluster_here(warnings);
   EXPECT_THAT(warnings.list, ElementsAre());
   Json file = Json::parse(read_text(machine_path()));
   Json own = file["machines"].at(machine_identity());
@@ -77,4 +77,4 @@ TEST_F(KeptMachineTest, TheIdentityNamesHostProcessorAndVersions) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -8,16 +8,18 @@
 #include "planner/cost/stage_cost.h"
 #include "profile/calibration.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-Cluster made_up_machine() {
-  Cluster machine;
+planner::Cluster made_up_machine() {
+  planner::Cluster machine;
   machine.name = "made up";
   machine.host_cores = 2;
+  machine.host_memory_bytes = 4e9;
+  machine.devices_in_host_memory = true;
   machine.device = {"cores", 4e9, 2e11, 2e11, 0, 3e10};
   machine.classes = {{"NODE", {1e10, 1e-6}}};
   machine.links = {{"X"}};
@@ -29,14 +31,13 @@ class PlanFinalistsTest : public ::testing::Test {
   PlanFinalistsTest() {
     request_.search.global_batch = 16;
     request_.search.recompute = false;
-    request_.memory = 4e9;
   }
 
   // Merged over these numbers of devices.
   HereCandidates found(const std::vector<int>& counts) {
     HereCandidates all;
     for (const int count : counts) {
-      const Cluster cluster = divided(machine_, count);
+      const planner::Cluster cluster = planner::divided(machine_, count);
       request_.search.devices = count;
       all.merge(candidates_here({network_, cluster, constants_, constants_.system("millrace", "")},
                                 request_));
@@ -44,35 +45,37 @@ class PlanFinalistsTest : public ::testing::Test {
     return all;
   }
 
-  Cluster machine_ = made_up_machine();
-  CostConstants constants_ = builtin_constants();
-  NetworkWork network_ = work_of("fashion_cnn", default_options("fashion_cnn"));
+  planner::Cluster machine_ = made_up_machine();
+  planner::CostConstants constants_ = planner::builtin_constants();
+  planner::NetworkWork network_ =
+      planner::work_of("fashion_cnn", models::default_options("fashion_cnn"));
   HereRequest request_;
 };
 
 std::set<std::string> schedules_of(const std::vector<HereCandidate>& list) {
   std::set<std::string> names;
   for (const HereCandidate& one : list) {
-    if (one.job.stages.size() > 1) names.insert(std::string(name_of(one.plan.schedule)));
+    if (one.job.stages.size() > 1) names.insert(std::string(parallel::name_of(one.plan.schedule)));
   }
   return names;
 }
 
 TEST(DividedMachineTest, DevicesShareRatesAndMemory) {
-  const Cluster four = divided(made_up_machine(), 4);
+  const planner::Cluster four = planner::divided(made_up_machine(), 4);
   EXPECT_EQ(four.devices(), 4);
   EXPECT_DOUBLE_EQ(four.device.fp32_operations, 5e10);
   EXPECT_DOUBLE_EQ(four.device.memory_bandwidth, 7.5e9);
   EXPECT_DOUBLE_EQ(four.device.memory_bytes, 4e9);
   EXPECT_DOUBLE_EQ(four.link_between(0, 3).bandwidth, 1e10);
-  const Cluster two = divided(four, 2);
+  const planner::Cluster two = planner::divided(four, 2);
   EXPECT_DOUBLE_EQ(two.device.fp32_operations, 1e11);
 }
 
 TEST_F(PlanFinalistsTest, EveryKindIsAmongThem) {
+  request_.search.allow_stale = true;
   const HereCandidates all = found({1, 2});
-  EXPECT_EQ(schedules_of(all.list),
-            (std::set<std::string>{"1f1b-flush", "zero-bubble", "1f1b", "ssp", "2bw"}));
+  EXPECT_EQ(schedules_of(all.list), (std::set<std::string>{"1f1b-flush", "zero-bubble",
+                                                           "interleaved", "1f1b", "ssp", "2bw"}));
   for (size_t i = 1; i < all.list.size(); ++i) {
     EXPECT_LE(all.list[i - 1].estimated_seconds, all.list[i].estimated_seconds);
   }
@@ -86,7 +89,7 @@ TEST_F(PlanFinalistsTest, EveryKindIsAmongThem) {
   for (const size_t i : finalists) {
     chosen.push_back(all.list[i]);
     devices.insert(all.list[i].devices());
-    plans.insert(to_json(all.list[i].plan).dump());
+    plans.insert(parallel::to_json(all.list[i].plan).dump());
     shares = shares || all.list[i].plan.share_optimizer;
     EXPECT_DOUBLE_EQ(all.list[i].samples(), 16);
   }
@@ -101,35 +104,33 @@ TEST_F(PlanFinalistsTest, EveryKindIsAmongThem) {
 TEST_F(PlanFinalistsTest, NeighboursHaveHalfOrTwiceTheMicroBatches) {
   const HereCandidates all = found({2});
   const auto is_middle = [](const HereCandidate& one) {
-    return one.plan.schedule == ScheduleKind::zero_bubble && one.job.micro_batches == 4;
+    return one.plan.schedule == parallel::ScheduleKind::zero_bubble && one.job.micro_batches == 4;
   };
   const auto middle = std::find_if(all.list.begin(), all.list.end(), is_middle);
   ASSERT_NE(middle, all.list.end());
   std::set<int> counts;
   for (const size_t i : neighbours_of(*middle, all.list)) {
-    EXPECT_EQ(all.list[i].plan.schedule, ScheduleKind::zero_bubble);
+    EXPECT_EQ(all.list[i].plan.schedule, parallel::ScheduleKind::zero_bubble);
     counts.insert(all.list[i].job.micro_batches);
   }
   EXPECT_EQ(counts, (std::set<int>{2, 8}));
 }
 
 TEST_F(PlanFinalistsTest, FlagsRestrictThem) {
-  request_.search.order = PipelineOrder::flush;
-  request_.schedule = ScheduleKind::zero_bubble;
+  request_.search.schedule = parallel::ScheduleKind::zero_bubble;
   EXPECT_EQ(schedules_of(found({2}).list), (std::set<std::string>{"zero-bubble"}));
-  request_.search.order.reset();
-  request_.schedule.reset();
-  request_.search.asynchronous = false;
-  EXPECT_EQ(schedules_of(found({2}).list), (std::set<std::string>{"1f1b-flush", "zero-bubble"}));
+  request_.search.schedule.reset();
+  EXPECT_EQ(schedules_of(found({2}).list),
+            (std::set<std::string>{"1f1b-flush", "zero-bubble", "interleaved"}));
 }
 
 TEST_F(PlanFinalistsTest, DevicesShareTheMemoryOfTheMachine) {
   const double most = found({2}).list.front().memory;
-  request_.memory = most - 1;
+  machine_.host_memory_bytes = most - 1;
   const HereCandidates all = found({2});
   bool refused = false;
   for (const HereCandidate& one : all.list) {
-    EXPECT_EQ(one.fits, one.memory <= request_.memory) << one.shape;
+    EXPECT_EQ(one.fits, one.memory <= machine_.host_memory_bytes) << one.shape;
     EXPECT_THAT(one.reason, one.fits ? HasSubstr("") : HasSubstr("together"));
     refused = refused || !one.fits;
   }
@@ -138,8 +139,8 @@ TEST_F(PlanFinalistsTest, DevicesShareTheMemoryOfTheMachine) {
 }
 
 TEST_F(PlanFinalistsTest, CalibratedLayersTakeWhatWasMeasured) {
-  const Cluster cluster = divided(machine_, 1);
-  const SoftwareConstants software = constants_.system("millrace", "");
+  const planner::Cluster cluster = planner::divided(machine_, 1);
+  const planner::SoftwareConstants software = constants_.system("millrace", "");
   const size_t count = network_.layers.size();
   LayerSeconds few, many;
   few.samples = 4;
@@ -156,18 +157,18 @@ TEST_F(PlanFinalistsTest, CalibratedLayersTakeWhatWasMeasured) {
   }
   many.update = 0.5;
   const LayerSeconds read = parse_layer_seconds(to_json(many));
-  const CalibratedCosts costs = calibrate({network_, cluster, constants_, software}, DataType::f32,
-                                          cluster.device, few, read);
-  PlannedJob job;
+  const CalibratedCosts costs = calibrate({network_, cluster, constants_, software},
+                                          graph::DataType::f32, cluster.device, few, read);
+  planner::PlannedJob job;
   job.batch = 16;
   job.stages = {{{0}, 0, static_cast<int>(count)}};
-  const auto cost_on = [&](const Cluster& here) {
-    return stage_cost(costs.network, job, 0, here, costs.constants, costs.software);
+  const auto cost_on = [&](const planner::Cluster& here) {
+    return planner::stage_cost(costs.network, job, 0, here, costs.constants, costs.software);
   };
   EXPECT_NEAR(cost_on(cluster).forward, forward, 1e-9);
   EXPECT_NEAR(cost_on(cluster).backward_seconds(), backward, 1e-9);
   EXPECT_NEAR(cost_on(cluster).update, 0.5, 1e-9);
-  EXPECT_NEAR(cost_on(divided(machine_, 2)).forward, 2 * forward, 1e-9);
+  EXPECT_NEAR(cost_on(planner::divided(machine_, 2)).forward, 2 * forward, 1e-9);
   job.batch = 4;
   EXPECT_NEAR(cost_on(cluster).forward, 0.4 * forward, 1e-9);
   EXPECT_NEAR(cost_on(cluster).backward_seconds(), 0.25 * backward, 1e-9);
@@ -183,4 +184,4 @@ TEST_F(PlanFinalistsTest, CalibratedLayersTakeWhatWasMeasured) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -8,26 +8,26 @@
 #include "profile/machine.h"
 #include "small_job.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 struct Case {
   const char* placement;
   int64_t micro_batches;
-  ScheduleKind schedule;
+  parallel::ScheduleKind schedule;
 };
 
 class Predictions : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Predictions, MemoryIsExactAndTimeIsThere) {
-  TrainJob job = small_job(GetParam().placement, GetParam().micro_batches);
+  train::TrainJob job = small_job(GetParam().placement, GetParam().micro_batches);
   job.plan.schedule = GetParam().schedule;
-  TrainingObserver silent;
+  train::TrainingObserver silent;
   const HerePrediction prediction = predict_here(job, {.rounds = 3}, silent);
   EXPECT_EQ(prediction.steps.seconds.size(), 3u);
   EXPECT_GT(prediction.step_seconds, 0);
   EXPECT_GE(prediction.error_estimate, 0);
-  const TrainResult result = run_training(job, silent);
+  const train::TrainResult result = train::run_training(job, silent);
   const Json report = compare(job, to_json(prediction), result, false);
   EXPECT_TRUE(report["arena_exact"].get<bool>());
   EXPECT_EQ(report["devices"].size(), result.devices.size());
@@ -36,8 +36,8 @@ TEST_P(Predictions, MemoryIsExactAndTimeIsThere) {
               prediction.step_seconds / report["measured_step_seconds"].get<double>() - 1, 1e-9);
   // What is alive at once in the simulation is what the arenas were made for.
   std::vector<double> arenas(prediction.result.peak_memory.size(), 0.0);
-  for (const DeviceReport& device : result.devices) {
-    arenas[static_cast<size_t>(parse_stages(device.id)[0].devices[0].device)] +=
+  for (const train::DeviceReport& device : result.devices) {
+    arenas[static_cast<size_t>(parallel::parse_stages(device.id)[0].devices[0].device)] +=
         static_cast<double>(device.arena_bytes);
   }
   for (size_t i = 0; i < arenas.size(); ++i) {
@@ -46,16 +46,17 @@ TEST_P(Predictions, MemoryIsExactAndTimeIsThere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Predictions,
-                         ::testing::Values(Case{"0:0", 1, ScheduleKind::gpipe},
-                                           Case{"0:0", 4, ScheduleKind::gpipe},
-                                           Case{"0:0-1", 1, ScheduleKind::gpipe},
-                                           Case{"0:0.0:1", 4, ScheduleKind::one_f_one_b_flush},
-                                           Case{"0:0.0:1", 4, ScheduleKind::zero_bubble},
-                                           Case{"0:0.0:1.0:2", 1, ScheduleKind::one_f_one_b},
-                                           Case{"0:0-1.0:2", 2, ScheduleKind::gpipe},
-                                           Case{"0:0.0:1", 4, ScheduleKind::two_bw},
-                                           Case{"0:0.0:0", 2, ScheduleKind::gpipe}));
+INSTANTIATE_TEST_SUITE_P(
+    All, Predictions,
+    ::testing::Values(Case{"0:0", 1, parallel::ScheduleKind::gpipe},
+                      Case{"0:0", 4, parallel::ScheduleKind::gpipe},
+                      Case{"0:0-1", 1, parallel::ScheduleKind::gpipe},
+                      Case{"0:0.0:1", 4, parallel::ScheduleKind::one_f_one_b_flush},
+                      Case{"0:0.0:1", 4, parallel::ScheduleKind::zero_bubble},
+                      Case{"0:0.0:1.0:2", 1, parallel::ScheduleKind::one_f_one_b},
+                      Case{"0:0-1.0:2", 2, parallel::ScheduleKind::gpipe},
+                      Case{"0:0.0:1", 4, parallel::ScheduleKind::two_bw},
+                      Case{"0:0.0:0", 2, parallel::ScheduleKind::gpipe}));
 
 TEST(CostsTextTest, ComesBack) {
   CostsOfMember one;
@@ -63,8 +64,8 @@ TEST(CostsTextTest, ComesBack) {
   one.member = 1;
   one.spread = 0.25;
   one.copies = {{"a", 1.5}};
-  one.program.forward = {{CostedStep::Kind::compute, Phase::forward, 1, 2, 0, -1}};
-  one.program.update = {{CostedStep::Kind::post, Phase::update, 0, 0, 64, 3}};
+  one.program.forward = {{CostedStep::Kind::compute, graph::Phase::forward, 1, 2, 0, -1}};
+  one.program.update = {{CostedStep::Kind::post, graph::Phase::update, 0, 0, 64, 3}};
   one.program.saved_bytes = 7;
   const auto again = costs_from_text(costs_to_text({one}));
   ASSERT_EQ(again.size(), 1u);
@@ -74,8 +75,9 @@ TEST(CostsTextTest, ComesBack) {
 }
 
 TEST(MeasuredMachineTest, IsAClusterThatCanBeRead) {
-  const Cluster cluster = measure_machine({.devices = 2, .threads = 1});
-  const Cluster again = parse_cluster(describe(cluster).dump(), "here.json");
+  const planner::Cluster cluster = measure_machine({.devices = 2, .threads = 1});
+  const planner::Cluster again =
+      planner::parse_cluster(planner::describe(cluster).dump(), "here.json");
   EXPECT_EQ(again.devices(), 2);
   EXPECT_GT(again.device.fp32_operations, 1e8);
   EXPECT_GT(again.device.memory_bandwidth, 1e7);
@@ -84,4 +86,4 @@ TEST(MeasuredMachineTest, IsAClusterThatCanBeRead) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::profile

@@ -11,7 +11,7 @@
 #include "parallel/simulation.h"
 #include "runtime/trace_file.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 using Kind = CostedStep::Kind;
@@ -19,9 +19,9 @@ using Kind = CostedStep::Kind;
 constexpr double kBandwidth = 1e9;
 constexpr double kLatency = 1e-3;
 
-Cluster cluster_of(int machines, int devices, double bandwidth = kBandwidth,
-                   double latency = kLatency) {
-  Cluster cluster;
+planner::Cluster cluster_of(int machines, int devices, double bandwidth = kBandwidth,
+                            double latency = kLatency) {
+  planner::Cluster cluster;
   cluster.machines = machines;
   cluster.devices_per_machine = devices;
   cluster.device.memory_bandwidth = 1e12;
@@ -34,84 +34,89 @@ Cluster cluster_of(int machines, int devices, double bandwidth = kBandwidth,
   return cluster;
 }
 
-CostedStep compute(double seconds, Phase phase = Phase::forward, double busy = 0) {
+CostedStep compute(double seconds, graph::Phase phase = graph::Phase::forward, double busy = 0) {
   return {.phase = phase, .seconds = seconds, .busy_seconds = std::max(busy, seconds)};
 }
 
 // Stages of equal cost, one device each, that exchange one tensor of `bytes`.
 struct PipelineCase {
-  Cluster cluster;
+  planner::Cluster cluster;
   CostedProgram program;
   SimulatedJob job;
 
-  PipelineCase(ScheduleKind kind, int stages, int64_t micro_batches, int64_t bytes = 4,
+  PipelineCase(parallel::ScheduleKind kind, int stages, int64_t micro_batches, int64_t bytes = 4,
                double forward = 1, double backward = 2)
       : cluster(cluster_of(1, stages, kBandwidth, 0)) {
-    const bool split = kind == ScheduleKind::zero_bubble;
+    const bool split = kind == parallel::ScheduleKind::zero_bubble;
     program.forward = {compute(forward)};
-    program.backward = {compute(split ? backward / 2 : backward, Phase::backward)};
-    if (split) program.backward_weights = {compute(backward / 2, Phase::backward)};
-    program.update = {compute(0, Phase::update)};
+    program.backward = {compute(split ? backward / 2 : backward, graph::Phase::backward)};
+    if (split) program.backward_weights = {compute(backward / 2, graph::Phase::backward)};
+    program.update = {compute(0, graph::Phase::update)};
     program.persistent_bytes = 1000;
     program.saved_bytes = 10;
     program.scratch_bytes = 1;
     job.cluster = &cluster;
     job.schedule = [=](int64_t steps) {
-      return make_schedule(
+      return parallel::make_schedule(
           {.kind = kind, .stages = stages, .micro_batches = micro_batches, .steps = steps});
     };
     for (int stage = 0; stage < stages; ++stage) {
       job.devices.push_back({stage});
       job.programs.push_back({&program});
       if (stage + 1 == stages) break;
-      job.routes.edges.push_back(
-          {fmt::format("x{}", stage), {{bytes / 4, 1}, DataType::f32}, stage, stage + 1, true});
+      job.routes.edges.push_back({fmt::format("x{}", stage),
+                                  {{bytes / 4, 1}, graph::DataType::f32},
+                                  stage,
+                                  stage + 1,
+                                  true});
     }
     job.routes.devices = job.devices;
-    job.routes.channels = channels_between(job.schedule(1));
+    job.routes.channels = parallel::channels_between(job.schedule(1));
   }
 };
 
-class Schedules : public ::testing::TestWithParam<std::tuple<ScheduleKind, int, int>> {};
+class Schedules : public ::testing::TestWithParam<std::tuple<parallel::ScheduleKind, int, int>> {};
 
 TEST_P(Schedules, BubbleOfDrainedPipelines) {
   const auto [kind, stages, micro_batches] = GetParam();
   PipelineCase pipeline(kind, stages, micro_batches);
   pipeline.job.steps = 3;
   const ProgramSimulation simulation = build_simulation(pipeline.job);
-  const SimulatedSteps steps = steps_of(simulation, simulate(simulation.input));
+  const SimulatedSteps steps = steps_of(simulation, planner::simulate(simulation.input));
   const double p = stages, m = micro_batches;
-  const double wasted = kind == ScheduleKind::zero_bubble ? (p - 1) : 3 * (p - 1);
+  const double wasted = kind == parallel::ScheduleKind::zero_bubble ? (p - 1) : 3 * (p - 1);
   ASSERT_EQ(steps.seconds.size(), 3u);
   for (const double seconds : steps.seconds) EXPECT_NEAR(seconds, 3 * m + wasted, 1e-5);
   EXPECT_NEAR(steps.bubble, wasted / (3 * m + wasted), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Schedules,
-                         ::testing::Combine(::testing::Values(ScheduleKind::gpipe,
-                                                              ScheduleKind::one_f_one_b_flush,
-                                                              ScheduleKind::zero_bubble),
-                                            ::testing::Values(2, 4, 8), ::testing::Values(8, 16)));
+INSTANTIATE_TEST_SUITE_P(
+    All, Schedules,
+    ::testing::Combine(::testing::Values(parallel::ScheduleKind::gpipe,
+                                         parallel::ScheduleKind::one_f_one_b_flush,
+                                         parallel::ScheduleKind::zero_bubble),
+                       ::testing::Values(2, 4, 8), ::testing::Values(8, 16)));
 
 TEST(ProgramSimulationTest, AsynchronousPipelineGoesAtThePaceOfItsSlowestStage) {
-  for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::ssp}) {
+  for (const parallel::ScheduleKind kind :
+       {parallel::ScheduleKind::one_f_one_b, parallel::ScheduleKind::ssp}) {
     PipelineCase pipeline(kind, 4, 1);
     CostedProgram slow = pipeline.program;
     slow.forward = {compute(2)};
     pipeline.job.programs[2] = {&slow};
     pipeline.job.steps = 24;
     const ProgramSimulation simulation = build_simulation(pipeline.job);
-    EXPECT_NEAR(steps_of(simulation, simulate(simulation.input)).median, 4, 1e-5);
+    EXPECT_NEAR(steps_of(simulation, planner::simulate(simulation.input)).median, 4, 1e-5);
   }
 }
 
 // With two micro-batches in flight in the first stage, each round trip carries two.
 TEST(ProgramSimulationTest, SlowLinkLimitsThePaceToTheRoundTrip) {
   constexpr int64_t kBytes = 4'000'000'000;  // four seconds each way
-  PipelineCase pipeline(ScheduleKind::one_f_one_b, 2, 1, kBytes);
+  PipelineCase pipeline(parallel::ScheduleKind::one_f_one_b, 2, 1, kBytes);
   pipeline.job.steps = 24;
   const ProgramSimulation simulation = build_simulation(pipeline.job);
-  const SimulationResult result = simulate(simulation.input);
+  const planner::SimulationResult result = planner::simulate(simulation.input);
   const std::vector<double> steps = steps_of(simulation, result).seconds;
   EXPECT_NEAR(std::accumulate(steps.begin() + 2, steps.end() - 2, 0.0) / 20, (3 + 4 + 3 + 4) / 2.0,
               1e-5);
@@ -121,16 +126,16 @@ TEST(ProgramSimulationTest, SlowLinkLimitsThePaceToTheRoundTrip) {
 // A sender has one buffer, a receiver its slots: a slow reader stops the writer.
 TEST(ProgramSimulationTest, BoundedChannelHoldsTheProducerBack) {
   constexpr int kMicroBatches = 10;
-  PipelineCase pipeline(ScheduleKind::gpipe, 2, kMicroBatches);
+  PipelineCase pipeline(parallel::ScheduleKind::gpipe, 2, kMicroBatches);
   CostedProgram slow = pipeline.program;
   slow.forward = {compute(5)};
   pipeline.job.programs[1] = {&slow};
   const ProgramSimulation simulation = build_simulation(pipeline.job);
-  const SimulationResult result = simulate(simulation.input);
+  const planner::SimulationResult result = planner::simulate(simulation.input);
   const int64_t slots = pipeline.job.routes.channels[0].slots;
   std::vector<double> sent, taken;
   for (size_t i = 0; i < simulation.input.items.size(); ++i) {
-    const SimulationItem& item = simulation.input.items[i];
+    const planner::SimulationItem& item = simulation.input.items[i];
     if (item.name == "send" && item.lane == 0) sent.push_back(result.start[i]);
     if (item.name == "receive" && item.category == "activations") taken.push_back(result.end[i]);
   }
@@ -147,17 +152,18 @@ TEST(ProgramSimulationTest, BoundedChannelHoldsTheProducerBack) {
 }
 
 struct DataParallelCase {
-  Cluster cluster;
+  planner::Cluster cluster;
   CostedProgram program;
   SimulatedJob job;
 
   DataParallelCase(int devices, double bytes, double hidden) : cluster(cluster_of(1, devices)) {
-    program.forward = {compute(1),
-                       compute(2, Phase::backward),
-                       {.kind = Kind::post, .phase = Phase::backward, .bytes = bytes, .ticket = 0},
-                       compute(hidden, Phase::backward),
-                       {.kind = Kind::wait, .phase = Phase::update, .ticket = 0},
-                       compute(0.5, Phase::update)};
+    program.forward = {
+        compute(1),
+        compute(2, graph::Phase::backward),
+        {.kind = Kind::post, .phase = graph::Phase::backward, .bytes = bytes, .ticket = 0},
+        compute(hidden, graph::Phase::backward),
+        {.kind = Kind::wait, .phase = graph::Phase::update, .ticket = 0},
+        compute(0.5, graph::Phase::update)};
     job.cluster = &cluster;
     job.steps = 2;
     job.devices.emplace_back();
@@ -170,7 +176,7 @@ struct DataParallelCase {
 
   double step() const {
     const ProgramSimulation simulation = build_simulation(job);
-    return steps_of(simulation, simulate(simulation.input)).median;
+    return steps_of(simulation, planner::simulate(simulation.input)).median;
   }
 };
 
@@ -202,7 +208,7 @@ TEST(ProgramSimulationTest, ThreadsKeepToTheirCores) {
   shared.job.host.cores = 3;  // so that only the teams matter
   shared.job.host.teams = {{0}, {1}, {0}};
   const ProgramSimulation simulation = build_simulation(shared.job);
-  const SimulationResult result = simulate(simulation.input);
+  const planner::SimulationResult result = planner::simulate(simulation.input);
   EXPECT_NEAR(steps_of(simulation, result).median, 6, 1e-9);
   EXPECT_NEAR(result.lane_busy[static_cast<size_t>(simulation.compute_lanes[1])], 6, 1e-9);
   EXPECT_NEAR(result.lane_busy[static_cast<size_t>(simulation.compute_lanes[2])], 12, 1e-9);
@@ -212,7 +218,7 @@ TEST(ProgramSimulationTest, DevicesAtWorkTogetherTakeTheTimeMeasuredSo) {
   DataParallelCase shared(2, 1, 0);
   shared.job.host.cores = 2;
   shared.job.host.busy_devices = 2;
-  shared.program.forward = {compute(3, Phase::forward, 4.2)};
+  shared.program.forward = {compute(3, graph::Phase::forward, 4.2)};
   EXPECT_NEAR(shared.step(), 4.2, 1e-9);
   shared.job.devices[0].pop_back();
   shared.job.programs[0].pop_back();
@@ -230,9 +236,9 @@ TEST(ProgramSimulationTest, SumsTakeCoresFromComputing) {
 }
 
 TEST(ProgramSimulationTest, MemoryOverTime) {
-  PipelineCase pipeline(ScheduleKind::one_f_one_b_flush, 4, 8);
+  PipelineCase pipeline(parallel::ScheduleKind::one_f_one_b_flush, 4, 8);
   const ProgramSimulation simulation = build_simulation(pipeline.job);
-  const SimulationResult result = simulate(simulation.input);
+  const planner::SimulationResult result = planner::simulate(simulation.input);
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_NEAR(result.peak_memory[static_cast<size_t>(stage)], 1000 + 10 * (4 - stage) + 1, 1e-9);
     EXPECT_NEAR(result.memory[static_cast<size_t>(stage)].back().bytes, 1000, 1e-9);
@@ -240,17 +246,18 @@ TEST(ProgramSimulationTest, MemoryOverTime) {
 }
 
 TEST(ProgramSimulationTest, TraceIsThatOfARun) {
-  PipelineCase pipeline(ScheduleKind::gpipe, 3, 4);
+  PipelineCase pipeline(parallel::ScheduleKind::gpipe, 3, 4);
   const ProgramSimulation simulation = build_simulation(pipeline.job);
-  const SimulationResult result = simulate(simulation.input);
-  const TraceLog log = parse_trace(trace_to_json(trace_log(simulation, result)), "simulated");
+  const planner::SimulationResult result = planner::simulate(simulation.input);
+  const runtime::TraceLog log =
+      runtime::parse_trace(runtime::trace_to_json(trace_log(simulation, result)), "simulated");
   ASSERT_EQ(log.devices.size(), 3u);
   double forward = 0, backward = 0, waited = 0;
-  for (const TraceEvent& event : log.events) {
+  for (const runtime::TraceEvent& event : log.events) {
     const double seconds = 1e-9 * static_cast<double>(event.end - event.begin);
-    if (event.category == TraceCategory::forward) forward += seconds;
-    if (event.category == TraceCategory::backward) backward += seconds;
-    if (event.category == TraceCategory::wait) waited += seconds;
+    if (event.category == runtime::TraceCategory::forward) forward += seconds;
+    if (event.category == runtime::TraceCategory::backward) backward += seconds;
+    if (event.category == runtime::TraceCategory::wait) waited += seconds;
   }
   EXPECT_NEAR(forward, 12, 1e-5);
   EXPECT_NEAR(backward, 24, 1e-5);
@@ -261,46 +268,49 @@ TEST(ProgramSimulationTest, TraceIsThatOfARun) {
 
 TEST(ProgramSimulationTest, ManyDevices) {
   constexpr int kStages = 16, kMembers = 64;
-  const Cluster cluster = cluster_of(kStages * kMembers / 8, 8, kBandwidth, 1e-6);
+  const planner::Cluster cluster = cluster_of(kStages * kMembers / 8, 8, kBandwidth, 1e-6);
   CostedProgram program;
   program.forward = {compute(0.1)};
-  program.backward = {compute(0.2, Phase::backward)};
+  program.backward = {compute(0.2, graph::Phase::backward)};
   for (int64_t bucket = 0; bucket < 8; ++bucket) {
-    program.update.push_back(compute(0, Phase::update));
+    program.update.push_back(compute(0, graph::Phase::update));
     program.update.push_back(
-        {.kind = Kind::post, .phase = Phase::update, .bytes = 1e6, .ticket = bucket});
+        {.kind = Kind::post, .phase = graph::Phase::update, .bytes = 1e6, .ticket = bucket});
   }
   for (int64_t bucket = 0; bucket < 8; ++bucket) {
-    program.update.push_back({.kind = Kind::wait, .phase = Phase::update, .ticket = bucket});
-    program.update.push_back(compute(0.01, Phase::update));
+    program.update.push_back({.kind = Kind::wait, .phase = graph::Phase::update, .ticket = bucket});
+    program.update.push_back(compute(0.01, graph::Phase::update));
   }
   SimulatedJob job;
   job.cluster = &cluster;
   job.steps = 2;
-  ScheduleRequest request = {.kind = ScheduleKind::one_f_one_b_flush,
-                             .stages = kStages,
-                             .micro_batches = 32,
-                             .replicas = std::vector<int>(kStages, kMembers)};
+  parallel::ScheduleRequest request = {.kind = parallel::ScheduleKind::one_f_one_b_flush,
+                                       .stages = kStages,
+                                       .micro_batches = 32,
+                                       .replicas = std::vector<int>(kStages, kMembers)};
   job.schedule = [=](int64_t steps) mutable {
     request.steps = steps;
-    return make_schedule(request);
+    return parallel::make_schedule(request);
   };
   for (int stage = 0; stage < kStages; ++stage) {
     job.devices.emplace_back(kMembers);
     std::iota(job.devices.back().begin(), job.devices.back().end(), stage * kMembers);
     job.programs.emplace_back(kMembers, &program);
     if (stage > 0) {
-      job.routes.edges.push_back(
-          {fmt::format("x{}", stage), {{kMembers, 100}, DataType::f32}, stage - 1, stage, true});
+      job.routes.edges.push_back({fmt::format("x{}", stage),
+                                  {{kMembers, 100}, graph::DataType::f32},
+                                  stage - 1,
+                                  stage,
+                                  true});
     }
   }
   job.routes.devices = job.devices;
-  job.routes.channels = channels_between(job.schedule(1));
+  job.routes.channels = parallel::channels_between(job.schedule(1));
   const ProgramSimulation simulation = build_simulation(job);
-  const SimulatedSteps steps = steps_of(simulation, simulate(simulation.input));
+  const SimulatedSteps steps = steps_of(simulation, planner::simulate(simulation.input));
   EXPECT_GT(steps.median, 0.3 * (32 + kStages - 1));
   EXPECT_LT(steps.median, 0.3 * (32 + kStages - 1) + 1);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::profile

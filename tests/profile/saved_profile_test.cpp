@@ -9,7 +9,7 @@
 #include "profile/prediction_here.h"
 #include "small_job.h"
 
-namespace millrace {
+namespace millrace::profile {
 namespace {
 
 using ::testing::HasSubstr;
@@ -17,16 +17,16 @@ using ::testing::HasSubstr;
 struct Case {
   const char* placement;
   int64_t micro_batches;
-  ScheduleKind schedule;
+  parallel::ScheduleKind schedule;
 };
 
-TrainJob job_of(const Case& wanted) {
-  TrainJob job = small_job(wanted.placement, wanted.micro_batches);
+train::TrainJob job_of(const Case& wanted) {
+  train::TrainJob job = small_job(wanted.placement, wanted.micro_batches);
   job.plan.schedule = wanted.schedule;
   return job;
 }
 
-constexpr Case kAlone = {"0:0", 1, ScheduleKind::gpipe};
+constexpr Case kAlone = {"0:0", 1, parallel::ScheduleKind::gpipe};
 
 JobProfile saved_and_read(const JobProfile& profile) {
   return parse_job_profile(to_json(profile).dump(), "saved.json");
@@ -35,8 +35,8 @@ JobProfile saved_and_read(const JobProfile& profile) {
 class SavedProfiles : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SavedProfiles, GiveTheSamePrediction) {
-  const TrainJob job = job_of(GetParam());
-  TrainingObserver silent;
+  const train::TrainJob job = job_of(GetParam());
+  train::TrainingObserver silent;
   const HerePrediction measured = predict_here(job, {.rounds = 2}, silent);
   const JobProfile saved = saved_and_read(measured.profile);
   const HerePrediction again = predict_here(job, saved, "saved.json", silent);
@@ -51,25 +51,26 @@ TEST_P(SavedProfiles, GiveTheSamePrediction) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SavedProfiles,
-                         ::testing::Values(kAlone, Case{"0:0-1", 1, ScheduleKind::gpipe},
-                                           Case{"0:0.0:1", 4, ScheduleKind::one_f_one_b_flush},
-                                           Case{"0:0.0:1", 4, ScheduleKind::two_bw}));
+                         ::testing::Values(kAlone, Case{"0:0-1", 1, parallel::ScheduleKind::gpipe},
+                                           Case{"0:0.0:1", 4,
+                                                parallel::ScheduleKind::one_f_one_b_flush},
+                                           Case{"0:0.0:1", 4, parallel::ScheduleKind::two_bw}));
 
 class SavedProfileTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    TrainingObserver silent;
+    train::TrainingObserver silent;
     profile_ = new JobProfile(profile_job(job_of(kAlone), {.rounds = 2}, silent));
   }
   static void TearDownTestSuite() { delete profile_; }
 
   static double seconds(const JobProfile& profile) {
-    TrainingObserver silent;
+    train::TrainingObserver silent;
     return predict_here(job_of(kAlone), profile, "saved.json", silent).step_seconds;
   }
 
-  static std::string refusal(const TrainJob& job, const JobProfile& profile) {
-    TrainingObserver silent;
+  static std::string refusal(const train::TrainJob& job, const JobProfile& profile) {
+    train::TrainingObserver silent;
     try {
       predict_here(job, profile, "saved.json", silent);
     } catch (const InputError& error) {
@@ -101,12 +102,12 @@ TEST_F(SavedProfileTest, EditedNumbersCount) {
 }
 
 TEST_F(SavedProfileTest, OtherJobsAreRefused) {
-  const TrainJob job = job_of(kAlone);
+  const train::TrainJob job = job_of(kAlone);
   EXPECT_EQ(refusal(job, *profile_), "");
-  TrainJob larger = job;
+  train::TrainJob larger = job;
   larger.options.batch = 16;
   EXPECT_THAT(refusal(larger, *profile_), HasSubstr("its batch is 8, here it is 16"));
-  TrainJob staged = job_of({"0:0.0:1", 2, ScheduleKind::gpipe});
+  train::TrainJob staged = job_of({"0:0.0:1", 2, parallel::ScheduleKind::gpipe});
   EXPECT_THAT(refusal(staged, *profile_), HasSubstr("another job"));
   JobProfile damaged = *profile_;
   damaged.programs[0].operators[1].name = "other";
@@ -119,7 +120,7 @@ TEST_F(SavedProfileTest, OtherJobsAreRefused) {
   damaged = *profile_;
   damaged.threads = 7;
   EXPECT_THAT(refusal(job, damaged), HasSubstr("threads of a device is 7"));
-  TrainingObserver silent;
+  train::TrainingObserver silent;
   JobProfile pipeline = predict_here(staged, {.rounds = 1}, silent).profile;
   EXPECT_EQ(refusal(staged, pipeline), "");
   pipeline.programs[0].copies.clear();
@@ -130,12 +131,12 @@ TEST_F(SavedProfileTest, OtherJobsAreRefused) {
 constexpr double kChecked = 0.05275;
 
 TEST(ErrorEstimateTest, IsTheRootOfTheSquaresOfSpreadAndCheckedErrors) {
-  EXPECT_EQ(quantile({3, 1, 2}, 0.5), 2);
-  EXPECT_DOUBLE_EQ(quantile({0, 1, 2, 3, 4}, 0.75), 3);
-  EXPECT_DOUBLE_EQ(quantile({0, 10}, 0.75), 7.5);
-  EXPECT_EQ(checked_errors().size(), 12u);
-  EXPECT_NEAR(quantile(checked_errors(), 0.75), kChecked, 1e-12);
-  TrainingObserver silent;
+  EXPECT_EQ(planner::quantile({3, 1, 2}, 0.5), 2);
+  EXPECT_DOUBLE_EQ(planner::quantile({0, 1, 2, 3, 4}, 0.75), 3);
+  EXPECT_DOUBLE_EQ(planner::quantile({0, 10}, 0.75), 7.5);
+  EXPECT_EQ(planner::checked_errors().size(), 12u);
+  EXPECT_NEAR(planner::quantile(planner::checked_errors(), 0.75), kChecked, 1e-12);
+  train::TrainingObserver silent;
   const HerePrediction prediction = predict_here(job_of(kAlone), {.rounds = 3}, silent);
   EXPECT_NEAR(prediction.error_estimate,
               std::sqrt(std::pow(prediction.round_spread, 2) + std::pow(kChecked, 2)), 1e-12);
@@ -144,21 +145,21 @@ TEST(ErrorEstimateTest, IsTheRootOfTheSquaresOfSpreadAndCheckedErrors) {
 }
 
 TEST(WireTest, SumsOfGradientsAreCostedAsTheyTravel) {
-  TrainJob job = job_of({"0:0-1", 1, ScheduleKind::gpipe});
-  TrainingObserver silent;
-  const auto exchanged = [&](DataType wire) {
+  train::TrainJob job = job_of({"0:0-1", 1, parallel::ScheduleKind::gpipe});
+  train::TrainingObserver silent;
+  const auto exchanged = [&](graph::DataType wire) {
     job.precision.communication = wire;
-    Engine engine(job, Purpose::training, silent);
+    train::Engine engine(job, train::Purpose::training, silent);
     int64_t bytes = 0;
-    for (const Instruction& instruction : engine.training()->instructions) {
+    for (const compile::Instruction& instruction : engine.training()->instructions) {
       if (instruction.type == "gradient_reduce_start") bytes += instruction.exchanged_bytes;
     }
     return bytes;
   };
-  const int64_t whole = exchanged(DataType::f32);
+  const int64_t whole = exchanged(graph::DataType::f32);
   EXPECT_GT(whole, 0);
-  EXPECT_EQ(exchanged(DataType::bf16) * 2, whole);
+  EXPECT_EQ(exchanged(graph::DataType::bf16) * 2, whole);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::profile

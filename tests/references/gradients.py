@@ -35,10 +35,19 @@ def normalised(name, images):
     return torch.from_numpy((images / 255 - mean) / deviation)
 
 
-def expected(model, images, labels):
+def training(model, fixed_norms):
+    """The model as it trains; batch norms perhaps with the statistics that they have."""
     model = model.double().train()
+    for module in model.modules():
+        if fixed_norms and isinstance(module, torch.nn.modules.batchnorm._BatchNorm):
+            module.eval().requires_grad_(False)
+    return model
+
+
+def expected(model, images, labels, weights):
     logits = model(images)
-    loss = torch.nn.functional.cross_entropy(logits, labels, label_smoothing=SMOOTHING)
+    loss = torch.nn.functional.cross_entropy(logits, labels, weights, reduction="none",
+                                             label_smoothing=SMOOTHING).mean()
     loss.backward()
     hits = logits.topk(5, dim=1).indices == labels[:, None]
     figures = {"loss": loss.item(), "top1": hits[:, 0].double().mean().item(),
@@ -58,17 +67,34 @@ def actual(program, name, image, batch, data, weights, options):
     return steps[0], {key.removesuffix(".momentum"): value for key, value in states.items()}
 
 
-def compare(program, name, image, batch, devices, seed, frozen, options):
+def class_weights(program, seed):
+    """Drawn, as the program's file and as PyTorch's tensor."""
+    weights = numpy.random.default_rng(seed + 100).uniform(0.2, 3, CLASSES).round(4)
+    path = program.file("class_weights.txt")
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(f"{weight}\n" for weight in weights)
+    return path, torch.from_numpy(weights)
+
+
+def compare(program, arguments, frozen, options):
+    name, image, batch, devices, seed = (arguments.model, arguments.image, arguments.batch,
+                                         arguments.devices, arguments.seed)
     model = networks.build(name, image, CLASSES, seed)
     images, labels = draw(name, image, batch, seed)
     data = program.save_images("images.safetensors", images, labels)
-    networks.keep_off_kinks(model.double().train(), normalised(name, images))
+    networks.keep_off_kinks(training(model, arguments.freeze_norms), normalised(name, images))
     model = model.float()  # as the file has it
     for key, weight in model.named_parameters():
         if any(key.startswith(part + ".") for part in frozen):
             weight.requires_grad_(False)
     weights = program.save_weights("weights.safetensors", model)
-    figures, gradients = expected(model, normalised(name, images), torch.from_numpy(labels))
+    weights_file, factors = class_weights(program, seed) if arguments.class_weights else (None, None)
+    figures, gradients = expected(training(model, arguments.freeze_norms), normalised(name, images),
+                                  torch.from_numpy(labels), factors)
+    if arguments.class_weights:
+        options = ["--class-weights", weights_file, *options]
+    if arguments.freeze_norms:
+        options = ["--freeze-norms", *options]
     if frozen:
         options = ["--freeze", ",".join(frozen), *options]
     if devices > 1 and "--placement" not in options:
@@ -98,11 +124,12 @@ def main():
     parser.add_argument("--batch", type=int, default=4, help="of all devices")
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--frozen", default="", help="layers that are not trained, with commas")
+    parser.add_argument("--freeze-norms", action="store_true", help="batch norms are not trained")
+    parser.add_argument("--class-weights", action="store_true", help="weigh classes in the loss")
     parser.add_argument("options", nargs="*", help="more flags for the program, behind --")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    reference.finish([compare(reference.Program(arguments.program), arguments.model,
-                              arguments.image, arguments.batch, arguments.devices, arguments.seed,
+    reference.finish([compare(reference.Program(arguments.program), arguments,
                               [part for part in arguments.frozen.split(",") if part],
                               arguments.options)])
 

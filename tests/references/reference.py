@@ -29,8 +29,9 @@ def small(channels):
 class Program:
     """The program `millrace`, and a directory for its files that goes when the script ends."""
 
-    def __init__(self, path):
+    def __init__(self, path, patience=300):
         self.path = os.path.abspath(path)
+        self.patience = patience  # seconds for each run
         self.home = tempfile.TemporaryDirectory(prefix="millrace-reference-")
 
     def file(self, name):
@@ -38,7 +39,8 @@ class Program:
 
     def run(self, *arguments):
         command = [self.path, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=self.patience,
+                              check=False)
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr}")
         return done.stdout

@@ -15,9 +15,9 @@
 namespace millrace {
 namespace {
 
-Graph smooth_network(const ModelOptions& options) {
-  Builder net;
-  Value x = net.image(options.batch, options.channels, options.image, options.image);
+graph::Graph smooth_network(const models::ModelOptions& options) {
+  graph::Builder net;
+  graph::Value x = net.image(options.batch, options.channels, options.image, options.image);
   x = net.convolution(x, "conv1", {.channels = 16, .kernel = 3, .padding = 1});
   x = net.average_pool(net.tanh(net.batch_norm(x, "bn1")), {.kernel = 2, .stride = 2});
   x = net.convolution(x, "conv2", {.channels = 12, .kernel = 3, .padding = 1, .bias = true});
@@ -28,23 +28,25 @@ Graph smooth_network(const ModelOptions& options) {
 
 int run(int count, char** words) {
   CLI::App command;
-  JobFlags flags;
+  cli::JobFlags flags;
   flags.model = "fashion_cnn";  // for the usual classes and channels
   std::string load_weights, checkpoint;
-  add_model_flags(command, flags);
-  add_data_flags(command, flags);
-  add_training_flags(command, flags);
-  add_device_flags(command, flags);
+  cli::add_model_flags(command, flags);
+  cli::add_data_flags(command, flags);
+  cli::add_training_flags(command, flags);
+  cli::add_device_flags(command, flags);
   command.add_option("--load-weights", load_weights)->required();
   command.add_option("--checkpoint", checkpoint)->required();
   CLI11_PARSE(command, count, words);
-  TrainJob job = to_job(flags);
+  train::TrainJob job = cli::to_job(flags);
   job.load_weights = load_weights;
   job.checkpoint = checkpoint;
-  Workload work = {smooth_network(job.options)};
-  work.training = [&job](FeedPosition start) { return make_training_feed(job, start); };
-  TrainingObserver silent;
-  run_training(job, work, silent);
+  train::Workload work = {smooth_network(job.options)};
+  work.training = [&job](train::FeedPosition start) {
+    return train::make_training_feed(job, start);
+  };
+  train::TrainingObserver silent;
+  train::run_training(job, work, silent);
   return EXIT_SUCCESS;
 }
 

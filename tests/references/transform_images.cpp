@@ -16,14 +16,14 @@
 namespace millrace {
 namespace {
 
-TransformOptions recipe_of(const std::string& name, int size, int channels) {
-  TransformOptions options;
-  if (name == "photo") options = photograph_evaluation(size);
-  if (name == "photo-training") options = photograph_training(size);
-  if (name == "face") options = face_evaluation(size);
-  if (name == "face-training") options = face_training(size);
-  if (name == "small") options = small_evaluation(size, channels);
-  if (name == "small-training") options = small_training(size, channels);
+data::TransformOptions recipe_of(const std::string& name, int size, int channels) {
+  data::TransformOptions options;
+  if (name == "photo") options = data::photograph_evaluation(size);
+  if (name == "photo-training") options = data::photograph_training(size);
+  if (name == "face") options = data::face_evaluation(size);
+  if (name == "face-training") options = data::face_training(size);
+  if (name == "small") options = data::small_evaluation(size, channels);
+  if (name == "small-training") options = data::small_training(size, channels);
   if (options.height != size) fail_input("There is no recipe '{}'.", name);
   options.channels = channels;
   return options;
@@ -40,25 +40,25 @@ class Results {
     return values;
   }
 
-  void write(const std::string& path) const { write_safetensors(path, tensors_, {}); }
+  void write(const std::string& path) const { data::write_safetensors(path, tensors_, {}); }
 
  private:
   std::deque<std::vector<float>> values_;
-  std::vector<SafetensorsTensor> tensors_;
+  std::vector<data::SafetensorsTensor> tensors_;
 };
 
 void run(const std::vector<std::string>& words) {
-  const TransformOptions options =
+  const data::TransformOptions options =
       recipe_of(words.at(1), std::stoi(words.at(2)), std::stoi(words.at(3)));
   const uint64_t draws = std::stoull(words.at(4));
-  Transformer transformer(options);
+  data::Transformer transformer(options);
   Results results;
   for (size_t i = 5; i < words.size(); ++i) {
     const std::string index = std::to_string(i - 5);
     const MappedFile file(words[i]);
-    Sample sample;
+    data::Sample sample;
     sample.bytes = file.bytes();
-    const Image decoded = decode_image(sample, options.channels);
+    const data::Image decoded = data::decode_image(sample, options.channels);
     std::vector<float>& whole =
         results.add(index + "/decoded", {decoded.height, decoded.width, decoded.channels});
     std::copy(decoded.pixels.begin(), decoded.pixels.end(), whole.begin());
@@ -68,7 +68,8 @@ void run(const std::vector<std::string>& words) {
       transformer.apply(
           sample, random,
           results.add(place + "/pixels", {options.channels, options.height, options.width}).data());
-      const PixelRegion region = choose_region(options, decoded.height, decoded.width, random);
+      const data::PixelRegion region =
+          data::choose_region(options, decoded.height, decoded.width, random);
       results.add(place + "/region", {4}) = {
           static_cast<float>(region.left), static_cast<float>(region.top),
           static_cast<float>(region.width), static_cast<float>(region.height)};

@@ -8,6 +8,7 @@ float64, with its weights rounded as the file has them.
 import collections
 import json
 import os
+import re
 
 import numpy
 import torch
@@ -87,6 +88,12 @@ def sharded(path, state):
         json.dump({"metadata": {}, "weight_map": dict(kept)}, file)
 
 
+def as_published(state):
+    """The names that the file of torchvision's DenseNets has."""
+    return {re.sub(r"(denselayer\d+\.(?:norm|conv))([12])", r"\1.\2", key): value
+            for key, value in state.items()}
+
+
 def older(value, path, **settings):
     torch.save(value, path, _use_new_zipfile_serialization=False, **settings)
 
@@ -118,6 +125,7 @@ WAYS = {
     "whole module, older": lambda model, path: older(model, path),
     "whole data-parallel module": lambda model, path: torch.save(torch.nn.DataParallel(model), path),
     "scripted": lambda model, path: torch.jit.script(model).save(path),
+    "published names": lambda model, path: older(as_published(model.state_dict()), path),
     "safetensors f64": lambda model, path: write_safetensors(
         path, {key: value.double() for key, value in model.state_dict().items()}),
     "safetensors f16": lambda model, path: write_safetensors(path, rounded(model, torch.float16)),
@@ -144,8 +152,10 @@ def main():
     mean, deviation = reference.COLOUR
     batch = torch.tensor((images / 255 - mean) / deviation)
     comparison = reference.Comparison("logits with PyTorch's files", TOLERANCE)
-    jobs = [("resnet18", way) for way in WAYS]
-    jobs += [("alexnet", "zip"), ("alexnet", "whole module, older"), ("resnet50", "half")]
+    jobs = [("resnet18", way) for way in WAYS if way != "published names"]
+    jobs += [("alexnet", "zip"), ("alexnet", "whole module, older"), ("resnet50", "half"),
+             ("densenet121", "published names"), ("squeezenet1_1", "zip"),
+             ("mobilenet_v2", "zip"), ("mobilenet_v3_large", "zip"), ("efficientnet_b0", "zip")]
     for number, (name, way) in enumerate(jobs):
         model = build(name, arguments.seed)
         ending = "index.json" if way == "safetensors in shards" else "pth"

@@ -13,7 +13,7 @@
 #include "runtime/trace_file.h"
 #include "simulated_trace.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using testing::ElementsAre;
@@ -36,7 +36,7 @@ class PageTest : public ::testing::Test {
 
   static std::string page_of(const RunSet& set) {
     std::vector<RunFacts> facts;
-    for (const millrace::Run& run : set.runs) facts.push_back(facts_of(run));
+    for (const report::Run& run : set.runs) facts.push_back(facts_of(run));
     return report_page(set, facts, {});
   }
 
@@ -73,8 +73,8 @@ TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
         "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"samples_per_second\":20,"
         "\"loss_scale\":4}\n"
         "{\"kind\":\"evaluation\",\"step\":2,\"loss\":2.5,\"top1\":0.5}\n{\"kind\":");
-  write_trace(directory_ / "trace.json",
-              simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3}));
+  runtime::write_trace(directory_ / "trace.json",
+                       simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3}));
   Json plan = summary("m", 2, 16);
   plan.erase("loss");
   plan["predicted_seconds_per_step"] = 0.4;
@@ -115,7 +115,7 @@ TEST_F(PageTest, ASuiteComparesItsRuns) {
   ASSERT_EQ(set.notes.size(), 1u);
   EXPECT_THAT(set.notes[0], HasSubstr("broken.json"));
   std::vector<RunFacts> facts;
-  for (const millrace::Run& run : set.runs) facts.push_back(facts_of(run));
+  for (const report::Run& run : set.runs) facts.push_back(facts_of(run));
   const Table table = run_table(facts);
   EXPECT_EQ(table.rows[0].back(), "1.00");
   EXPECT_EQ(table.rows[1].back(), "2.50");
@@ -136,12 +136,12 @@ TEST_F(PageTest, WhatIsLeftOfARunIsShown) {
 }
 
 TEST(PageTrace, MemoryFollowsTheMicroBatchesUnderWay) {
-  TraceLog log;
+  runtime::TraceLog log;
   log.devices = {{0, 0, 0}};
-  log.events = {{0, TraceCategory::forward, "f", 0, 0, 10},
-                {0, TraceCategory::forward, "f", 1, 10, 20},
-                {0, TraceCategory::backward, "b", 0, 20, 40},
-                {0, TraceCategory::backward, "b", 1, 40, 60}};
+  log.events = {{0, runtime::TraceCategory::forward, "f", 0, 0, 10},
+                {0, runtime::TraceCategory::forward, "f", 1, 10, 20},
+                {0, runtime::TraceCategory::backward, "b", 0, 20, 40},
+                {0, runtime::TraceCategory::backward, "b", 1, 40, 60}};
   const Json curves = memory_over_time(log, {0, 60, 1}, summary("m", 1, 1));
   ASSERT_EQ(curves.size(), 1u);
   std::vector<double> sizes;
@@ -151,12 +151,14 @@ TEST(PageTrace, MemoryFollowsTheMicroBatchesUnderWay) {
 }
 
 TEST(PageTrace, ActivationsStayUntilTheLastPieceOfTheBackwardPass) {
-  TraceLog log;
+  runtime::TraceLog log;
   log.devices = {{0, 0, 0}};
-  log.events = {
-      {0, TraceCategory::forward, "f", 7, 0, 10},  {0, TraceCategory::backward, "b", 7, 10, 20},
-      {0, TraceCategory::update, "u", 7, 20, 25},  {0, TraceCategory::backward, "b", 7, 25, 40},
-      {0, TraceCategory::forward, "f", 7, 50, 60}, {0, TraceCategory::backward, "b", 7, 60, 80}};
+  log.events = {{0, runtime::TraceCategory::forward, "f", 7, 0, 10},
+                {0, runtime::TraceCategory::backward, "b", 7, 10, 20},
+                {0, runtime::TraceCategory::update, "u", 7, 20, 25},
+                {0, runtime::TraceCategory::backward, "b", 7, 25, 40},
+                {0, runtime::TraceCategory::forward, "f", 7, 50, 60},
+                {0, runtime::TraceCategory::backward, "b", 7, 60, 80}};
   const Json curves = memory_over_time(log, {0, 90, 2}, summary("m", 1, 1));
   EXPECT_EQ(curves[0]["points"],
             Json::parse("[[0.0,600.0],[0.0,1000.0],[4e-08,600.0],[5e-08,1000.0],"
@@ -164,11 +166,11 @@ TEST(PageTrace, ActivationsStayUntilTheLastPieceOfTheBackwardPass) {
 }
 
 TEST(PageTrace, LargeTracesAreSharesOfTimeButForTheStepsShown) {
-  TraceLog log;
+  runtime::TraceLog log;
   for (int i = 0; i < 300; ++i) log.devices.push_back({0, i, 0});
   for (int i = 0; i < 200000; ++i) {
     const bool computes = i < 100000;  // and waits in the second half
-    const auto category = computes ? TraceCategory::forward : TraceCategory::wait;
+    const auto category = computes ? runtime::TraceCategory::forward : runtime::TraceCategory::wait;
     log.events.push_back({i % 2, category, "f", 0, i / 2 * 100LL, i / 2 * 100LL + 50});
   }
   const PageTimeline timeline = page_timeline({{&log, {4'000'000, 4'000'400, 1}, ""}}, 1000);
@@ -186,21 +188,21 @@ TEST(PageTrace, LargeTracesAreSharesOfTimeButForTheStepsShown) {
     EXPECT_TRUE(event[4] >= from && event[4] <= to);
   }
   const Json& bins = devices[1]["bins"];
-  const size_t count = bins.size() / kTraceCategories;
+  const size_t count = bins.size() / runtime::kTraceCategories;
   EXPECT_LE(count * devices.size(), kMostPageBins);
   EXPECT_NEAR(bins[0].get<int>(), 50, 1);  // forward, of the first
   EXPECT_EQ(bins[4].get<int>(), 0);        // wait
-  EXPECT_EQ(bins[(count - 1) * kTraceCategories].get<int>(), 0);
-  EXPECT_NEAR(bins[(count - 1) * kTraceCategories + 4].get<int>(), 50, 1);
+  EXPECT_EQ(bins[(count - 1) * runtime::kTraceCategories].get<int>(), 0);
+  EXPECT_NEAR(bins[(count - 1) * runtime::kTraceCategories + 4].get<int>(), 50, 1);
 }
 
 TEST(PageTrace, PartsHaveOneScaleAndBeginTheirStepsTogether) {
-  TraceLog measured, simulated;
+  runtime::TraceLog measured, simulated;
   measured.devices = simulated.devices = {{0, 0, 0}};
-  measured.events = {{0, TraceCategory::forward, "f", 0, 50'000, 51'000},
-                     {0, TraceCategory::forward, "f", 1, 70'000, 73'000}};
-  simulated.events = {{0, TraceCategory::forward, "f", 0, 0, 1'000},
-                      {0, TraceCategory::forward, "f", 1, 5'000, 7'000}};
+  measured.events = {{0, runtime::TraceCategory::forward, "f", 0, 50'000, 51'000},
+                     {0, runtime::TraceCategory::forward, "f", 1, 70'000, 73'000}};
+  simulated.events = {{0, runtime::TraceCategory::forward, "f", 0, 0, 1'000},
+                      {0, runtime::TraceCategory::forward, "f", 1, 5'000, 7'000}};
   const Json json = page_timeline({{&simulated, {5'000, 7'000, 1}, "predicted"},
                                    {&measured, {70'000, 73'000, 1}, "measured"}},
                                   100)
@@ -227,10 +229,10 @@ TEST_F(PageTest, APredictionAndItsRunAreShownTogether) {
   plan["measured_rss_bytes"] = 10 << 20;
   for (Json& device : plan["devices"]) device["measured_peak_bytes"] = 1000;
   write("plan.json", plan.dump());
-  const TraceLog log = simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3});
-  write_trace(directory_ / "a.json", log);
+  const runtime::TraceLog log = simulated_trace({.stages = 2, .micro_batches = 4, .steps = 3});
+  runtime::write_trace(directory_ / "a.json", log);
   EXPECT_THAT(page(), HasSubstr("<h3>Timeline</h3>"));
-  write_trace(directory_ / "predicted.json", log, true);
+  runtime::write_trace(directory_ / "predicted.json", log, true);
   const std::string text = page();
   EXPECT_THAT(text, HasSubstr("m on 2 devices in 2 stages (): 16 samples/s measured."));
   EXPECT_THAT(text, HasSubstr("The prediction was 20 samples/s (+25.0 %)."));
@@ -307,4 +309,4 @@ TEST(Published, AnyJsonBecomesATable) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::report

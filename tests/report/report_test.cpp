@@ -13,7 +13,7 @@
 #include "runtime/trace_file.h"
 #include "simulated_trace.h"
 
-namespace millrace {
+namespace millrace::report {
 namespace {
 
 using testing::ElementsAre;
@@ -50,7 +50,8 @@ class ReportTest : public ::testing::Test {
 TEST(Timeline, BubblesOfFlushedStepsFollowTheFormulas) {
   for (const int stages : {2, 4, 8}) {
     for (const int64_t m : {8, 16}) {
-      const TraceLog log = simulated_trace({.stages = stages, .micro_batches = m, .steps = 4});
+      const runtime::TraceLog log =
+          simulated_trace({.stages = stages, .micro_batches = m, .steps = 4});
       const TimeReport report = time_report(log, steady_window(log));
       EXPECT_EQ(report.window.steps, 3);
       EXPECT_EQ(report.window.end - report.window.begin, 3 * 3 * (m + stages - 1) * 1'000'000);
@@ -63,14 +64,14 @@ TEST(Timeline, BubblesOfFlushedStepsFollowTheFormulas) {
 }
 
 TEST(Timeline, TimeIsDividedByCategoryAndCauseWithoutCountingTwice) {
-  TraceLog log;
+  runtime::TraceLog log;
   log.devices = {{0, 0, 0}};
-  log.events = {{0, TraceCategory::forward, "f", 0, 100, 200},
-                {0, TraceCategory::forward, "inner", 0, 120, 150},
-                {0, TraceCategory::communication, "send", 0, 150, 400},
-                {0, TraceCategory::wait, "gradients", -1, 200, 300},
-                {0, TraceCategory::wait, "data", -1, 350, 450},
-                {0, TraceCategory::backward, "b", 0, 300, 350}};
+  log.events = {{0, runtime::TraceCategory::forward, "f", 0, 100, 200},
+                {0, runtime::TraceCategory::forward, "inner", 0, 120, 150},
+                {0, runtime::TraceCategory::communication, "send", 0, 150, 400},
+                {0, runtime::TraceCategory::wait, "gradients", -1, 200, 300},
+                {0, runtime::TraceCategory::wait, "data", -1, 350, 450},
+                {0, runtime::TraceCategory::backward, "b", 0, 300, 350}};
   const TimeReport report = time_report(log, {100, 400, 0});
   ASSERT_EQ(report.devices.size(), 1u);
   const DeviceTime& device = report.devices[0];
@@ -83,18 +84,18 @@ TEST(Timeline, TimeIsDividedByCategoryAndCauseWithoutCountingTwice) {
 }
 
 TEST(Timeline, StepsAreFoundByTheirUpdates) {
-  const TraceLog log = simulated_trace({.stages = 3, .micro_batches = 4, .steps = 5});
+  const runtime::TraceLog log = simulated_trace({.stages = 3, .micro_batches = 4, .steps = 5});
   const std::vector<int64_t> ends = step_ends(log);
   ASSERT_EQ(ends.size(), 5u);
-  const Window two = steps_window(log, 1, 2);
+  const TimeWindow two = steps_window(log, 1, 2);
   EXPECT_EQ(two.begin, ends[0]);
   EXPECT_EQ(two.end, ends[2]);
   // Replicas in turn update less often than the stages behind them.
-  const TraceLog uneven = simulated_trace({.kind = ScheduleKind::one_f_one_b,
-                                           .stages = 2,
-                                           .steps = 12,
-                                           .replicas = {3, 1},
-                                           .round_robin = true});
+  const runtime::TraceLog uneven = simulated_trace({.kind = parallel::ScheduleKind::one_f_one_b,
+                                                    .stages = 2,
+                                                    .steps = 12,
+                                                    .replicas = {3, 1},
+                                                    .round_robin = true});
   const std::vector<int64_t> often = step_ends(uneven);
   ASSERT_EQ(often.size(), 12u);
   for (size_t i = 1; i < often.size(); ++i) EXPECT_EQ(often[i] - often[i - 1], 3'000'000);
@@ -104,8 +105,9 @@ TEST(Timeline, StepsAreFoundByTheirUpdates) {
 }
 
 TEST(Timeline, PictureHasABarPerTaskAndEscapesNames) {
-  TraceLog log = simulated_trace({.stages = 2, .micro_batches = 3, .steps = 1});
-  log.events.push_back({0, TraceCategory::communication, "<a & \"b\">\n", -1, 10'000, 1'000'000});
+  runtime::TraceLog log = simulated_trace({.stages = 2, .micro_batches = 3, .steps = 1});
+  log.events.push_back(
+      {0, runtime::TraceCategory::communication, "<a & \"b\">\n", -1, 10'000, 1'000'000});
   const std::string svg = timeline_svg(log, steps_window(log, 0, 1), "a <b>");
   EXPECT_EQ(count(svg, "<rect class=\"forward\""), 6 + 1);  // and the legend's
   EXPECT_EQ(count(svg, "<rect class=\"backward\""), 6 + 1);
@@ -118,8 +120,8 @@ TEST(Timeline, PictureHasABarPerTaskAndEscapesNames) {
 }
 
 TEST_F(ReportTest, WritesTablesAndPicturesOfADirectory) {
-  write_trace(directory_ / "trace.json",
-              simulated_trace({.stages = 4, .micro_batches = 8, .steps = 4}));
+  runtime::write_trace(directory_ / "trace.json",
+                       simulated_trace({.stages = 4, .micro_batches = 8, .steps = 4}));
   Json run;
   run["model"] = "vgg|16";
   run["global_batch"] = 28;
@@ -148,7 +150,7 @@ TEST_F(ReportTest, WritesTablesAndPicturesOfADirectory) {
 
 TEST_F(ReportTest, AnyBytesGiveASentence) {
   EXPECT_THAT(message_of("missing.json"), HasSubstr("missing.json"));
-  EXPECT_THAT(message_of(""), HasSubstr("has no file of --summary, --metrics or --trace"));
+  EXPECT_THAT(message_of(""), HasSubstr("has no file of summary, metrics or trace"));
   const auto message = [&](const std::string& text) {
     write_text(directory_ / "x.json", text);
     return message_of("x.json");
@@ -173,4 +175,4 @@ TEST_F(ReportTest, AnyBytesGiveASentence) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::report

@@ -6,29 +6,32 @@
 #include "parallel/simulation.h"
 #include "runtime/trace.h"
 
-namespace millrace {
+namespace millrace::report {
 
 // A millisecond per unit of time; gaps are waits for "activations" or "gradients" by what follows.
-inline TraceLog simulated_trace(const ScheduleRequest& request) {
-  const Schedule schedule = make_schedule(request);
-  const Simulation simulation = simulate(schedule, channels_between(schedule));
-  TraceLog log;
+inline runtime::TraceLog simulated_trace(const parallel::ScheduleRequest& request) {
+  const parallel::Schedule schedule = parallel::make_schedule(request);
+  const parallel::Simulation simulation =
+      parallel::simulate(schedule, parallel::channels_between(schedule));
+  runtime::TraceLog log;
   const auto nanoseconds = [](double units) { return std::llround(units * 1e6) + 5'000; };
   for (size_t row = 0; row < simulation.rows.size(); ++row) {
     const int device = static_cast<int>(row);
     log.devices.push_back({0, device, schedule.rows[row].stage});
     double free = 0;
-    for (const SimulatedTask& entry : simulation.rows[row]) {
-      const bool forward = entry.task.work == Work::forward;
+    for (const parallel::SimulatedTask& entry : simulation.rows[row]) {
+      const bool forward = entry.task.work == parallel::Work::forward;
       if (entry.begin > free) {
-        log.events.push_back({device, TraceCategory::wait, forward ? "activations" : "gradients",
-                              -1, nanoseconds(free), nanoseconds(entry.begin)});
+        log.events.push_back({device, runtime::TraceCategory::wait,
+                              forward ? "activations" : "gradients", -1, nanoseconds(free),
+                              nanoseconds(entry.begin)});
       }
       free = entry.end;
-      const TraceCategory category = entry.task.work == Work::update ? TraceCategory::update
-                                     : forward                       ? TraceCategory::forward
-                                                                     : TraceCategory::backward;
-      log.events.push_back({device, category, std::string(name_of(entry.task.work)),
+      const runtime::TraceCategory category = entry.task.work == parallel::Work::update
+                                                  ? runtime::TraceCategory::update
+                                              : forward ? runtime::TraceCategory::forward
+                                                        : runtime::TraceCategory::backward;
+      log.events.push_back({device, category, std::string(parallel::name_of(entry.task.work)),
                             entry.task.micro_batch, nanoseconds(entry.begin),
                             nanoseconds(entry.end)});
     }
@@ -36,4 +39,4 @@ inline TraceLog simulated_trace(const ScheduleRequest& request) {
   return log;
 }
 
-}  // namespace millrace
+}  // namespace millrace::report

@@ -60,21 +60,22 @@ void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 TEST(Allocation, ATrainingStepAllocatesNothing) {
-  ModelOptions model_options = default_options("resnet18");
+  models::ModelOptions model_options = models::default_options("resnet18");
   model_options.batch = 4;
   model_options.image = 64;
-  CompileOptions options;
-  options.kernels.convolution = ConvolutionAlgorithm::winograd;
+  compile::CompileOptions options;
+  options.kernels.convolution = kernels::ConvolutionAlgorithm::winograd;
   options.kernels.threads = 2;
-  const Program program = compile_training(build_model("resnet18", model_options), options);
-  Device device({.threads = 2});
+  const compile::Program program =
+      compile::compile_training(models::build_model("resnet18", model_options), options);
+  backend::Device device({.threads = 2});
   Session session(device, {&program});
   session.initialize(1);
-  StepState step = {1, 0, 0.01f};
+  kernels::StepState step = {1, 0, 0.01f};
   session.run(program, step);
 
   counting = true;
@@ -86,4 +87,4 @@ TEST(Allocation, ATrainingStepAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

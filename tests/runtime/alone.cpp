@@ -12,15 +12,18 @@ constexpr int64_t kLabels = 10;
 
 }  // namespace
 
-Shape row_of(const Slot& slot) { return {slot.type.shape.begin() + 1, slot.type.shape.end()}; }
+graph::Shape row_of(const compile::Slot& slot) {
+  return {slot.type.shape.begin() + 1, slot.type.shape.end()};
+}
 
-RowRange rows_of(const Slot& slot, int64_t micro_batch, int64_t rows) {
+RowRange rows_of(const compile::Slot& slot, int64_t micro_batch, int64_t rows) {
   const int64_t begin = micro_batch * rows + (slot.slice.axis == 0 ? slot.slice.begin : 0);
   return {begin, begin + slot.type.shape[0]};
 }
 
-std::vector<float> images_of(const Shape& row_shape, int64_t step, int64_t begin, int64_t end) {
-  const int64_t count = elements_of(row_shape);
+std::vector<float> images_of(const graph::Shape& row_shape, int64_t step, int64_t begin,
+                             int64_t end) {
+  const int64_t count = graph::elements_of(row_shape);
   std::vector<float> values;
   for (int64_t row = begin; row < end; ++row) {
     const Random random(static_cast<uint64_t>(step) + 100, static_cast<uint64_t>(row));
@@ -37,8 +40,8 @@ std::vector<int32_t> labels_of(int64_t step, int64_t begin, int64_t end) {
   return values;
 }
 
-PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,
-                     int64_t micro_batches, int64_t steps) {
+PipelineSpec spec_of(graph::Graph network, std::vector<std::vector<int>> devices,
+                     parallel::ScheduleKind schedule, int64_t micro_batches, int64_t steps) {
   PipelineSpec spec;
   spec.network = std::move(network);
   spec.devices = std::move(devices);
@@ -48,55 +51,56 @@ PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, Sched
   return spec;
 }
 
-CompileOptions compile_options(const OptimizerSettings& optimizer) {
-  CompileOptions options;
-  options.kernels.convolution = ConvolutionAlgorithm::direct;
+compile::CompileOptions compile_options(const passes::OptimizerSettings& optimizer) {
+  compile::CompileOptions options;
+  options.kernels.convolution = kernels::ConvolutionAlgorithm::direct;
   options.kernels.threads = 1;
   options.optimizer = optimizer;
   return options;
 }
 
-TestAlone::TestAlone(const Graph& network, int64_t micro_batches,
-                     const OptimizerSettings& optimizer)
-    : micro_batches_(micro_batches), device_({.threads = 1, .pin = false}) {
+TestAlone::TestAlone(const graph::Graph& network, int64_t micro_batches,
+                     const passes::OptimizerSettings& optimizer)
+    : micro_batches_(micro_batches), device_({.threads = 1}) {
   const int64_t samples = network.tensor(network.find_tensor("images")).type.shape[0];
   rows_ = samples / micro_batches;
-  CompileOptions options = compile_options(optimizer);
+  compile::CompileOptions options = compile_options(optimizer);
   options.updates.accumulate = true;
-  options.shape.phasing = Phasing::micro_batches;
-  program_ = compile_training(with_batch(network, rows_, samples), options);
-  session_ = std::make_unique<Session>(device_, std::vector<const Program*>{&program_});
+  options.shape.phasing = compile::Phasing::micro_batches;
+  program_ = compile::compile_training(parallel::with_batch(network, rows_, samples), options);
+  session_ =
+      std::make_unique<runtime::Session>(device_, std::vector<const compile::Program*>{&program_});
   session_->initialize(kSeed);
 }
 
-StepState TestAlone::step_state(int64_t step, int64_t micro_batch) const {
+kernels::StepState TestAlone::step_state(int64_t step, int64_t micro_batch) const {
   return {kSeed, step, kLearningRate, micro_batch, micro_batch * rows_};
 }
 
 double TestAlone::accumulate(int64_t step, int64_t micro_batch, bool first) {
-  for (const Slot& slot : program_.inputs) {
+  for (const compile::Slot& slot : program_.inputs) {
     const RowRange rows = rows_of(slot, micro_batch, rows_);
-    if (slot.type.dtype == DataType::s32) {
+    if (slot.type.dtype == graph::DataType::s32) {
       session_->write_input(program_, slot.name, labels_of(step, rows.begin, rows.end));
     } else {
       session_->write_input(program_, slot.name,
                             images_of(row_of(slot), step, rows.begin, rows.end));
     }
   }
-  StepState state = step_state(step, micro_batch);
+  kernels::StepState state = step_state(step, micro_batch);
   state.micro_batch = first ? 0 : 1;
   double loss = 0;
   device_.run([&] {
-    session_->run_phase(program_, program_.phase(Phase::forward), {}, state);
+    session_->run_task(program_, program_.task(parallel::Work::forward), {}, state);
     loss = session_->scalar(program_, "loss");
-    session_->run_phase(program_, program_.phase(Phase::backward), {}, state);
+    session_->run_task(program_, program_.task(parallel::Work::backward), {}, state);
   });
   return loss;
 }
 
 void TestAlone::update(int64_t step) {
   device_.run([&] {
-    session_->run_phase(program_, program_.phase(Phase::update), {}, step_state(step, 0));
+    session_->run_task(program_, program_.task(parallel::Work::update), {}, step_state(step, 0));
   });
 }
 
@@ -107,9 +111,9 @@ double TestAlone::train(int64_t step) {
   return loss;
 }
 
-Weights TestAlone::state(Role role) const {
+Weights TestAlone::state(graph::Role role) const {
   Weights weights;
-  for (const Slot& slot : session_->state()) {
+  for (const compile::Slot& slot : session_->state()) {
     if (slot.role != role) continue;
     std::vector<float>& values = weights[slot.name];
     values.resize(static_cast<size_t>(slot.type.elements()));
@@ -119,19 +123,20 @@ Weights TestAlone::state(Role role) const {
 }
 
 void TestAlone::set_weights(const Weights& weights) {
-  for (const Slot& slot : session_->state()) {
-    if (slot.role == Role::parameter) session_->write_state(slot, weights.at(slot.name));
+  for (const compile::Slot& slot : session_->state()) {
+    if (slot.role == graph::Role::parameter) session_->write_state(slot, weights.at(slot.name));
   }
 }
 
-std::vector<float> evaluate_alone(const Graph& network, int64_t micro_batch_rows,
+std::vector<float> evaluate_alone(const graph::Graph& network, int64_t micro_batch_rows,
                                   const Weights& weights, int64_t micro_batch) {
-  const Graph graph = with_batch(network, micro_batch_rows, micro_batch_rows);
-  const Program program = compile_evaluation(graph, compile_options({}));
-  Device device({.threads = 1, .pin = false});
-  Session session(device, {&program});
-  for (const Slot& slot : session.state()) session.write_state(slot, weights.at(slot.name));
-  const Slot& images = program.input("images");
+  const graph::Graph graph = parallel::with_batch(network, micro_batch_rows, micro_batch_rows);
+  const compile::Program program = compile::compile_evaluation(graph, compile_options({}));
+  backend::Device device({.threads = 1});
+  runtime::Session session(device, {&program});
+  for (const compile::Slot& slot : session.state())
+    session.write_state(slot, weights.at(slot.name));
+  const compile::Slot& images = program.input("images");
   const RowRange rows = rows_of(images, micro_batch, micro_batch_rows);
   session.write_input(program, "images", images_of(row_of(images), 0, rows.begin, rows.end));
   session.write_input(program, "labels", labels_of(0, rows.begin, rows.end));

@@ -23,12 +23,12 @@ class PastWeights {
         stages_(static_cast<size_t>(schedule_.stages)) {
     const Weights start = alone_.weights();
     for (int stage = 0; stage < schedule_.stages; ++stage) {
-      const Graph graph = pipeline.graphs().local(stage, 0).graph;
+      const graph::Graph graph = pipeline.graphs().local(stage, 0).graph;
       Stage& one = stages_[static_cast<size_t>(stage)];
       one.versions.emplace_back();
-      for (TensorId id = 0; id < graph.tensor_count(); ++id) {
-        const Tensor& tensor = graph.tensor(id);
-        if (tensor.role != Role::parameter) continue;
+      for (graph::TensorId id = 0; id < graph.tensor_count(); ++id) {
+        const graph::Tensor& tensor = graph.tensor(id);
+        if (tensor.role != graph::Role::parameter) continue;
         one.versions[0][tensor.name] = start.at(tensor.name);
         one.decays[tensor.name] = tensor.type.shape.size() > 1;
       }
@@ -102,9 +102,9 @@ class PastWeights {
     stage.included = 0;
   }
 
-  const Schedule& schedule_;
+  const parallel::Schedule& schedule_;
   const VersionRule rule_;
-  const OptimizerSettings optimizer_;
+  const passes::OptimizerSettings optimizer_;
   TestAlone alone_;
   std::vector<Stage> stages_;
 };
@@ -123,18 +123,18 @@ VersionRule step_before(const PipelineSpec& spec) {
   };
 }
 
-VersionRule table_of(const Schedule& schedule) {
+VersionRule table_of(const parallel::Schedule& schedule) {
   return [&schedule](int stage, int64_t m) {
-    const Row& row = schedule.rows[static_cast<size_t>(schedule.row_of(stage, m))];
-    for (const Task& task : row.tasks) {
-      if (task.work == Work::forward && task.micro_batch == m) return task.version;
+    const parallel::Row& row = schedule.rows[static_cast<size_t>(schedule.row_of(stage, m))];
+    for (const parallel::Task& task : row.tasks) {
+      if (task.work == parallel::Work::forward && task.micro_batch == m) return task.version;
     }
     return int64_t{-1};
   };
 }
 
 void expect_as_past(const PipelineSpec& spec, const VersionRule& rule) {
-  SCOPED_TRACE(name_of(spec.schedule));
+  SCOPED_TRACE(parallel::name_of(spec.schedule));
   TestPipeline pipeline(spec);
   PastWeights past(spec, pipeline, rule ? rule : table_of(pipeline.schedule()));
   pipeline.train();
@@ -148,30 +148,35 @@ void expect_as_past(const PipelineSpec& spec, const VersionRule& rule) {
 }
 
 TEST(AsynchronousPipeline, OneForwardOneBackwardStashesWeights) {
-  PipelineSpec spec = spec_of(vgg_like(4), {{0}, {1}, {2}}, ScheduleKind::one_f_one_b, 1, kSteps);
+  PipelineSpec spec =
+      spec_of(vgg_like(4), {{0}, {1}, {2}}, parallel::ScheduleKind::one_f_one_b, 1, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
-  spec = spec_of(alexnet_like(6), {{0, 1}, {2}, {3}, {4}}, ScheduleKind::one_f_one_b, 1, kSteps);
+  spec = spec_of(alexnet_like(6), {{0, 1}, {2}, {3}, {4}}, parallel::ScheduleKind::one_f_one_b, 1,
+                 kSteps);
   expect_as_past(spec, newest_at_forward(spec));
-  spec = spec_of(vgg_like(4), {{0}, {1}, {2}}, ScheduleKind::one_f_one_b, 2, kSteps);
+  spec = spec_of(vgg_like(4), {{0}, {1}, {2}}, parallel::ScheduleKind::one_f_one_b, 2, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
 }
 
 TEST(AsynchronousPipeline, StaticBoundedStaleness) {
-  PipelineSpec spec = spec_of(alexnet_like(7), {{0, 1, 2}, {3}}, ScheduleKind::ssp, 1, kSteps);
+  PipelineSpec spec =
+      spec_of(alexnet_like(7), {{0, 1, 2}, {3}}, parallel::ScheduleKind::ssp, 1, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
-  spec = spec_of(vgg_like(4), {{0, 1}, {1, 0}}, ScheduleKind::ssp, 1, kSteps);
+  spec = spec_of(vgg_like(4), {{0, 1}, {1, 0}}, parallel::ScheduleKind::ssp, 1, kSteps);
   expect_as_past(spec, newest_at_forward(spec));
 }
 
 TEST(AsynchronousPipeline, TwoVersions) {
-  PipelineSpec spec = spec_of(vgg_like(6), {{0}, {1}, {2}}, ScheduleKind::two_bw, 3, kSteps);
+  PipelineSpec spec =
+      spec_of(vgg_like(6), {{0}, {1}, {2}}, parallel::ScheduleKind::two_bw, 3, kSteps);
   expect_as_past(spec, step_before(spec));
-  spec = spec_of(alexnet_like(12), {{0, 1}, {2}}, ScheduleKind::two_bw, 4, kSteps);
+  spec = spec_of(alexnet_like(12), {{0, 1}, {2}}, parallel::ScheduleKind::two_bw, 4, kSteps);
   expect_as_past(spec, step_before(spec));
 }
 
 TEST(AsynchronousPipeline, RoundRobinReplicasAverageWhatIsThere) {
-  PipelineSpec spec = spec_of(vgg_like(3), {{0, 1, 2}, {3}}, ScheduleKind::one_f_one_b, 1, kSteps);
+  PipelineSpec spec =
+      spec_of(vgg_like(3), {{0, 1, 2}, {3}}, parallel::ScheduleKind::one_f_one_b, 1, kSteps);
   spec.round_robin = true;
   expect_as_past(spec, {});
 }
@@ -180,7 +185,7 @@ TEST(AsynchronousPipeline, OrderFoundOnTheWayKeepsTheBound) {
   for (const auto& devices :
        std::vector<std::vector<std::vector<int>>>{{{0}, {1}, {2}, {3}}, {{0, 1, 2}, {3}}}) {
     for (const bool round_robin : {false, true}) {
-      PipelineSpec spec = spec_of(vgg_like(6), devices, ScheduleKind::ssp, 1, kSteps);
+      PipelineSpec spec = spec_of(vgg_like(6), devices, parallel::ScheduleKind::ssp, 1, kSteps);
       spec.static_scheduling = false;
       spec.round_robin = round_robin;
       TestPipeline pipeline(spec);
@@ -188,8 +193,8 @@ TEST(AsynchronousPipeline, OrderFoundOnTheWayKeepsTheBound) {
       pipeline.train();
       EXPECT_EQ(static_cast<int64_t>(pipeline.losses().size()), 2 * kSteps);
       const auto runners = pipeline.runners();
-      for (const StageRunner* runner : runners) {
-        const Row& row =
+      for (const runtime::StageRunner* runner : runners) {
+        const parallel::Row& row =
             pipeline.schedule().rows[static_cast<size_t>(runner->row(pipeline.schedule()))];
         EXPECT_LE(runner->largest_staleness(), row.versions);
       }

@@ -14,27 +14,27 @@
 #include "runtime/session.h"
 #include "session_support.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 constexpr int64_t kBatch = 12;
 constexpr int64_t kPixels = 3 * 4 * 4;
 constexpr int64_t kClasses = 700;
 
-Graph network(double rate = 1) {
-  Builder net;
-  const Value image = net.image(kBatch, 3, 4, 4);
-  const Value maps =
+graph::Graph network(double rate = 1) {
+  graph::Builder net;
+  const graph::Value image = net.image(kBatch, 3, 4, 4);
+  const graph::Value maps =
       net.relu(net.convolution(image, "conv", {.channels = 8, .kernel = 3, .padding = 1}));
-  const Value embedding = net.linear(net.flatten(maps), "fc", {.features = 32});
+  const graph::Value embedding = net.linear(net.flatten(maps), "fc", {.features = 32});
   net.margin_head(embedding, {.classes = kClasses, .addend = 0.3, .scale = 8, .sample_rate = rate});
   return net.take();
 }
 
 constexpr const char* kParameters[] = {"head.centres", "fc.weight", "fc.bias", "conv.weight"};
 
-CompileOptions compile_options() {
-  CompileOptions options;
+compile::CompileOptions compile_options() {
+  compile::CompileOptions options;
   options.kernels.threads = 2;
   options.optimizer.weight_decay = 0.01;
   return options;
@@ -42,8 +42,8 @@ CompileOptions compile_options() {
 
 // One device with a program that is run whole.
 struct Trained {
-  explicit Trained(const CompileOptions& options, double rate = 1)
-      : program(compile_training(network(rate), options)), session(device, {&program}) {
+  explicit Trained(const compile::CompileOptions& options, double rate = 1)
+      : program(compile::compile_training(network(rate), options)), session(device, {&program}) {
     session.initialize(1);
   }
 
@@ -61,8 +61,8 @@ struct Trained {
     return all;
   }
 
-  Device device = Device({.threads = 2});
-  Program program;
+  backend::Device device = backend::Device({.threads = 2});
+  compile::Program program;
   Session session;
 };
 
@@ -77,7 +77,7 @@ double norm(const std::vector<float>& a) { return distance(a, std::vector<float>
 TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
   for (const std::string& optimizer : std::vector<std::string>{"sgd", "adamw", "lars"}) {
     for (const double rate : {1.0, 0.2}) {
-      CompileOptions options = compile_options();
+      compile::CompileOptions options = compile_options();
       options.optimizer.name = optimizer;
       Trained now(options, rate);
       options.optimizer.clip_norm = 1e6;
@@ -99,7 +99,7 @@ TEST(DeferredHead, AStepBehindAllGradientsIsTheSame) {
 
 // With no momentum and no decay a step is the rate times the gradient.
 TEST(DeferredHead, ClippingCountsTheCentres) {
-  CompileOptions options = compile_options();
+  compile::CompileOptions options = compile_options();
   options.optimizer.momentum = 0;
   options.optimizer.weight_decay = 0;
   double whole = 0;
@@ -128,7 +128,7 @@ TEST(DeferredHead, ClippingCountsTheCentres) {
 }
 
 TEST(DeferredHead, AnOverflowLeavesTheCentresAlone) {
-  CompileOptions options = compile_options();
+  compile::CompileOptions options = compile_options();
   options.updates.check_overflow = true;
   Trained run(options);
   run.feed();
@@ -147,17 +147,17 @@ TEST(DeferredHead, AnOverflowLeavesTheCentresAlone) {
 
 TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
   constexpr int64_t kParts = 3;
-  Plan plan;
-  plan.stages = parse_stages("0:0");
+  parallel::Plan plan;
+  plan.stages = parallel::parse_stages("0:0");
   plan.micro_batches = kParts;
-  const JobGraphs graphs(network(), plan);
-  CompileOptions options = compile_options();
+  const parallel::JobGraphs graphs(network(), plan);
+  compile::CompileOptions options = compile_options();
   Trained whole(options);
   options.updates.accumulate = true;
   options.updates.micro_batches = kParts;
-  options.shape.phasing = Phasing::micro_batches;
-  const Program program = compile_stage(graphs.local(0, 0), options);
-  Device device({.threads = 2});
+  options.shape.phasing = compile::Phasing::micro_batches;
+  const compile::Program program = compile::compile_stage(graphs.local(0, 0), options);
+  backend::Device device({.threads = 2});
   Session session(device, {&program});
   session.initialize(1);
   std::vector<float> images(kBatch * kPixels);
@@ -173,17 +173,18 @@ TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
       session.write_input(program, "images",
                           std::span<const float>(images).subspan(first * kPixels, rows * kPixels));
       session.write_input(program, "labels", std::span<const int32_t>(labels).subspan(first, rows));
-      StepState state = {1, step, 0.05f};
+      kernels::StepState state = {1, step, 0.05f};
       state.micro_batch = m;
       device.run([&] {
-        session.run_phase(program, program.phase(Phase::forward), {}, state);
-        session.run_phase(program, program.phase(Phase::backward), {}, state);
-        if (m + 1 == kParts) session.run_phase(program, program.phase(Phase::update), {}, state);
+        session.run_task(program, program.task(parallel::Work::forward), {}, state);
+        session.run_task(program, program.task(parallel::Work::backward), {}, state);
+        if (m + 1 == kParts)
+          session.run_task(program, program.task(parallel::Work::update), {}, state);
       });
     }
   }
-  for (const Slot& slot : session.state()) {
-    if (slot.role == Role::accumulator) continue;
+  for (const compile::Slot& slot : session.state()) {
+    if (slot.role == graph::Role::accumulator) continue;
     std::vector<float> values(static_cast<size_t>(slot.type.elements()));
     session.read_state(slot, values);
     const auto expected = state_of(whole.session, slot.name);
@@ -192,12 +193,12 @@ TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
 }
 
 TEST(DeferredHead, ASampleNeedsTheLabelsOfTheWholeStep) {
-  Plan plan;
-  plan.stages = parse_stages("0:0");
+  parallel::Plan plan;
+  plan.stages = parallel::parse_stages("0:0");
   plan.micro_batches = 3;
-  EXPECT_THROW(JobGraphs(network(0.1), plan), InputError);
-  EXPECT_NO_THROW(JobGraphs(network(), plan));
+  EXPECT_THROW(parallel::JobGraphs(network(0.1), plan), InputError);
+  EXPECT_NO_THROW(parallel::JobGraphs(network(), plan));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

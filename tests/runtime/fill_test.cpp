@@ -4,23 +4,23 @@
 
 #include <vector>
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 // Parts along every axis are what the whole tensor has there.
 TEST(Fill, PartsStartAsTheWholeDoes) {
-  const Shape whole = {5, 4, 6};
-  const Initializer kinds[] = {{Initializer::Kind::constant, 0.5f, 0},
-                               {Initializer::Kind::normal, 1, 2},
-                               {Initializer::Kind::uniform, -1, 3}};
-  for (const Initializer& initializer : kinds) {
+  const graph::Shape whole = {5, 4, 6};
+  const graph::Initializer kinds[] = {{graph::Initializer::Kind::constant, 0.5f, 0},
+                                      {graph::Initializer::Kind::normal, 1, 2},
+                                      {graph::Initializer::Kind::uniform, -1, 3}};
+  for (const graph::Initializer& initializer : kinds) {
     std::vector<float> all(120);
     fill_slice(initializer, "weights", 7, whole, {}, all);
     for (int axis = 0; axis < 3; ++axis) {
-      Shape shape = whole;
+      graph::Shape shape = whole;
       shape[static_cast<size_t>(axis)] = 2;
-      const Slice slice = {axis, 1, whole[static_cast<size_t>(axis)]};
-      std::vector<float> part(static_cast<size_t>(elements_of(shape)));
+      const graph::Slice slice = {axis, 1, whole[static_cast<size_t>(axis)]};
+      std::vector<float> part(static_cast<size_t>(graph::elements_of(shape)));
       fill_slice(initializer, "weights", 7, shape, slice, part);
       size_t i = 0;
       for (int64_t a = 0; a < shape[0]; ++a) {
@@ -36,8 +36,8 @@ TEST(Fill, PartsStartAsTheWholeDoes) {
 }
 
 TEST(Fill, PieceByPieceIsTheSame) {
-  const Initializer normal = {Initializer::Kind::normal, 0, 1};
-  const Slice slice = {1, 2, 9};
+  const graph::Initializer normal = {graph::Initializer::Kind::normal, 0, 1};
+  const graph::Slice slice = {1, 2, 9};
   std::vector<float> all(3 * 4 * 5);
   fill_slice(normal, "a", 1, {3, 4, 5}, slice, all);
   for (size_t first = 0; first < all.size(); first += 7) {
@@ -48,7 +48,7 @@ TEST(Fill, PieceByPieceIsTheSame) {
 }
 
 TEST(Fill, DependsOnSeedAndName) {
-  const Initializer normal = {Initializer::Kind::normal, 0, 1};
+  const graph::Initializer normal = {graph::Initializer::Kind::normal, 0, 1};
   std::vector<float> first(8);
   std::vector<float> second(8);
   fill_slice(normal, "a", 1, {8}, {}, first);
@@ -61,4 +61,4 @@ TEST(Fill, DependsOnSeedAndName) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

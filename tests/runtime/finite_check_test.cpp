@@ -9,13 +9,13 @@
 #include "compile/compiler.h"
 #include "models/models.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr StepState kStep = {3, 0, 0.01f};
+constexpr kernels::StepState kStep = {3, 0, 0.01f};
 
 // A network with weights and a batch, ready for a step.
 class Network {
@@ -28,7 +28,7 @@ class Network {
     session_.write_input(program_, "labels", labels);
   }
 
-  Program& program() { return program_; }
+  compile::Program& program() { return program_; }
   Session& session() { return session_; }
   void run() { session_.run(program_, kStep); }
   std::string explain(Watch what) { return explain_step(session_, program_, kStep, what); }
@@ -50,25 +50,25 @@ class Network {
   }
 
  private:
-  static Program compile(const std::string& model, int64_t image) {
-    ModelOptions options = default_options(model);
+  static compile::Program compile(const std::string& model, int64_t image) {
+    models::ModelOptions options = models::default_options(model);
     options.batch = 4;
     options.image = image;
     options.classes = 10;
-    CompileOptions settings;
-    settings.kernels.convolution = ConvolutionAlgorithm::direct;
-    return compile_training(build_model(model, options), settings);
+    compile::CompileOptions settings;
+    settings.kernels.convolution = kernels::ConvolutionAlgorithm::direct;
+    return compile::compile_training(models::build_model(model, options), settings);
   }
 
-  const Slot& slot(const std::string& name) const {
-    for (const Slot& slot : program_.state) {
+  const compile::Slot& slot(const std::string& name) const {
+    for (const compile::Slot& slot : program_.state) {
       if (slot.name == name) return slot;
     }
     throw std::logic_error("no state " + name);
   }
 
-  Program program_;
-  Device device_;
+  compile::Program program_;
+  backend::Device device_;
   Session session_;
 };
 
@@ -98,7 +98,7 @@ TEST(FiniteCheck, TheLossStopsTheStepBeforeAnyUpdate) {
   network.fill("layer2.0.conv2.weight", 1e38f);
   watch(network.program(), Watch::loss);
   const std::vector<float> before = network.read("conv1.weight");
-  EXPECT_THROW(network.run(), Suspicious);
+  EXPECT_THROW(network.run(), kernels::Suspicious);
   EXPECT_EQ(network.read("conv1.weight"), before);
 }
 
@@ -106,7 +106,7 @@ TEST(FiniteCheck, NamesTheFirstLayerThatGoesWrong) {
   Network network("fashion_cnn");
   network.fill("layer2.0.conv2.weight", 1e38f);
   watch(network.program(), Watch::loss);
-  EXPECT_THROW(network.run(), Suspicious);
+  EXPECT_THROW(network.run(), kernels::Suspicious);
   EXPECT_THAT(network.explain(Watch::finite),
               AllOf(HasSubstr("layer 'layer2.0.conv2' (convolution, forward)"),
                     HasSubstr("values of 'layer2.0.conv2' that are not finite")));
@@ -120,7 +120,7 @@ TEST(FiniteCheck, NamesGradientsAndUpdates) {
   try {
     network.session().run(network.program(), {3, 0, 1e30f});
     FAIL() << "nothing was found";
-  } catch (const Suspicious& found) {
+  } catch (const kernels::Suspicious& found) {
     EXPECT_THAT(found.what(), AllOf(HasSubstr("update"), HasSubstr("not finite")));
   }
 }
@@ -142,4 +142,4 @@ TEST(FiniteCheck, NamesALayerThatDied) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

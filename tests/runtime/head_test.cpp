@@ -9,26 +9,26 @@
 #include "runtime/session.h"
 #include "session_support.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 constexpr int64_t kBatch = 12;
 constexpr int64_t kDimension = 32;
 
-Graph head_graph(const MarginHeadOptions& options, int64_t width = kDimension) {
-  Builder net;
+graph::Graph head_graph(const graph::MarginHeadOptions& options, int64_t width = kDimension) {
+  graph::Builder net;
   net.margin_head(net.input("embeddings", {kBatch, width}), options);
   return net.take();
 }
 
-CompileOptions compile_options(const char* name) {
-  CompileOptions options;
+compile::CompileOptions compile_options(const char* name) {
+  compile::CompileOptions options;
   options.kernels.threads = 2;
   options.optimizer.name = name;
   return options;
 }
 
-void feed(Session& session, const Program& program, int64_t classes) {
+void feed(Session& session, const compile::Program& program, int64_t classes) {
   const Random random(3, 3);
   std::vector<float> embeddings(static_cast<size_t>(kBatch * kDimension));
   for (size_t i = 0; i < embeddings.size(); ++i) embeddings[i] = random.normal(i);
@@ -42,13 +42,15 @@ void feed(Session& session, const Program& program, int64_t classes) {
 
 TEST(HeadProgram, CentresComeToTheirEmbeddings) {
   for (const std::string& name : std::vector<std::string>{"sgd", "adamw", "lars"}) {
-    for (const DataType storage : {DataType::f32, DataType::bf16, DataType::f16}) {
+    for (const graph::DataType storage :
+         {graph::DataType::f32, graph::DataType::bf16, graph::DataType::f16}) {
       for (const double rate : {1.0, 0.1}) {
-        MarginHeadOptions head = {.classes = 1000, .addend = 0.5, .scale = 16};
+        graph::MarginHeadOptions head = {.classes = 1000, .addend = 0.5, .scale = 16};
         head.storage = storage;
         head.sample_rate = rate;
-        const Program program = compile_training(head_graph(head), compile_options(name.c_str()));
-        Device device({.threads = 2});
+        const compile::Program program =
+            compile::compile_training(head_graph(head), compile_options(name.c_str()));
+        backend::Device device({.threads = 2});
         Session session(device, {&program});
         session.initialize(1);
         feed(session, program, head.classes);
@@ -58,16 +60,18 @@ TEST(HeadProgram, CentresComeToTheirEmbeddings) {
         for (int64_t step = 1; step < 25; ++step) session.run(program, {1, step, learning_rate});
         EXPECT_GT(first, 5);
         EXPECT_LT(session.scalar(program, "loss"), 0.5f * first)
-            << name << " " << name_of(storage) << " " << rate;
+            << name << " " << graph::name_of(storage) << " " << rate;
       }
     }
   }
 }
 
 TEST(HeadProgram, OnlySampledCentresChange) {
-  const MarginHeadOptions head = {.classes = 5000, .sample_rate = 0.1};  // lazy: none is late yet
-  const Program program = compile_training(head_graph(head), compile_options("sgd"));
-  Device device({.threads = 2});
+  const graph::MarginHeadOptions head = {.classes = 5000,
+                                         .sample_rate = 0.1};  // lazy: none is late yet
+  const compile::Program program =
+      compile::compile_training(head_graph(head), compile_options("sgd"));
+  backend::Device device({.threads = 2});
   Session session(device, {&program});
   session.initialize(1);
   feed(session, program, head.classes);
@@ -89,9 +93,10 @@ TEST(HeadProgram, OnlySampledCentresChange) {
 
 // A part of the classes starts with the values that it has in the whole.
 TEST(HeadProgram, PartsStartAsTheWholeDoes) {
-  const auto start = [](const MarginHeadOptions& head) {
-    const Program program = compile_training(head_graph(head), compile_options("sgd"));
-    Device device({.threads = 1});
+  const auto start = [](const graph::MarginHeadOptions& head) {
+    const compile::Program program =
+        compile::compile_training(head_graph(head), compile_options("sgd"));
+    backend::Device device({.threads = 1});
     Session session(device, {&program});
     session.initialize(5);
     return state_of(session, "head.centres");
@@ -109,11 +114,11 @@ TEST(HeadProgram, PartsStartAsTheWholeDoes) {
 
 TEST(HeadProgram, MemoryBesideCentresAndStateDoesNotGrow) {
   const auto beside = [](int64_t classes, double rate, int threads) {
-    MarginHeadOptions head = {.classes = classes, .sample_rate = rate};
+    graph::MarginHeadOptions head = {.classes = classes, .sample_rate = rate};
     head.cache_bytes = int64_t{1} << 20;
-    CompileOptions options = compile_options("sgd");
+    compile::CompileOptions options = compile_options("sgd");
     options.kernels.threads = threads;
-    const Program program = compile_training(head_graph(head), options);
+    const compile::Program program = compile::compile_training(head_graph(head), options);
     EXPECT_GE(program.breakdown.weights, classes * kDimension * 4);
     EXPECT_EQ(program.breakdown.gradients, 0);
     return program.arena_bytes - program.breakdown.weights - program.breakdown.optimizer;
@@ -125,23 +130,23 @@ TEST(HeadProgram, MemoryBesideCentresAndStateDoesNotGrow) {
 }
 
 TEST(HeadProgram, EvaluationLeavesTheHeadOut) {
-  Builder net;
-  const Value image = net.image(2, 3, 8, 8);
-  const Value embedding = net.linear(net.flatten(image), "fc", {.features = 16});
+  graph::Builder net;
+  const graph::Value image = net.image(2, 3, 8, 8);
+  const graph::Value embedding = net.linear(net.flatten(image), "fc", {.features = 16});
   net.margin_head(embedding, {.classes = 100, .addend = 0.5});
   net.result(embedding, "embedding");
-  const Graph graph = net.take();
-  const CompileOptions options = compile_options("sgd");
-  const Program training = compile_training(graph, options);
-  const Program evaluation = compile_evaluation(graph, options, training);
-  for (const Instruction& instruction : evaluation.instructions) {
+  const graph::Graph graph = net.take();
+  const compile::CompileOptions options = compile_options("sgd");
+  const compile::Program training = compile::compile_training(graph, options);
+  const compile::Program evaluation = compile::compile_evaluation(graph, options, training);
+  for (const compile::Instruction& instruction : evaluation.instructions) {
     EXPECT_FALSE(instruction.type.starts_with("margin_head")) << instruction.name;
     EXPECT_NE(instruction.type, "l2_normalize");
   }
   ASSERT_EQ(evaluation.results.size(), 1u);
   EXPECT_EQ(evaluation.results[0].name, "embedding");
-  EXPECT_EQ(evaluation.results[0].type.shape, (Shape{2, 16}));
-  Device device({.threads = 2});
+  EXPECT_EQ(evaluation.results[0].type.shape, (graph::Shape{2, 16}));
+  backend::Device device({.threads = 2});
   Session session(device, {&training, &evaluation});
   session.initialize(1);
   std::vector<float> images(2 * 3 * 8 * 8, 0.5f);
@@ -157,4 +162,4 @@ TEST(HeadProgram, EvaluationLeavesTheHeadOut) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

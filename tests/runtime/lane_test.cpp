@@ -10,7 +10,7 @@
 #include "comm/local_group.h"
 #include "runtime/input_gate.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 constexpr int64_t kBytes = 64;
@@ -19,11 +19,12 @@ constexpr int64_t kBytes = 64;
 class Ends {
  public:
   explicit Ends(size_t send_slots = 1, size_t receive_slots = 2)
-      : groups_(make_local_groups(2)),
-        device_({.threads = 1, .pin = false}),
+      : groups_(comm::make_local_groups(2)),
+        device_({.threads = 1}),
         memory_(device_.allocate(static_cast<int64_t>(send_slots + receive_slots) * kBytes)),
-        stream_(device_.make_stream(StreamKind::direct)) {
+        stream_(device_.make_stream(backend::StreamKind::direct)) {
     LaneOptions sender = {.name = "x",
+                          .layer = "x",
                           .group = groups_[0],
                           .peer = 1,
                           .tag = 3,
@@ -31,6 +32,7 @@ class Ends {
                           .bytes = kBytes,
                           .bell = &bell_};
     LaneOptions receiver = {.name = "x",
+                            .layer = "x",
                             .group = groups_[1],
                             .peer = 0,
                             .tag = 3,
@@ -47,13 +49,13 @@ class Ends {
 
   void put(int value) {
     const std::vector<std::byte> message(kBytes, static_cast<std::byte>(value));
-    stream_->give(command::Write{message.data(), send->reserve(*stream_), kBytes});
+    stream_->give(backend::command::Write{message.data(), send->reserve(*stream_), kBytes});
     send->commit(*stream_);
   }
 
   int take() {
     std::vector<std::byte> message(kBytes);
-    stream_->give(command::Read{receive->front(*stream_), message.data(), kBytes});
+    stream_->give(backend::command::Read{receive->front(*stream_), message.data(), kBytes});
     const int first = static_cast<int>(message[0]);
     EXPECT_EQ(static_cast<int>(message[kBytes - 1]), first);
     receive->pop(*stream_);
@@ -69,10 +71,10 @@ class Ends {
     }
   }
 
-  std::vector<Group> groups_;
-  Device device_;
-  std::unique_ptr<Region> memory_;
-  std::unique_ptr<Stream> stream_;
+  std::vector<comm::Group> groups_;
+  backend::Device device_;
+  std::unique_ptr<backend::Region> memory_;
+  std::unique_ptr<backend::Stream> stream_;
   Bell bell_;
   std::unique_ptr<SendLane> send;
   std::unique_ptr<ReceiveLane> receive;
@@ -167,4 +169,4 @@ TEST(InputGate, WaitsBothWays) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

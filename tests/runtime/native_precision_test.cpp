@@ -7,25 +7,27 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "compile/compiler.h"
+#include "native_bf16.h"
 #include "runtime/session.h"
 #include "session_support.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 // One thread: those of a team wait for each other within oneDNN, which takes long where other
 // programs want their cores.
-CompileOptions options_for(DataType type) {
+compile::CompileOptions options_for(graph::DataType type) {
   set_team_size(1);
-  CompileOptions options;
-  options.kernels.convolution = ConvolutionAlgorithm::direct;
+  compile::CompileOptions options;
+  options.kernels.convolution = kernels::ConvolutionAlgorithm::direct;
   options.kernels.threads = 1;
   options.precision.type = type;
-  options.precision.arithmetic = PrecisionSettings::Arithmetic::native;
+  options.precision.arithmetic = passes::PrecisionSettings::Arithmetic::native;
   return options;
 }
 
-void feed(Session& session, const Program& program, uint64_t batch = 5, bool rounded = false) {
+void feed(Session& session, const compile::Program& program, uint64_t batch = 5,
+          bool rounded = false) {
   const Random random(5, batch);
   std::vector<float> images(static_cast<size_t>(program.input("images").type.elements()));
   for (size_t i = 0; i < images.size(); ++i) {
@@ -40,8 +42,9 @@ void feed(Session& session, const Program& program, uint64_t batch = 5, bool rou
 
 enum class Batches : uint8_t { one, fresh };
 
-std::vector<float> losses_of(const Program& program, int steps, Batches batches = Batches::one) {
-  Device device({.threads = 1});
+std::vector<float> losses_of(const compile::Program& program, int steps,
+                             Batches batches = Batches::one) {
+  backend::Device device({.threads = 1});
   Session session(device, {&program});
   session.initialize(3);
   std::vector<float> losses;
@@ -64,11 +67,12 @@ constexpr Network kResidual = {"resnet18", 16, 32};
 constexpr Network kDepthwise = {"mobilefacenet", 4, 112};
 
 TEST(NativePrecision, TenStepsOfTrainingFollowFloat32) {
-  const Graph graph = small_model(kFashion.name, kFashion.batch, kFashion.image);
-  const auto wide =
-      losses_of(compile_training(graph, options_for(DataType::f32)), 10, Batches::fresh);
-  const auto native =
-      losses_of(compile_training(graph, options_for(DataType::bf16)), 10, Batches::fresh);
+  if (refuses_native_bf16()) return;
+  const graph::Graph graph = small_model(kFashion.name, kFashion.batch, kFashion.image);
+  const auto wide = losses_of(compile::compile_training(graph, options_for(graph::DataType::f32)),
+                              10, Batches::fresh);
+  const auto native = losses_of(
+      compile::compile_training(graph, options_for(graph::DataType::bf16)), 10, Batches::fresh);
   for (size_t i = 0; i < wide.size(); ++i) {
     EXPECT_NEAR(native[i], wide[i], 0.01f * wide[i]) << "step " << i;
   }
@@ -76,14 +80,14 @@ TEST(NativePrecision, TenStepsOfTrainingFollowFloat32) {
 }
 
 // What a step does to every parameter, one behind the other.
-std::vector<double> first_step(const Program& program, bool round_images) {
-  Device device({.threads = 1});
+std::vector<double> first_step(const compile::Program& program, bool round_images) {
+  backend::Device device({.threads = 1});
   Session session(device, {&program});
   session.initialize(3);
   const auto parameters = [&] {
     std::vector<double> all;
-    for (const Slot& slot : session.state()) {
-      if (slot.role != Role::parameter) continue;
+    for (const compile::Slot& slot : session.state()) {
+      if (slot.role != graph::Role::parameter) continue;
       std::vector<float> values(static_cast<size_t>(slot.type.elements()));
       session.read_state(slot, values);
       all.insert(all.end(), values.begin(), values.end());
@@ -112,10 +116,13 @@ double relative_error(const std::vector<double>& values, const std::vector<doubl
 // that are rounded to bf16 change the float32 gradient by a tenth or more. bf16 throughout may
 // cost a few times that, a wrong gradient costs all of it.
 TEST(NativePrecision, GradientsOfDeepNetworksAreAsGoodAsTheirImages) {
+  if (refuses_native_bf16()) return;
   for (const Network& net : {kFashion, kResidual, kDepthwise}) {
-    const Graph graph = small_model(net.name, net.batch, net.image);
-    const Program wide = compile_training(graph, options_for(DataType::f32));
-    const Program native = compile_training(graph, options_for(DataType::bf16));
+    const graph::Graph graph = small_model(net.name, net.batch, net.image);
+    const compile::Program wide =
+        compile::compile_training(graph, options_for(graph::DataType::f32));
+    const compile::Program native =
+        compile::compile_training(graph, options_for(graph::DataType::bf16));
     const std::vector<double> expected = first_step(wide, false);
     const double rounded = relative_error(first_step(wide, true), expected);
     const double error = relative_error(first_step(native, false), expected);
@@ -128,10 +135,13 @@ TEST(NativePrecision, GradientsOfDeepNetworksAreAsGoodAsTheirImages) {
 // On one batch the loss nears zero, where a difference means little beside it: what counts is how
 // far it has fallen.
 TEST(NativePrecision, TenStepsOnOneBatchFallAsInFloat32) {
+  if (refuses_native_bf16()) return;
   for (const Network& net : {kFashion, kResidual}) {
-    const Graph graph = small_model(net.name, net.batch, net.image);
-    const auto wide = losses_of(compile_training(graph, options_for(DataType::f32)), 10);
-    const auto native = losses_of(compile_training(graph, options_for(DataType::bf16)), 10);
+    const graph::Graph graph = small_model(net.name, net.batch, net.image);
+    const auto wide =
+        losses_of(compile::compile_training(graph, options_for(graph::DataType::f32)), 10);
+    const auto native =
+        losses_of(compile::compile_training(graph, options_for(graph::DataType::bf16)), 10);
     for (size_t i = 0; i < wide.size(); ++i) {
       EXPECT_NEAR(native[i], wide[i], 0.01f * wide[0]) << net.name << " step " << i;
     }
@@ -139,9 +149,10 @@ TEST(NativePrecision, TenStepsOnOneBatchFallAsInFloat32) {
 }
 
 TEST(NativePrecision, LossFallsOnAFixedBatch) {
-  const Program program =
-      compile_training(small_model("resnet18", 8, 32), options_for(DataType::bf16));
-  Device device({.threads = 1});
+  if (refuses_native_bf16()) return;
+  const compile::Program program =
+      compile::compile_training(small_model("resnet18", 8, 32), options_for(graph::DataType::bf16));
+  backend::Device device({.threads = 1});
   Session session(device, {&program});
   session.initialize(3);
   feed(session, program);
@@ -154,9 +165,11 @@ TEST(NativePrecision, LossFallsOnAFixedBatch) {
 }
 
 TEST(NativePrecision, ActivationsTakeHalfTheMemoryAndNothingElseGrows) {
-  const Graph graph = small_model("resnet18", 16, 64);
-  const Program wide = compile_training(graph, options_for(DataType::f32));
-  const Program native = compile_training(graph, options_for(DataType::bf16));
+  if (refuses_native_bf16()) return;
+  const graph::Graph graph = small_model("resnet18", 16, 64);
+  const compile::Program wide = compile::compile_training(graph, options_for(graph::DataType::f32));
+  const compile::Program native =
+      compile::compile_training(graph, options_for(graph::DataType::bf16));
   EXPECT_LT(native.breakdown.activations, 0.55 * static_cast<double>(wide.breakdown.activations));
   EXPECT_EQ(native.breakdown.weights, wide.breakdown.weights);
   EXPECT_EQ(native.breakdown.optimizer, wide.breakdown.optimizer);
@@ -164,11 +177,12 @@ TEST(NativePrecision, ActivationsTakeHalfTheMemoryAndNothingElseGrows) {
 }
 
 TEST(NativePrecision, EvaluationReadsTheSameWeights) {
-  const Program training =
-      compile_training(small_model("resnet18", 4, 32), options_for(DataType::bf16));
-  const Program evaluation =
-      compile_evaluation(small_model("resnet18", 6, 32), options_for(DataType::bf16), training);
-  Device device({.threads = 1});
+  if (refuses_native_bf16()) return;
+  const compile::Program training =
+      compile::compile_training(small_model("resnet18", 4, 32), options_for(graph::DataType::bf16));
+  const compile::Program evaluation = compile::compile_evaluation(
+      small_model("resnet18", 6, 32), options_for(graph::DataType::bf16), training);
+  backend::Device device({.threads = 1});
   Session session(device, {&training, &evaluation});
   session.initialize(1);
   feed(session, training);
@@ -181,12 +195,13 @@ TEST(NativePrecision, EvaluationReadsTheSameWeights) {
 }
 
 TEST(NativePrecision, RecomputingChangesNothing) {
-  CompileOptions keep = options_for(DataType::bf16);
-  keep.recompute = RecomputePolicy::none;
-  const Graph graph = small_model("resnet18", 4, 64);
-  EXPECT_EQ(losses_of(compile_training(graph, keep), 3),
-            losses_of(compile_training(graph, options_for(DataType::bf16)), 3));
+  if (refuses_native_bf16()) return;
+  compile::CompileOptions keep = options_for(graph::DataType::bf16);
+  keep.recompute = passes::RecomputePolicy::none;
+  const graph::Graph graph = small_model("resnet18", 4, 64);
+  EXPECT_EQ(losses_of(compile::compile_training(graph, keep), 3),
+            losses_of(compile::compile_training(graph, options_for(graph::DataType::bf16)), 3));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

@@ -12,11 +12,11 @@
 namespace millrace::testing {
 namespace {
 
-Plan plan_of(const PipelineSpec& spec) {
-  Plan plan;
+parallel::Plan plan_of(const PipelineSpec& spec) {
+  parallel::Plan plan;
   plan.stages.clear();
   for (const std::vector<int>& stage : spec.devices) {
-    Placement placement;
+    parallel::Placement placement;
     for (int device : stage) placement.devices.push_back({0, device});
     plan.stages.push_back(placement);
   }
@@ -29,8 +29,8 @@ Plan plan_of(const PipelineSpec& spec) {
   return plan;
 }
 
-Schedule schedule_of(const PipelineSpec& spec) {
-  ScheduleRequest request;
+parallel::Schedule schedule_of(const PipelineSpec& spec) {
+  parallel::ScheduleRequest request;
   request.kind = spec.schedule;
   request.stages = static_cast<int>(spec.devices.size());
   request.micro_batches = spec.micro_batches;
@@ -38,7 +38,7 @@ Schedule schedule_of(const PipelineSpec& spec) {
   for (const auto& stage : spec.devices) request.replicas.push_back(static_cast<int>(stage.size()));
   request.round_robin = spec.round_robin;
   request.static_scheduling = spec.static_scheduling;
-  return make_schedule(request);
+  return parallel::make_schedule(request);
 }
 
 int device_count(const PipelineSpec& spec) {
@@ -55,14 +55,14 @@ TestPipeline::TestPipeline(const PipelineSpec& spec)
     : plan_(plan_of(spec)),
       graphs_(spec.network, plan_),
       schedule_(schedule_of(spec)),
-      channels_(channels_between(schedule_, 2, skips_among(graphs_.edges()))),
+      channels_(parallel::channels_between(schedule_, 2, parallel::skips_among(graphs_.edges()))),
       request_{spec.devices, graphs_.edges(), spec.round_robin, channels_, spec.wire},
-      routes_(routes_between(request_)),
+      routes_(parallel::routes_between(request_)),
       groups_({device_count(spec)}) {
-  EXPECT_EQ(check(schedule_, channels_), "");
+  EXPECT_EQ(parallel::check(schedule_, channels_), "");
   for (int i = 0; i < device_count(spec); ++i) {
-    devices_.push_back(std::make_unique<Device>(
-        DeviceOptions{.threads = 1, .pin = false, .backend = spec.backend}));
+    devices_.push_back(std::make_unique<backend::Device>(
+        backend::DeviceOptions{.threads = 1, .backend = spec.backend}));
   }
   compile(spec);
   connect(spec);
@@ -70,13 +70,13 @@ TestPipeline::TestPipeline(const PipelineSpec& spec)
 
 void TestPipeline::compile(const PipelineSpec& spec) {
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    std::map<std::string, Layout> layouts;
+    std::map<std::string, graph::Layout> layouts;
     const auto& devices = spec.devices[static_cast<size_t>(stage)];
     for (int member = 0; member < static_cast<int>(devices.size()); ++member) {
-      const Row& row =
+      const parallel::Row& row =
           schedule_
               .rows[static_cast<size_t>(schedule_.row_of(stage, spec.round_robin ? member : 0))];
-      CompileOptions options = compile_options(spec.optimizer);
+      compile::CompileOptions options = compile_options(spec.optimizer);
       options.layouts = layouts;
       options.updates.members = static_cast<int>(devices.size());
       options.updates.member = member;
@@ -85,74 +85,74 @@ void TestPipeline::compile(const PipelineSpec& spec) {
       options.recompute = spec.recompute;
       const bool at_once = schedule_.updates_at_once(row);
       options.updates.accumulate = !at_once;
-      options.shape.phasing = at_once ? Phasing::mini_batches : Phasing::micro_batches;
+      options.shape.phasing =
+          at_once ? compile::Phasing::mini_batches : compile::Phasing::micro_batches;
       options.shape.slots = static_cast<int>(row.in_flight);
       options.shape.versions = static_cast<int>(row.versions);
-      options.shape.split_backward = spec.schedule == ScheduleKind::zero_bubble;
-      options.shape.channel_bytes = channel_bytes(ends_of(routes_, stage, member));
-      const StageGraph graph = graphs_.local(stage, member);
+      options.shape.split_backward = spec.schedule == parallel::ScheduleKind::zero_bubble;
+      options.shape.channels = parallel::ends_of(routes_, stage, member);
+      const parallel::StageGraph graph = graphs_.local(stage, member);
       auto part = std::make_unique<Part>();
       part->stage = stage;
       part->member = member;
       part->device = devices[static_cast<size_t>(member)];
-      part->training = compile_stage(graph, options);
+      part->training = compile::compile_stage(graph, options);
       if (spec.evaluation) {
-        part->evaluation =
-            std::make_unique<Program>(compile_evaluation(graph.graph, options, part->training));
+        part->evaluation = std::make_unique<compile::Program>(
+            compile::compile_evaluation(graph.graph, options, part->training));
       }
-      if (member == 0) layouts = layouts_of_parameters(part->training);
+      if (member == 0) layouts = compile::layouts_of_parameters(part->training);
       parts_.push_back(std::move(part));
     }
   }
 }
 
 void TestPipeline::connect(const PipelineSpec& spec) {
-  std::vector<Group> messages = groups_.make_for_messages(groups_.all());
+  std::vector<comm::Group> messages = groups_.make_for_messages(groups_.all());
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    std::vector<Member> members;
+    std::vector<comm::Member> members;
     for (int device : spec.devices[static_cast<size_t>(stage)]) members.push_back({0, device});
-    std::vector<Group> direct = groups_.make(members);
-    std::vector<Group> background = groups_.make(members);
+    std::vector<comm::Group> direct = groups_.make(members);
+    std::vector<comm::Group> background = groups_.make(members);
     for (auto& part : parts_) {
       if (part->stage != stage) continue;
       const auto member = static_cast<size_t>(part->member);
-      std::vector<const Program*> programs = {&part->training};
+      std::vector<const compile::Program*> programs = {&part->training};
       if (part->evaluation) programs.push_back(part->evaluation.get());
-      Device& device = *devices_[static_cast<size_t>(part->device)];
-      part->session = std::make_unique<Session>(device, programs);
+      backend::Device& device = *devices_[static_cast<size_t>(part->device)];
+      part->session = std::make_unique<runtime::Session>(device, programs);
       part->session->initialize(kSeed);
-      StageRunnerOptions options{.lanes = {.stage = stage,
-                                           .member = part->member,
-                                           .request = request_,
-                                           .ends = ends_of(routes_, stage, part->member),
-                                           .messages = messages[static_cast<size_t>(part->device)],
-                                           .loopbacks = &loopbacks_},
-                                 .micro_batch_rows = graphs_.micro_batch(),
-                                 .results = {"loss"}};
+      runtime::StageRunnerOptions options{.stage = stage,
+                                          .member = part->member,
+                                          .messages = messages[static_cast<size_t>(part->device)],
+                                          .loopbacks = &loopbacks_,
+                                          .micro_batch_rows = graphs_.micro_batch(),
+                                          .results = {"loss"}};
       if (members.size() > 1) {
-        part->collectives =
-            std::make_unique<DeviceCollectives>(device, direct[member], background[member]);
+        part->collectives = std::make_unique<runtime::DeviceCollectives>(device, direct[member],
+                                                                         background[member]);
         part->session->set_collectives(part->collectives.get());
         if (!spec.round_robin) options.agreement = direct[member];
       }
-      part->runner = std::make_unique<StageRunner>(options, *part->session, part->training,
-                                                   part->evaluation.get());
+      if (spec.round_robin) options.turn = {std::ssize(members), part->member};
+      part->runner = std::make_unique<runtime::StageRunner>(options, *part->session, part->training,
+                                                            part->evaluation.get());
     }
   }
 }
 
 void TestPipeline::feed(Part& part, int64_t first_step, int64_t micro_batches_per_step) {
-  StageRunner& runner = *part.runner;
+  runtime::StageRunner& runner = *part.runner;
   if (runner.fed_inputs().empty()) return;
   for (int64_t i = 0; i < runner.micro_batches(); ++i) {
     const int64_t step = first_step + runner.micro_batch(i) / micro_batches_per_step;
-    std::vector<FedInput> inputs;
+    std::vector<runtime::FedInput> inputs;
     std::vector<int32_t> labels;
     std::vector<float> images;
-    for (const Slot* slot : runner.fed_inputs()) {
+    for (const compile::Slot* slot : runner.fed_inputs()) {
       const RowRange rows =
           rows_of(*slot, runner.micro_batch(i) % micro_batches_per_step, graphs_.micro_batch());
-      const bool are_labels = slot->type.dtype == DataType::s32;
+      const bool are_labels = slot->type.dtype == graph::DataType::s32;
       if (are_labels) labels = labels_of(step, rows.begin, rows.end);
       if (!are_labels) images = images_of(row_of(*slot), step, rows.begin, rows.end);
       inputs.push_back(
@@ -162,9 +162,9 @@ void TestPipeline::feed(Part& part, int64_t first_step, int64_t micro_batches_pe
   }
 }
 
-void TestPipeline::run(const std::function<void(const std::vector<StageRunner*>&)>& work,
+void TestPipeline::run(const std::function<void(const std::vector<runtime::StageRunner*>&)>& work,
                        int64_t first_step, int64_t per_step) {
-  std::vector<std::vector<StageRunner*>> runners(devices_.size());
+  std::vector<std::vector<runtime::StageRunner*>> runners(devices_.size());
   for (auto& part : parts_)
     runners[static_cast<size_t>(part->device)].push_back(part->runner.get());
   std::mutex mutex;
@@ -198,12 +198,12 @@ void TestPipeline::run(const std::function<void(const std::vector<StageRunner*>&
   if (!failure.empty()) throw std::runtime_error(failure);
 }
 
-void TestPipeline::note_steps(StepQueue& steps) {
+void TestPipeline::note_steps(runtime::StepQueue& steps) {
   steps.close();
-  std::map<int64_t, StepSums> sums;
+  std::map<int64_t, runtime::StepSums> sums;
   const int members = graphs_.members(schedule_.stages - 1);
   while (const auto entry = steps.pop()) {
-    StepSums& sum = sums[entry->step];
+    runtime::StepSums& sum = sums[entry->step];
     sum.micro_batches += entry->micro_batches;
     sum.results.resize(1, 0);
     sum.results[0] += entry->results.at(0);
@@ -216,18 +216,18 @@ void TestPipeline::note_steps(StepQueue& steps) {
 }
 
 void TestPipeline::train() {
-  StepQueue steps;
-  const Segment segment = {.schedule = &schedule_,
-                           .seed = kSeed,
-                           .first_step = next_step_,
-                           .learning_rate = [](int64_t) { return kLearningRate; },
-                           .steps = &steps};
+  runtime::StepQueue steps;
+  const runtime::Segment segment = {.schedule = &schedule_,
+                                    .seed = kSeed,
+                                    .first_step = next_step_,
+                                    .learning_rate = [](int64_t) { return kLearningRate; },
+                                    .steps = &steps};
   for (auto& part : parts_) part->runner->prepare(segment);
   run(
-      [&](const std::vector<StageRunner*>& runners) {
+      [&](const std::vector<runtime::StageRunner*>& runners) {
         std::vector<int> rows;
-        for (const StageRunner* runner : runners) rows.push_back(runner->row(schedule_));
-        run_stages(runners, schedule_, tasks_of(schedule_, rows, channels_));
+        for (const runtime::StageRunner* runner : runners) rows.push_back(runner->row(schedule_));
+        runtime::run_stages(runners, schedule_, parallel::interleave(schedule_, rows, channels_));
       },
       next_step_, plan_.micro_batches);
   next_step_ += schedule_.steps;
@@ -240,15 +240,15 @@ std::vector<float> TestPipeline::evaluate(int64_t micro_batches) {
   const int64_t classes = parts_.back()->evaluation->result("logits").type.shape[1];
   std::vector<float> logits(static_cast<size_t>(micro_batches * graphs_.micro_batch() * classes));
   run(
-      [&](const std::vector<StageRunner*>& runners) {
-        evaluate_stages(runners, [&](StageRunner& runner, int64_t micro_batch) {
+      [&](const std::vector<runtime::StageRunner*>& runners) {
+        runtime::evaluate_stages(runners, [&](runtime::StageRunner& runner, int64_t micro_batch) {
           if (runner.stage() != schedule_.stages - 1) return;
           for (auto& part : parts_) {
             if (part->runner.get() != &runner) continue;
-            const Slot& slot = part->evaluation->result("logits");
+            const compile::Slot& slot = part->evaluation->result("logits");
             const RowRange rows = rows_of(slot, micro_batch, graphs_.micro_batch());
             const std::lock_guard lock(mutex);
-            Stream& stream = part->session->stream();
+            backend::Stream& stream = part->session->stream();
             part->session->copy_out(*part->evaluation, slot, 0,
                                     logits.data() + rows.begin * classes, stream);
             stream.finish();
@@ -265,13 +265,13 @@ Weights TestPipeline::weights(int64_t micro_batch) const {
     const auto members =
         static_cast<int64_t>(plan_.stages[static_cast<size_t>(part->stage)].size());
     const int64_t shown = plan_.round_robin ? micro_batch % members : 0;
-    for (const Slot& slot : part->session->state()) {
-      if (slot.role != Role::parameter && slot.role != Role::buffer) continue;
+    for (const compile::Slot& slot : part->session->state()) {
+      if (slot.role != graph::Role::parameter && slot.role != graph::Role::buffer) continue;
       std::vector<float> values(static_cast<size_t>(slot.type.elements()));
       part->session->read_state(slot, values);
-      if (slot.role == Role::buffer && part->member != shown) continue;
+      if (slot.role == graph::Role::buffer && part->member != shown) continue;
       const auto [known, added] = weights.insert({slot.name, values});
-      if (!added && slot.role == Role::parameter) {
+      if (!added && slot.role == graph::Role::parameter) {
         EXPECT_EQ(known->second, values) << slot.name << " on member " << part->member;
       }
     }
@@ -279,14 +279,14 @@ Weights TestPipeline::weights(int64_t micro_batch) const {
   return weights;
 }
 
-std::vector<const StageRunner*> TestPipeline::runners() const {
-  std::vector<const StageRunner*> list;
+std::vector<const runtime::StageRunner*> TestPipeline::runners() const {
+  std::vector<const runtime::StageRunner*> list;
   for (const auto& part : parts_) list.push_back(part->runner.get());
   return list;
 }
 
-std::vector<const Program*> TestPipeline::programs() const {
-  std::vector<const Program*> list;
+std::vector<const compile::Program*> TestPipeline::programs() const {
+  std::vector<const compile::Program*> list;
   for (const auto& part : parts_) list.push_back(&part->training);
   return list;
 }

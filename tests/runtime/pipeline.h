@@ -20,33 +20,34 @@ inline constexpr uint64_t kSeed = 17;
 inline constexpr float kLearningRate = 0.02f;
 
 // Rows [begin, end) of the inputs of a step, plain: a function of (step, row, place) alone.
-std::vector<float> images_of(const Shape& row_shape, int64_t step, int64_t begin, int64_t end);
+std::vector<float> images_of(const graph::Shape& row_shape, int64_t step, int64_t begin,
+                             int64_t end);
 std::vector<int32_t> labels_of(int64_t step, int64_t begin, int64_t end);
 
 // The shape of one row, and which rows of a step a micro-batch's part has.
-Shape row_of(const Slot& slot);
-RowRange rows_of(const Slot& slot, int64_t micro_batch, int64_t micro_batch_rows);
+graph::Shape row_of(const compile::Slot& slot);
+RowRange rows_of(const compile::Slot& slot, int64_t micro_batch, int64_t micro_batch_rows);
 
 struct PipelineSpec {
-  Graph network;                          // with the samples of a step
+  graph::Graph network;                   // with the samples of a step
   std::vector<std::vector<int>> devices;  // of each stage
-  ScheduleKind schedule = ScheduleKind::one_f_one_b_flush;
+  parallel::ScheduleKind schedule = parallel::ScheduleKind::one_f_one_b_flush;
   int64_t micro_batches = 1;
   int64_t steps = 1;  // of a segment
   bool round_robin = false;
   bool static_scheduling = true;
   bool evaluation = false;
-  OptimizerSettings optimizer = {};
-  DataType wire = DataType::f32;
-  PrecisionSettings precision = {};
-  RecomputePolicy recompute = RecomputePolicy::automatic;
-  std::shared_ptr<Backend> backend = {};  // null: this processor
+  passes::OptimizerSettings optimizer = {};
+  graph::DataType wire = graph::DataType::f32;
+  passes::PrecisionSettings precision = {};
+  passes::RecomputePolicy recompute = passes::RecomputePolicy::automatic;
+  std::shared_ptr<backend::Backend> backend = {};  // null: this processor
 };
 
-PipelineSpec spec_of(Graph network, std::vector<std::vector<int>> devices, ScheduleKind schedule,
-                     int64_t micro_batches, int64_t steps);
+PipelineSpec spec_of(graph::Graph network, std::vector<std::vector<int>> devices,
+                     parallel::ScheduleKind schedule, int64_t micro_batches, int64_t steps);
 
-CompileOptions compile_options(const OptimizerSettings& optimizer);
+compile::CompileOptions compile_options(const passes::OptimizerSettings& optimizer);
 
 class TestPipeline {
  public:
@@ -64,39 +65,39 @@ class TestPipeline {
   // The logits of so many micro-batches of step 0, row by row.
   std::vector<float> evaluate(int64_t micro_batches);
 
-  const JobGraphs& graphs() const { return graphs_; }
-  const Schedule& schedule() const { return schedule_; }
-  std::vector<const StageRunner*> runners() const;
-  std::vector<const Program*> programs() const;
+  const parallel::JobGraphs& graphs() const { return graphs_; }
+  const parallel::Schedule& schedule() const { return schedule_; }
+  std::vector<const runtime::StageRunner*> runners() const;
+  std::vector<const compile::Program*> programs() const;
 
  private:
   struct Part {
     int stage;
     int member;
     int device;
-    Program training;
-    std::unique_ptr<Program> evaluation;
-    std::unique_ptr<Session> session;
-    std::unique_ptr<DeviceCollectives> collectives;
-    std::unique_ptr<StageRunner> runner;
+    compile::Program training;
+    std::unique_ptr<compile::Program> evaluation;
+    std::unique_ptr<runtime::Session> session;
+    std::unique_ptr<runtime::DeviceCollectives> collectives;
+    std::unique_ptr<runtime::StageRunner> runner;
   };
 
   void compile(const PipelineSpec& spec);
   void connect(const PipelineSpec& spec);
   void feed(Part& part, int64_t first_step, int64_t micro_batches_per_step);
-  void run(const std::function<void(const std::vector<StageRunner*>&)>& work, int64_t first_step,
-           int64_t micro_batches_per_step);
-  void note_steps(StepQueue& steps);
+  void run(const std::function<void(const std::vector<runtime::StageRunner*>&)>& work,
+           int64_t first_step, int64_t micro_batches_per_step);
+  void note_steps(runtime::StepQueue& steps);
 
-  Plan plan_;
-  JobGraphs graphs_;
-  Schedule schedule_;
-  std::vector<Channel> channels_;
-  RouteRequest request_;
-  std::vector<Route> routes_;
-  JobGroups groups_;
-  Loopbacks loopbacks_;
-  std::vector<std::unique_ptr<Device>> devices_;
+  parallel::Plan plan_;
+  parallel::JobGraphs graphs_;
+  parallel::Schedule schedule_;
+  std::vector<parallel::Channel> channels_;
+  parallel::RouteRequest request_;
+  std::vector<parallel::Route> routes_;
+  comm::JobGroups groups_;
+  runtime::Loopbacks loopbacks_;
+  std::vector<std::unique_ptr<backend::Device>> devices_;
   std::vector<std::unique_ptr<Part>> parts_;
   int64_t next_step_ = 0;
   std::vector<double> losses_;
@@ -105,7 +106,8 @@ class TestPipeline {
 // One device that runs the micro-batches of each step one after the other.
 class TestAlone {
  public:
-  TestAlone(const Graph& network, int64_t micro_batches, const OptimizerSettings& optimizer);
+  TestAlone(const graph::Graph& network, int64_t micro_batches,
+            const passes::OptimizerSettings& optimizer);
 
   // Forward and backward of one micro-batch; its gradients are added to those before unless it is
   // the first.
@@ -113,24 +115,24 @@ class TestAlone {
   void update(int64_t step);
   double train(int64_t step);
 
-  Weights weights() const { return state(Role::parameter); }
-  Weights gradients() const { return state(Role::accumulator); }
-  Weights buffers() const { return state(Role::buffer); }
+  Weights weights() const { return state(graph::Role::parameter); }
+  Weights gradients() const { return state(graph::Role::accumulator); }
+  Weights buffers() const { return state(graph::Role::buffer); }
   void set_weights(const Weights& weights);
 
  private:
-  Weights state(Role role) const;
-  StepState step_state(int64_t step, int64_t micro_batch) const;
+  Weights state(graph::Role role) const;
+  kernels::StepState step_state(int64_t step, int64_t micro_batch) const;
 
   int64_t micro_batches_;
   int64_t rows_;
-  Program program_;
-  Device device_;
-  std::unique_ptr<Session> session_;
+  compile::Program program_;
+  backend::Device device_;
+  std::unique_ptr<runtime::Session> session_;
 };
 
 // Logits of one micro-batch of step 0 by one device with these parameters and buffers.
-std::vector<float> evaluate_alone(const Graph& network, int64_t micro_batch_rows,
+std::vector<float> evaluate_alone(const graph::Graph& network, int64_t micro_batch_rows,
                                   const Weights& weights, int64_t micro_batch);
 
 // The largest distance between two tensors of one name, relative to the norm of the second.

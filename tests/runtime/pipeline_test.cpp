@@ -14,7 +14,7 @@ constexpr int kSteps = 3;
 void expect_as_alone(const PipelineSpec& spec, int segments = 1, double tolerance = 1e-5) {
   std::string shape;
   for (const auto& stage : spec.devices) shape += std::to_string(stage.size()) + " ";
-  SCOPED_TRACE(std::string(name_of(spec.schedule)) + " on " + shape);
+  SCOPED_TRACE(std::string(parallel::name_of(spec.schedule)) + " on " + shape);
   TestPipeline pipeline(spec);
   TestAlone alone(spec.network, spec.micro_batches, spec.optimizer);
   for (int i = 0; i < segments; ++i) pipeline.train();
@@ -28,11 +28,12 @@ void expect_as_alone(const PipelineSpec& spec, int segments = 1, double toleranc
   EXPECT_LT(distance(pipeline.weights(), alone.weights(), &where), tolerance) << where;
 }
 
-constexpr ScheduleKind kSynchronous[] = {ScheduleKind::gpipe, ScheduleKind::one_f_one_b_flush,
-                                         ScheduleKind::zero_bubble};
+constexpr parallel::ScheduleKind kSynchronous[] = {parallel::ScheduleKind::gpipe,
+                                                   parallel::ScheduleKind::one_f_one_b_flush,
+                                                   parallel::ScheduleKind::zero_bubble};
 
 TEST(SynchronousPipeline, AlexnetLike) {
-  for (ScheduleKind kind : kSynchronous) {
+  for (parallel::ScheduleKind kind : kSynchronous) {
     expect_as_alone(spec_of(alexnet_like(12), {{0}, {1}}, kind, 3, kSteps));
     expect_as_alone(spec_of(alexnet_like(12), {{0, 1}, {2, 3, 4}}, kind, 2, kSteps));
     expect_as_alone(spec_of(alexnet_like(12), {{0}, {1, 2}, {3}}, kind, 4, kSteps));
@@ -40,7 +41,7 @@ TEST(SynchronousPipeline, AlexnetLike) {
 }
 
 TEST(SynchronousPipeline, VggLike) {
-  for (ScheduleKind kind : kSynchronous) {
+  for (parallel::ScheduleKind kind : kSynchronous) {
     expect_as_alone(spec_of(vgg_like(8), {{0}, {1}}, kind, 4, kSteps));
     expect_as_alone(spec_of(vgg_like(14), {{0, 1, 2}, {3}}, kind, 2, kSteps));
     expect_as_alone(spec_of(vgg_like(16), {{0}, {1}, {2}, {3}}, kind, 8, kSteps));
@@ -48,7 +49,7 @@ TEST(SynchronousPipeline, VggLike) {
 }
 
 TEST(SynchronousPipeline, ResnetLikeWithSkips) {
-  for (ScheduleKind kind : kSynchronous) {
+  for (parallel::ScheduleKind kind : kSynchronous) {
     expect_as_alone(spec_of(resnet_like(12), {{0}, {1}}, kind, 3, kSteps));
     expect_as_alone(spec_of(resnet_like(20), {{0, 1}, {2}, {3, 4, 5}}, kind, 2, kSteps));
     expect_as_alone(spec_of(resnet_like(20), {{0}, {1}, {2}, {3}}, kind, 5, kSteps));
@@ -58,18 +59,18 @@ TEST(SynchronousPipeline, ResnetLikeWithSkips) {
 // One step: ResNet-18 with few samples is so sensitive that a change of its first weights in the
 // last bit alone moves them by parts in a hundred after two.
 TEST(SynchronousPipeline, Resnet18) {
-  ModelOptions options = default_options("resnet18");
+  models::ModelOptions options = models::default_options("resnet18");
   options.batch = 24;
   options.image = 64;
   options.classes = 10;
-  PipelineSpec spec = spec_of(build_model("resnet18", options), {{0}, {1, 2}, {3}},
-                              ScheduleKind::one_f_one_b_flush, 3, kSteps);
+  PipelineSpec spec = spec_of(models::build_model("resnet18", options), {{0}, {1, 2}, {3}},
+                              parallel::ScheduleKind::one_f_one_b_flush, 3, kSteps);
   spec.steps = 1;
   expect_as_alone(spec);
 }
 
 TEST(SynchronousPipeline, RoundRobinReplicas) {
-  for (ScheduleKind kind : kSynchronous) {
+  for (parallel::ScheduleKind kind : kSynchronous) {
     PipelineSpec spec = spec_of(vgg_like(20), {{0, 1}, {2, 3, 4}, {5}}, kind, 5, kSteps);
     spec.round_robin = true;
     expect_as_alone(spec);
@@ -77,15 +78,15 @@ TEST(SynchronousPipeline, RoundRobinReplicas) {
 }
 
 TEST(SynchronousPipeline, StagesThatShareDevices) {
-  for (ScheduleKind kind : kSynchronous) {
+  for (parallel::ScheduleKind kind : kSynchronous) {
     expect_as_alone(spec_of(vgg_like(8), {{0}, {1}, {0}}, kind, 4, kSteps));
     expect_as_alone(spec_of(resnet_like(20), {{0, 1}, {1, 0}}, kind, 2, kSteps));
   }
 }
 
 TEST(SynchronousPipeline, SegmentAfterSegment) {
-  PipelineSpec spec =
-      spec_of(alexnet_like(12), {{0}, {1, 2}}, ScheduleKind::one_f_one_b_flush, 3, kSteps);
+  PipelineSpec spec = spec_of(alexnet_like(12), {{0}, {1, 2}},
+                              parallel::ScheduleKind::one_f_one_b_flush, 3, kSteps);
   spec.steps = 2;
   spec.optimizer.name = "adamw";
   expect_as_alone(spec, 3);
@@ -94,12 +95,12 @@ TEST(SynchronousPipeline, SegmentAfterSegment) {
 // Activations, their gradients and those of replicated weights, rounded to 11 or 8 bits. Biases,
 // which begin at zero, are nothing but gradients.
 TEST(SynchronousPipeline, SixteenBitsBetweenDevices) {
-  for (const DataType wire : {DataType::f16, DataType::bf16}) {
-    PipelineSpec spec =
-        spec_of(vgg_like(14), {{0, 1, 2}, {3}}, ScheduleKind::one_f_one_b_flush, 2, kSteps);
+  for (const graph::DataType wire : {graph::DataType::f16, graph::DataType::bf16}) {
+    PipelineSpec spec = spec_of(vgg_like(14), {{0, 1, 2}, {3}},
+                                parallel::ScheduleKind::one_f_one_b_flush, 2, kSteps);
     TestPipeline full(spec);
     spec.wire = wire;
-    expect_as_alone(spec, 1, wire == DataType::f16 ? 2e-3 : 3e-2);
+    expect_as_alone(spec, 1, wire == graph::DataType::f16 ? 2e-3 : 3e-2);
     TestPipeline narrowed(spec);
     TestPipeline again(spec);
     for (TestPipeline* pipeline : {&narrowed, &again, &full}) pipeline->train();
@@ -110,9 +111,9 @@ TEST(SynchronousPipeline, SixteenBitsBetweenDevices) {
 
 TEST(SynchronousPipeline, EvaluatesThroughItsStages) {
   for (const bool round_robin : {false, true}) {
-    for (const Graph& network : {resnet_like(20), alexnet_like(20)}) {
-      PipelineSpec spec =
-          spec_of(network, {{0}, {1, 2}, {3}}, ScheduleKind::one_f_one_b_flush, 4, kSteps);
+    for (const graph::Graph& network : {resnet_like(20), alexnet_like(20)}) {
+      PipelineSpec spec = spec_of(network, {{0}, {1, 2}, {3}},
+                                  parallel::ScheduleKind::one_f_one_b_flush, 4, kSteps);
       spec.round_robin = round_robin;
       spec.evaluation = true;
       SCOPED_TRACE(std::string(round_robin ? "round robin" : "split") + ", " +

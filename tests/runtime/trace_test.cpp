@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "runtime/trace_file.h"
 
-namespace millrace {
+namespace millrace::runtime {
 namespace {
 
 using testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST(Trace, AnyBytesGiveASentence) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::runtime

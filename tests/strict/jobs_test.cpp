@@ -12,12 +12,13 @@
 namespace millrace {
 namespace {
 
-constexpr BatchShape kShape = {.batch = 8, .channels = 3, .height = 8, .width = 8, .classes = 6};
+constexpr train::BatchShape kShape = {
+    .batch = 8, .channels = 3, .height = 8, .width = 8, .classes = 6};
 constexpr int64_t kSteps = 4;
 
-Graph network() {
-  Builder net;
-  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+graph::Graph network() {
+  graph::Builder net;
+  graph::Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
   x = net.convolution(x, "conv1", {.channels = 16, .kernel = 3, .padding = 1});
   x = net.max_pool(net.relu(net.batch_norm(x, "bn1")), {});
   x = net.relu(net.convolution(x, "conv2", {.channels = 16, .kernel = 3, .padding = 1}));
@@ -35,33 +36,36 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-class StrictJobs : public DirectoryTest, public ::testing::WithParamInterface<BackendSettings> {
+class StrictJobs : public train::DirectoryTest,
+                   public ::testing::WithParamInterface<backend::BackendSettings> {
  protected:
   StrictJobs() {
     work_.network = network();
-    work_.training = [this](FeedPosition start) {
-      return make_memory_feed(data_, kShape, 1, start);
+    work_.training = [this](train::FeedPosition start) {
+      return train::make_memory_feed(data_, kShape, 1, start);
     };
-    work_.evaluation = [this] { return make_memory_evaluation_feed(data_, kShape); };
+    work_.evaluation = [this] { return train::make_memory_evaluation_feed(data_, kShape); };
   }
 
-  static TrainJob job(const std::string& placement, int64_t micro_batches = 1,
-                      ScheduleKind schedule = ScheduleKind::one_f_one_b_flush) {
-    TrainJob made = placed_job(placement, micro_batches, kSteps);
+  static train::TrainJob job(
+      const std::string& placement, int64_t micro_batches = 1,
+      parallel::ScheduleKind schedule = parallel::ScheduleKind::one_f_one_b_flush) {
+    train::TrainJob made = train::placed_job(placement, micro_batches, kSteps);
     made.plan.schedule = schedule;
     made.seed = 3;
     return made;
   }
 
-  Outcome run(TrainJob job, const std::string& name) {
+  Outcome run(train::TrainJob job, const std::string& name) {
     job.checkpoint = directory_ / name;
-    Recorder recorder;
-    const TrainResult result =
-        job.model.empty() ? run_training(job, work_, recorder) : run_training(job, recorder);
+    train::Recorder recorder;
+    const train::TrainResult result = job.model.empty() ? train::run_training(job, work_, recorder)
+                                                        : train::run_training(job, recorder);
     Outcome outcome;
     outcome.losses = result.losses;
     if (result.evaluation) {
-      outcome.scores = {result.evaluation->loss, static_cast<double>(result.evaluation->top1)};
+      for (const train::Measured& one : result.evaluation->figures)
+        outcome.scores.push_back(one.value);
     }
     for (const auto& entry : std::filesystem::recursive_directory_iterator(job.checkpoint)) {
       if (entry.path().extension() != ".safetensors") continue;
@@ -72,9 +76,9 @@ class StrictJobs : public DirectoryTest, public ::testing::WithParamInterface<Ba
     return outcome;
   }
 
-  void expect_same(const TrainJob& job) {
+  void expect_same(const train::TrainJob& job) {
     const Outcome expected = run(job, std::to_string(runs_++));
-    TrainJob strict = job;
+    train::TrainJob strict = job;
     strict.backend = GetParam();
     const Outcome found = run(strict, std::to_string(runs_++));
     EXPECT_EQ(found.losses, expected.losses);
@@ -85,8 +89,8 @@ class StrictJobs : public DirectoryTest, public ::testing::WithParamInterface<Ba
     }
   }
 
-  std::shared_ptr<const MemoryData> data_ = random_images(kShape, 40);
-  Workload work_;
+  std::shared_ptr<const train::MemoryData> data_ = train::random_images(kShape, 40);
+  train::Workload work_;
   int runs_ = 0;
 };
 
@@ -94,13 +98,13 @@ TEST_P(StrictJobs, OneDevice) { expect_same(job("0:0")); }
 TEST_P(StrictJobs, Accumulated) { expect_same(job("0:0", 2)); }
 
 TEST_P(StrictJobs, DataParallel) {
-  TrainJob many = job("0:0-1");
+  train::TrainJob many = job("0:0-1");
   many.plan.sharding.synchronise_batch_norm = true;
   expect_same(many);
 }
 
 TEST_P(StrictJobs, SharedOptimizer) {
-  TrainJob many = job("0:0-1");
+  train::TrainJob many = job("0:0-1");
   many.plan.share_optimizer = true;
   many.optimizer.name = "adamw";
   many.optimizer.clip_norm = 1;
@@ -108,37 +112,41 @@ TEST_P(StrictJobs, SharedOptimizer) {
 }
 
 TEST_P(StrictJobs, SixteenBitsBetweenThem) {
-  TrainJob many = job("0:0-1.0:2", 2);
-  many.precision.communication = DataType::f16;
+  train::TrainJob many = job("0:0-1.0:2", 2);
+  many.precision.communication = graph::DataType::f16;
   expect_same(many);
 }
 
 TEST_P(StrictJobs, HybridParallel) {
-  TrainJob many = job("0:0-1");
-  many.plan.sharding.parallelism = Parallelism::hybrid;
+  train::TrainJob many = job("0:0-1");
+  many.plan.sharding.parallelism = parallel::Parallelism::hybrid;
   expect_same(many);
 }
 
 TEST_P(StrictJobs, Pipeline) { expect_same(job("0:0.0:1", 4)); }
 TEST_P(StrictJobs, StagesInTurn) {
-  expect_same(job("0:0.0:1.0:0.0:1", 4, ScheduleKind::interleaved));
+  expect_same(job("0:0.0:1.0:0.0:1", 4, parallel::ScheduleKind::interleaved));
 }
-TEST_P(StrictJobs, WidePipeline) { expect_same(job("0:0-1.0:2", 2, ScheduleKind::zero_bubble)); }
+TEST_P(StrictJobs, WidePipeline) {
+  expect_same(job("0:0-1.0:2", 2, parallel::ScheduleKind::zero_bubble));
+}
 TEST_P(StrictJobs, StagesThatShareADevice) { expect_same(job("0:0.0:1.0:0", 2)); }
-TEST_P(StrictJobs, LateWeights) { expect_same(job("0:0.0:1.0:2", 1, ScheduleKind::one_f_one_b)); }
-TEST_P(StrictJobs, TwoVersions) { expect_same(job("0:0.0:1", 2, ScheduleKind::two_bw)); }
+TEST_P(StrictJobs, LateWeights) {
+  expect_same(job("0:0.0:1.0:2", 1, parallel::ScheduleKind::one_f_one_b));
+}
+TEST_P(StrictJobs, TwoVersions) { expect_same(job("0:0.0:1", 2, parallel::ScheduleKind::two_bw)); }
 
 TEST_P(StrictJobs, ReplicasInTurn) {
-  TrainJob turns = job("0:0-1.0:2", 1, ScheduleKind::one_f_one_b);
+  train::TrainJob turns = job("0:0-1.0:2", 1, parallel::ScheduleKind::one_f_one_b);
   turns.plan.round_robin = true;
   expect_same(turns);
 }
 
 TEST_P(StrictJobs, Overflow) {
   for (const char* placement : {"0:0-1", "0:0.0:1"}) {
-    TrainJob scaled = job(placement, placement[3] == '-' ? 1 : 2);
+    train::TrainJob scaled = job(placement, placement[3] == '-' ? 1 : 2);
     scaled.loss_scale.dynamic = true;
-    scaled.loss_scale.scale = kFirstLossScale;
+    scaled.loss_scale.scale = train::kFirstLossScale;
     scaled.inject_overflow = {{.step = 2, .device = 1}};
     expect_same(scaled);
   }
@@ -146,15 +154,15 @@ TEST_P(StrictJobs, Overflow) {
 
 TEST_P(StrictJobs, MarginHead) {
   for (const char* placement : {"0:0-1", "0:0.0:1-2"}) {
-    TrainJob faces = job(placement);
+    train::TrainJob faces = job(placement);
     faces.model = "mobilefacenet";
-    faces.options = default_options(faces.model);
+    faces.options = models::default_options(faces.model);
     faces.options.batch = 4;
     faces.options.image = 16;
     faces.options.classes = 40;
-    faces.options.head = MarginHeadOptions{};
+    faces.options.head = graph::MarginHeadOptions{};
     faces.options.head->addend = 0.5;
-    faces.options.head->parallel = HeadParallel::pfc;
+    faces.options.head->parallel = graph::HeadParallel::pfc;
     faces.options.head->sample_rate = 0.4;
     faces.steps = 2;
     expect_same(faces);
@@ -163,7 +171,7 @@ TEST_P(StrictJobs, MarginHead) {
 
 TEST_P(StrictJobs, ResumedCheckpoint) {
   const Outcome expected = run(job("0:0.0:1", 2), "whole");
-  TrainJob strict = job("0:0.0:1", 2);
+  train::TrainJob strict = job("0:0.0:1", 2);
   strict.backend = GetParam();
   strict.steps = 2;
   run(strict, "halves");
@@ -177,22 +185,23 @@ TEST_P(StrictJobs, ResumedCheckpoint) {
 
 // The order is found on the way, so that bits may differ; it has to end well.
 TEST_P(StrictJobs, OrderFoundOnTheWay) {
-  TrainJob free = job("0:0.0:1", 1, ScheduleKind::ssp);
+  train::TrainJob free = job("0:0.0:1", 1, parallel::ScheduleKind::ssp);
   free.plan.static_scheduling = false;
   free.backend = GetParam();
   const Outcome found = run(free, "free");
   EXPECT_EQ(found.losses.size(), static_cast<size_t>(kSteps));
 }
 
-std::vector<BackendSettings> orders() {
-  using Order = BackendSettings::Order;
-  constexpr auto kStrict = BackendSettings::Kind::strict;
-  std::vector<BackendSettings> all = {{kStrict, Order::lazy, 0}, {kStrict, Order::eager, 0}};
+std::vector<backend::BackendSettings> orders() {
+  using Order = backend::BackendSettings::Order;
+  constexpr auto kStrict = backend::BackendSettings::Kind::strict;
+  std::vector<backend::BackendSettings> all = {{kStrict, Order::lazy, 0},
+                                               {kStrict, Order::eager, 0}};
   for (uint64_t seed = 1; seed <= 8; ++seed) all.push_back({kStrict, Order::random, seed});
   return all;
 }
 
-std::string name(const ::testing::TestParamInfo<BackendSettings>& info) {
+std::string name(const ::testing::TestParamInfo<backend::BackendSettings>& info) {
   constexpr const char* kOrders[] = {"eager", "lazy", "random"};
   return kOrders[static_cast<size_t>(info.param.order)] + std::to_string(info.param.seed);
 }

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,4 +70,4 @@ TEST_F(CheckpointLockTest, AnOwnerOfAnotherHostMayBeAlive) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include "support.h"
 #include "train/checkpoint_writer.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -23,7 +23,7 @@ class CheckpointTest : public DirectoryTest {
     manifest.seed = UINT64_MAX;
     manifest.learning_rate = {{"base", 0.1}};
     manifest.job = {{"fixed", {{"batch", 8}}}};
-    if (accuracy) manifest.measured = Measured{Metric::top1, *accuracy};
+    if (accuracy) manifest.measured = Measured{"top1", *accuracy};
     write_whole(manifest, small_snapshot(static_cast<float>(step)));
     return directory_ / checkpoint_name(step);
   }
@@ -199,4 +199,4 @@ TEST_F(CheckpointTest, AFailureLeavesNoPartialDirectory) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,19 +4,19 @@
 #include "devices.h"
 #include "train/checkpoint.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::HasSubstr;
 
 using CombinedDevicesTest = DevicesTest;
 
-TrainJob with(TrainJob job, Parallelism parallelism) {
+TrainJob with(TrainJob job, parallel::Parallelism parallelism) {
   job.plan.sharding.parallelism = parallelism;
   return job;
 }
 
-TrainJob with(TrainJob job, ScheduleKind schedule) {
+TrainJob with(TrainJob job, parallel::ScheduleKind schedule) {
   job.plan.schedule = schedule;
   return job;
 }
@@ -31,8 +31,8 @@ TrainJob sharing_state(TrainJob job) {
   return job;
 }
 
-std::vector<float> values_of(const SafetensorsFile& file, const std::string& name) {
-  const SafetensorsEntry& entry = file.at(name);
+std::vector<float> values_of(const data::SafetensorsFile& file, const std::string& name) {
+  const data::SafetensorsEntry& entry = file.at(name);
   const auto* values = reinterpret_cast<const float*>(entry.data.data());
   return {values, values + entry.data.size() / sizeof(float)};
 }
@@ -40,14 +40,15 @@ std::vector<float> values_of(const SafetensorsFile& file, const std::string& nam
 // The loss over split classes is the mean over a step, not over a micro-batch.
 TEST_F(CombinedDevicesTest, SplitLayersWithMicroBatches) {
   const Outcome one = run(job("0:0"), "one");
-  for (const Parallelism parallelism : {Parallelism::model, Parallelism::hybrid}) {
+  for (const parallel::Parallelism parallelism :
+       {parallel::Parallelism::model, parallel::Parallelism::hybrid}) {
     for (const int64_t micro_batches : {2, 3}) {
-      SCOPED_TRACE(name_of(parallelism));
+      SCOPED_TRACE(parallel::name_of(parallelism));
       expect_same(run(with(job("0:0-1", micro_batches), parallelism), "many"), one);
     }
   }
-  TrainJob by_inputs = with(job("0:0-1", 2), Parallelism::hybrid);
-  by_inputs.plan.sharding.layers["fc2"] = LayerSharding::split_input;
+  TrainJob by_inputs = with(job("0:0-1", 2), parallel::Parallelism::hybrid);
+  by_inputs.plan.sharding.layers["fc2"] = parallel::LayerSharding::split_input;
   expect_same(run(by_inputs, "by_inputs"), one);
 }
 
@@ -76,7 +77,8 @@ TEST_F(CombinedDevicesTest, StagesOfUnequalWidth) {
 TEST_F(CombinedDevicesTest, CutBehindTheLastLayer) {
   const Outcome one = run(job("0:0"), "one");
   for (const char* placement : {"0:0.0:1", "0:0-1.0:2", "0:0.0:1-2"}) {
-    for (const ScheduleKind schedule : {ScheduleKind::gpipe, ScheduleKind::zero_bubble}) {
+    for (const parallel::ScheduleKind schedule :
+         {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::zero_bubble}) {
       SCOPED_TRACE(placement);
       TrainJob cut = with(job(placement, 2), schedule);
       cut.plan.cut_after = {"fc2"};
@@ -98,12 +100,12 @@ TEST_F(CombinedDevicesTest, ClipsByTheNormOfTheWholeModel) {
       job("0:0.0:1"),
       job("0:0.0:1", 3),
       job("0:0.0:0", 2),
-      with(job("0:0-1.0:2", 2), ScheduleKind::zero_bubble),
-      with(job("0:0.0:1.0:0.0:1", 4), ScheduleKind::interleaved),
-      with(in_turn(job("0:0-1.0:2", 3)), ScheduleKind::gpipe),
+      with(job("0:0-1.0:2", 2), parallel::ScheduleKind::zero_bubble),
+      with(job("0:0.0:1.0:0.0:1", 4), parallel::ScheduleKind::interleaved),
+      with(in_turn(job("0:0-1.0:2", 3)), parallel::ScheduleKind::gpipe),
       sharing_state(job("0:0-1.0:2-3", 2)),
-      with(job("0:0-1", 2), Parallelism::model),
-      with(job("0:0-1"), Parallelism::hybrid),
+      with(job("0:0-1", 2), parallel::Parallelism::model),
+      with(job("0:0-1"), parallel::Parallelism::hybrid),
       sharing_state(job("0:0-2")),
   };
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -113,8 +115,8 @@ TEST_F(CombinedDevicesTest, ClipsByTheNormOfTheWholeModel) {
     scaled.loss_scale.scale = 1024;
     expect_same(run(scaled, "scaled"), one);
   }
-  TrainJob apart = with(clipped(job("0:0.0:1")), ScheduleKind::one_f_one_b);
-  EXPECT_THAT(input_error_of([&] { run(apart, "x"); }), HasSubstr("--clip-norm"));
+  TrainJob apart = with(clipped(job("0:0.0:1")), parallel::ScheduleKind::one_f_one_b);
+  EXPECT_THAT(input_error_of([&] { run(apart, "x"); }), HasSubstr("‹clip_norm›"));
 }
 
 // The norms of a layer are those of the whole layer.
@@ -137,10 +139,10 @@ TEST_F(CombinedDevicesTest, StepsAreFittedToTheNormsOfWholeLayers) {
     SCOPED_TRACE(by.optimizer);
     const Outcome one = run(fitted(job("0:0"), by), "one");
     const std::vector<TrainJob> jobs = {
-        with(job("0:0-1"), Parallelism::model),
-        with(job("0:0-2", 2), Parallelism::model),
-        with(job("0:0-1", 3), Parallelism::hybrid),
-        sharing_state(with(job("0:0-1"), Parallelism::hybrid)),
+        with(job("0:0-1"), parallel::Parallelism::model),
+        with(job("0:0-2", 2), parallel::Parallelism::model),
+        with(job("0:0-1", 3), parallel::Parallelism::hybrid),
+        sharing_state(with(job("0:0-1"), parallel::Parallelism::hybrid)),
         sharing_state(job("0:0-2")),
         job("0:0-1.0:2", 2),
     };
@@ -153,7 +155,7 @@ TEST_F(CombinedDevicesTest, StepsAreFittedToTheNormsOfWholeLayers) {
 
 // Two replicas in turn make one update of two steps; each is corrected by the number of updates.
 TEST_F(CombinedDevicesTest, AdamwCountsTheUpdatesOfEachStage) {
-  TrainJob turns = in_turn(with(job("0:0-1.0:2"), ScheduleKind::one_f_one_b));
+  TrainJob turns = in_turn(with(job("0:0-1.0:2"), parallel::ScheduleKind::one_f_one_b));
   turns.optimizer.name = "adamw";
   turns.optimizer.weight_decay = 0;
   turns.learning_rate.base = 0.01;
@@ -165,11 +167,11 @@ TEST_F(CombinedDevicesTest, AdamwCountsTheUpdatesOfEachStage) {
   const auto path = [&](int step, std::string_view file) {
     return turns.checkpoint / checkpoint_name(step) / file;
   };
-  const OptimizerSettings& settings = turns.optimizer;
+  const passes::OptimizerSettings& settings = turns.optimizer;
   for (int update = 2; update <= 3; ++update) {
-    const SafetensorsFile before(path(2 * update - 2, kWeightsFile));
-    const SafetensorsFile after(path(2 * update, kWeightsFile));
-    const SafetensorsFile state(path(2 * update, kOptimizerFile));
+    const data::SafetensorsFile before(path(2 * update - 2, kWeightsFile));
+    const data::SafetensorsFile after(path(2 * update, kWeightsFile));
+    const data::SafetensorsFile state(path(2 * update, kOptimizerFile));
     const std::string name = "conv1.weight";
     const auto w = values_of(before, name), next = values_of(after, name);
     const auto first = values_of(state, name + ".first_moment");
@@ -187,4 +189,4 @@ TEST_F(CombinedDevicesTest, AdamwCountsTheUpdatesOfEachStage) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -41,4 +41,4 @@ TEST(ConfusionTest, IsToldWithNames) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -15,15 +15,15 @@
 #include "support.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 
 inline constexpr BatchShape kShape = {
     .batch = 12, .channels = 3, .height = 16, .width = 16, .classes = 10};
 
 // Convolutions, dropout and linear layers, without batch norm.
-inline Graph network() {
-  Builder net;
-  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+inline graph::Graph network() {
+  graph::Builder net;
+  graph::Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
   x = net.relu(net.convolution(x, "conv1", {.channels = 16, .kernel = 3, .padding = 1}));
   x = net.max_pool(x, {});
   x = net.relu(net.convolution(x, "conv2", {.channels = 24, .kernel = 3, .padding = 1}));
@@ -60,10 +60,10 @@ class DevicesTest : public DirectoryTest {
 
   // The largest difference of a tensor, relative to its largest value.
   static double distance(const std::filesystem::path& a, const std::filesystem::path& b) {
-    const SafetensorsFile first(a);
-    const SafetensorsFile second(b);
+    const data::SafetensorsFile first(a);
+    const data::SafetensorsFile second(b);
     double worst = 0;
-    for (const SafetensorsEntry& entry : first.entries()) {
+    for (const data::SafetensorsEntry& entry : first.entries()) {
       const auto* x = reinterpret_cast<const float*>(entry.data.data());
       const auto* y = reinterpret_cast<const float*>(second.at(entry.name).data.data());
       double largest = 1e-6;
@@ -85,8 +85,10 @@ class DevicesTest : public DirectoryTest {
     EXPECT_LT(distance(one.weights, many.weights), 1e-5);
     ASSERT_TRUE(many.result.evaluation && one.result.evaluation);
     EXPECT_EQ(many.result.evaluation->samples, 50);
-    EXPECT_NEAR(many.result.evaluation->loss, one.result.evaluation->loss, 1e-4);
-    EXPECT_EQ(many.result.evaluation->top1, one.result.evaluation->top1);
+    EXPECT_NEAR(many.result.evaluation->figure("loss").value,
+                one.result.evaluation->figure("loss").value, 1e-4);
+    EXPECT_EQ(many.result.evaluation->figure("top1").value,
+              one.result.evaluation->figure("top1").value);
   }
 
   Recorder recorder_;
@@ -94,4 +96,4 @@ class DevicesTest : public DirectoryTest {
   Workload work_;
 };
 
-}  // namespace millrace
+}  // namespace millrace::train

@@ -10,7 +10,7 @@
 
 #include "runtime/trace_file.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -23,15 +23,15 @@ TEST_F(DevicesTest, DataModelHybridAndPipelinesAreOneDevice) {
       {"hybrid", job("0:0-1")},       {"accumulated", job("0:0", 3)}, {"flush", job("0:0.0:1", 3)},
       {"bubble", job("0:0-1.0:2", 2)}};
   jobs[1].second.plan.share_optimizer = true;
-  jobs[2].second.plan.sharding.parallelism = Parallelism::model;
-  jobs[3].second.plan.sharding.parallelism = Parallelism::hybrid;
-  jobs[6].second.plan.schedule = ScheduleKind::zero_bubble;
+  jobs[2].second.plan.sharding.parallelism = parallel::Parallelism::model;
+  jobs[3].second.plan.sharding.parallelism = parallel::Parallelism::hybrid;
+  jobs[6].second.plan.schedule = parallel::ScheduleKind::zero_bubble;
   for (const auto& [name, many] : jobs) {
     SCOPED_TRACE(name);
     const Outcome outcome = run(many, name);
     expect_same(outcome, one);
     size_t devices = 0;
-    for (const Placement& stage : many.plan.stages) devices += stage.devices.size();
+    for (const parallel::Placement& stage : many.plan.stages) devices += stage.devices.size();
     ASSERT_EQ(outcome.result.devices.size(), devices);
     for (const DeviceReport& device : outcome.result.devices) {
       EXPECT_EQ(device.breakdown.total(), device.arena_bytes) << device.id;
@@ -41,8 +41,9 @@ TEST_F(DevicesTest, DataModelHybridAndPipelinesAreOneDevice) {
 
 // The images are read through a view of them, forward and backward.
 TEST_F(DevicesTest, LinearLayersOnTheImagesThemselves) {
-  Builder net;
-  Value x = net.flatten(net.image(kShape.batch, kShape.channels, kShape.height, kShape.width));
+  graph::Builder net;
+  graph::Value x =
+      net.flatten(net.image(kShape.batch, kShape.channels, kShape.height, kShape.width));
   x = net.relu(net.linear(x, "fc1", {.features = 40}));
   net.classify(net.linear(x, "fc2", {.features = kShape.classes}));
   work_.network = net.take();
@@ -54,7 +55,7 @@ TEST_F(DevicesTest, LinearLayersOnTheImagesThemselves) {
 // A last round that does not reach every replica ends like any other.
 TEST_F(DevicesTest, ReplicasTakeTurnsForAnyNumberOfSteps) {
   TrainJob turns = job("0:0-2.0:3");
-  turns.plan.schedule = ScheduleKind::one_f_one_b;
+  turns.plan.schedule = parallel::ScheduleKind::one_f_one_b;
   turns.plan.round_robin = true;
   turns.steps = 6;
   const std::vector<double> losses = run(turns, "six").result.losses;
@@ -81,13 +82,14 @@ TEST_F(DevicesTest, SamePlanSameBits) {
 // was rounded.
 TEST_F(DevicesTest, SixteenBitsBetweenDevices) {
   const Outcome one = run(job("0:0"), "one");
-  const std::map<DataType, std::vector<const char*>> placements = {
-      {DataType::f16, {"0:0-1", "0:0-3", "0:0.0:1"}}, {DataType::bf16, {"0:0-2", "0:0-1.0:2"}}};
+  const std::map<graph::DataType, std::vector<const char*>> placements = {
+      {graph::DataType::f16, {"0:0-1", "0:0-3", "0:0.0:1"}},
+      {graph::DataType::bf16, {"0:0-2", "0:0-1.0:2"}}};
   for (const auto& [wire, list] : placements) {
     for (const char* placement : list) {
       SCOPED_TRACE(placement);
       const bool stages = std::string_view(placement).find('.') != std::string_view::npos;
-      const double tolerance = stages ? 6e-2 : wire == DataType::f16 ? 2e-3 : 2e-2;
+      const double tolerance = stages ? 6e-2 : wire == graph::DataType::f16 ? 2e-3 : 2e-2;
       TrainJob narrowed = job(placement, stages ? 3 : 1);
       const Outcome full = run(narrowed, "full");
       narrowed.precision.communication = wire;
@@ -131,28 +133,29 @@ TEST_F(DevicesTest, GoesOnWithAnotherNumberOfDevices) {
 
 // A step's loss is known before its backward pass; its time is over when the pipeline is empty.
 TEST_F(DevicesTest, StepsLastAsLongAsTheDevicesWork) {
-  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b}) {
-    TrainJob pipeline = job("0:0.0:1", kind == ScheduleKind::gpipe ? 3 : 1);
+  for (const parallel::ScheduleKind kind :
+       {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::one_f_one_b}) {
+    TrainJob pipeline = job("0:0.0:1", kind == parallel::ScheduleKind::gpipe ? 3 : 1);
     pipeline.plan.schedule = kind;
     pipeline.trace = directory_ / "trace.json";
     const Outcome outcome = run(pipeline, "traced");
-    const TraceLog log = parse_trace(read_text(pipeline.trace), "trace");
+    const runtime::TraceLog log = runtime::parse_trace(read_text(pipeline.trace), "trace");
     int64_t begin = std::numeric_limits<int64_t>::max(), end = 0;
-    for (const TraceEvent& event : log.events) {
-      if (event.category > TraceCategory::update || event.name == "evaluation") continue;
+    for (const runtime::TraceEvent& event : log.events) {
+      if (event.category > runtime::TraceCategory::update || event.name == "evaluation") continue;
       begin = std::min(begin, event.begin);
       end = std::max(end, event.end);
     }
     const auto& seconds = outcome.result.seconds;
     EXPECT_GT(std::accumulate(seconds.begin(), seconds.end(), 0.0),
               0.9e-9 * static_cast<double>(end - begin))
-        << name_of(kind);
+        << parallel::name_of(kind);
   }
 }
 
 TEST_F(DevicesTest, SaysWhatDoesNotFit) {
   TrainJob uneven = job("0:0", 5);
-  EXPECT_THAT(input_error_of([&] { run(uneven, "x"); }), HasSubstr("--microbatches is 5"));
+  EXPECT_THAT(input_error_of([&] { run(uneven, "x"); }), HasSubstr("‹microbatches› is 5"));
   TrainJob elsewhere = job("0:0,1:0");
   EXPECT_THAT(input_error_of([&] { run(elsewhere, "x"); }), HasSubstr("mpirun -n 2"));
   TrainJob shared = job("0:0.0:0", 2);
@@ -163,8 +166,8 @@ TEST_F(DevicesTest, SaysWhatDoesNotFit) {
   TrainJob crowded = job("0:0-11");
   crowded.threads = 64;
   crowded.oversubscribe = false;
-  EXPECT_THAT(input_error_of([&] { run(crowded, "x"); }), HasSubstr("--oversubscribe"));
+  EXPECT_THAT(input_error_of([&] { run(crowded, "x"); }), HasSubstr("‹oversubscribe›"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr BatchShape kShape = {.batch = 16, .channels = 3, .height = 32, .width = 32, .classes = 5};
@@ -126,4 +126,4 @@ TEST(RowsOfFeeds, AFeedOfAnotherSizeIsRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,7 @@
 #include "comm/local_group.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::AllOf;
@@ -21,8 +21,8 @@ std::vector<std::string> compare(const std::vector<Json>& descriptions) {
   for (size_t i = 0; i < descriptions.size(); ++i) {
     names.push_back(fmt::format("rank {} on host {}", i, static_cast<char>('a' + i)));
   }
-  std::vector<Group> groups =
-      make_local_groups(static_cast<int>(descriptions.size()), std::move(names));
+  std::vector<comm::Group> groups =
+      comm::make_local_groups(static_cast<int>(descriptions.size()), std::move(names));
   std::vector<std::string> sentences(descriptions.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < descriptions.size(); ++i) {
@@ -35,7 +35,7 @@ std::vector<std::string> compare(const std::vector<Json>& descriptions) {
 }
 
 Json described(const TrainJob& job, int64_t samples = 100) {
-  return describe_agreement(job, build_model(job.model, job.options), samples);
+  return describe_agreement(job, models::build_model(job.model, job.options), samples);
 }
 
 TEST(JobAgreement, TheSameJobIsAccepted) {
@@ -65,7 +65,7 @@ TEST(JobAgreement, SettingsThatChangeAResultMustBeTheSame) {
   };
   expect_refused("model is", [](TrainJob& job) {
     job.model = "alexnet";
-    job.options = default_options("alexnet");
+    job.options = models::default_options("alexnet");
   });
   expect_refused("batch", [](TrainJob& job) { job.options.batch = 9; });
   expect_refused("steps", [](TrainJob& job) { job.steps = 5; });
@@ -91,4 +91,4 @@ TEST(JobAgreement, AFieldThatOnlySomeHaveIsADifference) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -5,7 +5,7 @@
 #include "support.h"
 #include "train/job_record.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -32,36 +32,36 @@ TEST(Interval, IsDueAtMultiples) {
 
 TEST(Job, SmallJobIsGood) { EXPECT_NO_THROW(check(small_job())); }
 
-TEST(Job, FaultsAreNamedByFlag) {
+TEST(Job, FaultsNameTheSetting) {
   const std::vector<std::pair<const char*, void (*)(TrainJob&)>> faults = {
-      {"--batch", [](TrainJob& job) { job.options.batch = 0; }},
-      {"--classes", [](TrainJob& job) { job.options.classes = -1; }},
-      {"--steps", [](TrainJob& job) { job.steps = 0; }},
-      {"--epochs", [](TrainJob& job) { job.epochs = 2; }},
-      {"--momentum", [](TrainJob& job) { job.optimizer.momentum = 1.5; }},
-      {"--nesterov",
+      {"‹batch›", [](TrainJob& job) { job.options.batch = 0; }},
+      {"‹classes›", [](TrainJob& job) { job.options.classes = -1; }},
+      {"‹steps›", [](TrainJob& job) { job.steps = 0; }},
+      {"‹epochs›", [](TrainJob& job) { job.epochs = 2; }},
+      {"‹momentum›", [](TrainJob& job) { job.optimizer.momentum = 1.5; }},
+      {"‹nesterov›",
        [](TrainJob& job) {
          job.optimizer.nesterov = true;
          job.optimizer.momentum = 0;
        }},
-      {"--label-smoothing", [](TrainJob& job) { job.options.label_smoothing = 2; }},
-      {"--resume", [](TrainJob& job) { job.resume = true; }},
-      {"--checkpoint-every", [](TrainJob& job) { job.checkpoint_every.steps = 2; }},
-      {"--eval-every", [](TrainJob& job) { job.evaluation_every.steps = 2; }},
-      {"--workers", [](TrainJob& job) { job.data.workers = 0; }},
-      {"--workers", [](TrainJob& job) { job.data.workers = 1000000; }},
-      {"--adam-beta1", [](TrainJob& job) { job.optimizer.beta1 = 1; }},
-      {"--adam-beta2", [](TrainJob& job) { job.optimizer.beta2 = 1; }},
-      {"--adam-epsilon", [](TrainJob& job) { job.optimizer.epsilon = 0; }},
-      {"--lars-trust", [](TrainJob& job) { job.optimizer.trust = 0; }},
-      {"--momentum", [](TrainJob& job) { job.optimizer.momentum = 1; }},
-      {"--label-offset", [](TrainJob& job) { job.data.label_offset = INT64_MIN; }},
-      {"--steps", [](TrainJob& job) { job.steps = INT64_MAX; }},
-      {"--keep", [](TrainJob& job) { job.keep = 0; }}};
-  for (const auto& [flag, spoil] : faults) {
+      {"‹label_smoothing›", [](TrainJob& job) { job.options.label_smoothing = 2; }},
+      {"‹resume›", [](TrainJob& job) { job.resume = true; }},
+      {"‹checkpoint_every›", [](TrainJob& job) { job.checkpoint_every.steps = 2; }},
+      {"‹eval_every›", [](TrainJob& job) { job.evaluation_every.steps = 2; }},
+      {"‹workers›", [](TrainJob& job) { job.data.workers = 0; }},
+      {"‹workers›", [](TrainJob& job) { job.data.workers = 1000000; }},
+      {"‹adam_beta1›", [](TrainJob& job) { job.optimizer.beta1 = 1; }},
+      {"‹adam_beta2›", [](TrainJob& job) { job.optimizer.beta2 = 1; }},
+      {"‹adam_epsilon›", [](TrainJob& job) { job.optimizer.epsilon = 0; }},
+      {"‹lars_trust›", [](TrainJob& job) { job.optimizer.trust = 0; }},
+      {"‹momentum›", [](TrainJob& job) { job.optimizer.momentum = 1; }},
+      {"‹label_offset›", [](TrainJob& job) { job.data.label_offset = INT64_MIN; }},
+      {"‹steps›", [](TrainJob& job) { job.steps = INT64_MAX; }},
+      {"‹keep›", [](TrainJob& job) { job.keep = 0; }}};
+  for (const auto& [setting, spoil] : faults) {
     TrainJob job = small_job();
     spoil(job);
-    EXPECT_THAT(input_error_of([&] { check(job); }), HasSubstr(flag));
+    EXPECT_THAT(input_error_of([&] { check(job); }), HasSubstr(setting));
   }
 }
 
@@ -72,7 +72,7 @@ TEST(Job, ResumeNeedsTheSameFixedSettings) {
   other.options.batch = 16;
   EXPECT_THAT(
       input_error_of([&] { require_same_job(describe_job(job), describe_job(other), "c"); }),
-      HasSubstr("--batch is 16 but checkpoint 'c' was made with 8"));
+      HasSubstr("‹batch› is 16 but checkpoint 'c' was made with 8"));
   EXPECT_THROW(require_same_job(Json(), describe_job(job), "c"), InputError);
 }
 
@@ -94,7 +94,7 @@ TEST(Job, OtherDifferencesAreListed) {
   const Json before = describe_job(job);
   EXPECT_THAT(described(changed_settings(before, before)), ElementsAre());
   EXPECT_THAT(described(changed_settings(before, describe_job(other))),
-              ElementsAre("--weight-decay 0.0001 0.5", "--loss-scale 1.0 1024.0",
+              ElementsAre("‹weight_decay› 0.0001 0.5", "‹loss_scale› 1.0 1024.0",
                           "The plan's microbatches 1 2"));
   EXPECT_THAT(described(changed_settings(Json::object(), describe_job(other))), ElementsAre());
 }
@@ -107,9 +107,9 @@ TEST(Job, ChangesOfTheLearningRateAreListed) {
   longer.base = 0.5;
   longer.kind = LearningRateSettings::Kind::cosine;
   EXPECT_THAT(described(changed_rates(to_json(before), to_json(longer))),
-              ElementsAre("--lr 0.1 0.5", "--lr-schedule \"constant\" \"cosine\"",
+              ElementsAre("‹lr› 0.1 0.5", "‹lr_schedule› \"constant\" \"cosine\"",
                           "The number of steps, which the learning rate depends on, 10 20"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using Kind = LearningRateSettings::Kind;
@@ -86,4 +86,4 @@ TEST(LearningRate, RefusesSettingsThatMeanNothing) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -7,7 +7,7 @@
 #include "base/random.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 LossScaleSettings dynamic(int64_t window, double least, double most) {
@@ -108,16 +108,16 @@ TEST(LossScale, SurvivesTheManifest) {
 
 TEST(LossScale, RefusesSettingsThatMakeNoSense) {
   LossScaleSettings settings = dynamic(0, 1, 2);
-  EXPECT_NE(input_error_of([&] { check(settings); }).find("--loss-scale-window"),
+  EXPECT_NE(input_error_of([&] { check(settings); }).find("‹loss_scale_window›"),
             std::string::npos);
   settings = dynamic(5, 4, 2);
-  EXPECT_NE(input_error_of([&] { check(settings); }).find("--loss-scale-min"), std::string::npos);
+  EXPECT_NE(input_error_of([&] { check(settings); }).find("‹loss_scale_min›"), std::string::npos);
   settings = {};
   settings.scale = -1;
-  EXPECT_NE(input_error_of([&] { check(settings); }).find("--loss-scale"), std::string::npos);
+  EXPECT_NE(input_error_of([&] { check(settings); }).find("‹loss_scale›"), std::string::npos);
   settings.scale = std::nan("");
-  EXPECT_NE(input_error_of([&] { check(settings); }).find("--loss-scale"), std::string::npos);
+  EXPECT_NE(input_error_of([&] { check(settings); }).find("‹loss_scale›"), std::string::npos);
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 class MetricsTest : public DirectoryTest {
@@ -31,7 +31,7 @@ TEST_F(MetricsTest, WritesOneObjectPerEvent) {
   EXPECT_FALSE(std::filesystem::exists(path()));
   writer.on_start({});
   writer.on_step(step(1));
-  writer.on_evaluation({.step = 1, .samples = 10, .top1 = 0.25});
+  writer.on_evaluation({.step = 1, .samples = 10, .figures = {{"top1", 0.25}}});
   StepReport beside = step(2);
   beside.checkpoint_seconds = 0.125;
   writer.on_step(beside);
@@ -75,4 +75,4 @@ TEST_F(MetricsTest, AFreshRunStartsAnEmptyFile) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,7 +4,7 @@
 
 #include "support.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 TrainJob card_job() {
   TrainJob job;
   job.model = "resnet18";
-  job.options = default_options("resnet18");
+  job.options = models::default_options("resnet18");
   job.options.classes = 2;
   job.options.image = 96;
   job.class_names = {"cat", "dog"};
@@ -43,12 +43,12 @@ TEST(ModelCardTest, MeanAndDeviationOfTheJobAreTheCards) {
 
 TEST(ModelCardTest, ARecipeOfWeightsIsUsedAndFollowsTheSize) {
   TrainJob job = card_job();
-  job.data.recipe = ImageRecipe{.image = 64,
-                                .channels = 3,
-                                .crop = CropKind::centre,
-                                .shorter_side = 80,
-                                .mean = {0.5f, 0.5f, 0.5f},
-                                .deviation = {0.25f, 0.25f, 0.25f}};
+  job.data.recipe = data::ImageRecipe{.image = 64,
+                                      .channels = 3,
+                                      .crop = data::CropKind::centre,
+                                      .shorter_side = 80,
+                                      .mean = {0.5f, 0.5f, 0.5f},
+                                      .deviation = {0.25f, 0.25f, 0.25f}};
   const ModelCard card = card_of(job);
   EXPECT_EQ(card.recipe->image, 96);
   EXPECT_EQ(card.recipe->shorter_side, 120);
@@ -76,4 +76,4 @@ TEST(ModelCardTest, DamagedMetadataIsRefused) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

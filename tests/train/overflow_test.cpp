@@ -10,7 +10,7 @@
 #include "support.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::ElementsAre;
@@ -18,9 +18,9 @@ using ::testing::HasSubstr;
 
 constexpr BatchShape kShape = {.batch = 12, .channels = 3, .height = 8, .width = 8, .classes = 5};
 
-Graph network() {
-  Builder net;
-  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+graph::Graph network() {
+  graph::Builder net;
+  graph::Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
   x = net.convolution(x, "conv1", {.channels = 8, .kernel = 3, .padding = 1, .bias = false});
   x = net.max_pool(net.relu(net.batch_norm(x, "bn1")), {});
   x = net.relu(net.convolution(x, "conv2", {.channels = 12, .kernel = 3, .padding = 1}));
@@ -32,12 +32,12 @@ Graph network() {
 // Names of the tensors whose bytes differ; they must be the same tensors.
 std::vector<std::string> differences(const std::filesystem::path& a,
                                      const std::filesystem::path& b) {
-  const SafetensorsFile first(a);
-  const SafetensorsFile second(b);
+  const data::SafetensorsFile first(a);
+  const data::SafetensorsFile second(b);
   std::vector<std::string> names;
   EXPECT_EQ(first.entries().size(), second.entries().size());
   EXPECT_FALSE(first.entries().empty());
-  for (const SafetensorsEntry& entry : first.entries()) {
+  for (const data::SafetensorsEntry& entry : first.entries()) {
     const auto other = second.at(entry.name).data;
     const bool same = entry.data.size() == other.size() &&
                       std::memcmp(entry.data.data(), other.data(), other.size()) == 0;
@@ -60,7 +60,7 @@ class OverflowTest : public DirectoryTest {
   }
 
   static TrainJob job(const std::string& placement, int64_t micro_batches = 1,
-                      ScheduleKind schedule = ScheduleKind::one_f_one_b_flush) {
+                      parallel::ScheduleKind schedule = parallel::ScheduleKind::one_f_one_b_flush) {
     TrainJob job = placed_job(placement, micro_batches, 5);
     job.plan.schedule = schedule;
     return job;
@@ -82,21 +82,21 @@ class OverflowTest : public DirectoryTest {
         {"accumulated", job("0:0", 3)},
         {"flush", job("0:0.0:1", 3)},
         {"flush of one", job("0:0.0:1", 1)},
-        {"gpipe", job("0:0.0:1.0:2", 2, ScheduleKind::gpipe)},
-        {"bubble", job("0:0-1.0:2", 2, ScheduleKind::zero_bubble)},
+        {"gpipe", job("0:0.0:1.0:2", 2, parallel::ScheduleKind::gpipe)},
+        {"bubble", job("0:0-1.0:2", 2, parallel::ScheduleKind::zero_bubble)},
         {"one device for both", job("0:0.0:0", 2)},
     };
     jobs[3].second.plan.share_optimizer = true;
-    jobs[4].second.plan.sharding.parallelism = Parallelism::model;
+    jobs[4].second.plan.sharding.parallelism = parallel::Parallelism::model;
     return jobs;
   }
 
   static std::vector<std::pair<std::string, TrainJob>> asynchronous_plans() {
     std::vector<std::pair<std::string, TrainJob>> jobs = {
-        {"1f1b", job("0:0.0:1", 1, ScheduleKind::one_f_one_b)},
-        {"ssp", job("0:0.0:1.0:2", 1, ScheduleKind::ssp)},
-        {"2bw", job("0:0.0:1", 2, ScheduleKind::two_bw)},
-        {"1f1b of two", job("0:0-1.0:2", 1, ScheduleKind::one_f_one_b)},
+        {"1f1b", job("0:0.0:1", 1, parallel::ScheduleKind::one_f_one_b)},
+        {"ssp", job("0:0.0:1.0:2", 1, parallel::ScheduleKind::ssp)},
+        {"2bw", job("0:0.0:1", 2, parallel::ScheduleKind::two_bw)},
+        {"1f1b of two", job("0:0-1.0:2", 1, parallel::ScheduleKind::one_f_one_b)},
     };
     for (auto& [name, job] : jobs) job.plan.static_scheduling = true;
     return jobs;
@@ -240,7 +240,7 @@ TEST_F(OverflowTest, AJobGoesOnExactlyAfterASkip) {
 // Each stage skips its own update of the mini-batch; the stages behind it, whose gradients were
 // good, have made theirs.
 TEST_F(OverflowTest, InAnAsynchronousPipelineStopsAtTheStageAndThoseBeforeIt) {
-  TrainJob before = scaled(job("0:0.0:1.0:2", 1, ScheduleKind::one_f_one_b));
+  TrainJob before = scaled(job("0:0.0:1.0:2", 1, parallel::ScheduleKind::one_f_one_b));
   before.steps = 1;
   const auto start = run(before, "before");
   const std::vector<std::vector<std::string>> stages = [&] {
@@ -263,8 +263,8 @@ TEST_F(OverflowTest, InAnAsynchronousPipelineStopsAtTheStageAndThoseBeforeIt) {
 
 // Images so dark that the gradients of the only layer are below all that fp16 holds.
 TEST_F(OverflowTest, GradientsThatVanishInSixteenBitsSurviveWithAScale) {
-  Builder net;
-  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+  graph::Builder net;
+  graph::Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
   net.classify(net.linear(net.flatten(x), "fc", {.features = kShape.classes, .bias = false}));
   work_.network = net.take();
   auto dark = std::make_shared<MemoryData>(*random_images(kShape, 40));
@@ -275,7 +275,7 @@ TEST_F(OverflowTest, GradientsThatVanishInSixteenBitsSurviveWithAScale) {
   plain.learning_rate.base = 1e6;
   plain.steps = 3;
   const auto weights = [&](const TrainJob& trained) {
-    const SafetensorsFile file(run(trained, "weights"));
+    const data::SafetensorsFile file(run(trained, "weights"));
     const auto data = file.at("fc.weight").data;
     std::vector<float> values(data.size() / sizeof(float));
     std::memcpy(values.data(), data.data(), data.size());
@@ -285,7 +285,7 @@ TEST_F(OverflowTest, GradientsThatVanishInSixteenBitsSurviveWithAScale) {
   still.learning_rate.base = 0;
   const auto start = weights(still);
   const auto exact = weights(plain);
-  plain.precision.communication = DataType::f16;
+  plain.precision.communication = graph::DataType::f16;
   const auto lost = weights(plain);
   const auto kept = weights(scaled(plain));
   EXPECT_EQ(lost, start);
@@ -329,11 +329,11 @@ TEST_F(OverflowTest, TheWatchOverFiniteValuesLetsASkipPass) {
 TEST_F(OverflowTest, FaultsNeedAScaleAndADevice) {
   TrainJob faulty = job("0:0");
   faulty.inject_overflow = {{1, 0}};
-  EXPECT_THAT(input_error_of([&] { run(faulty, "x"); }), HasSubstr("--loss-scale dynamic"));
+  EXPECT_THAT(input_error_of([&] { run(faulty, "x"); }), HasSubstr("‹loss_scale› dynamic"));
   faulty = scaled(faulty);
   faulty.inject_overflow = {{1, 1}};
   EXPECT_THAT(input_error_of([&] { run(faulty, "x"); }), HasSubstr("device 1"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -8,17 +8,17 @@
 #include "train/feed/feed.h"
 #include "train/job.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A few steps with the same arithmetic on every machine.
 inline TrainJob placed_job(const std::string& placement, int64_t micro_batches, int64_t steps) {
   TrainJob job;
   job.steps = steps;
   job.learning_rate.base = 0.05;
-  job.convolution = ConvolutionAlgorithm::direct;
+  job.convolution = kernels::ConvolutionAlgorithm::direct;
   job.threads = 1;
   job.oversubscribe = true;
-  job.plan.stages = parse_stages(placement);
+  job.plan.stages = parallel::parse_stages(placement);
   job.plan.micro_batches = micro_batches;
   return job;
 }
@@ -33,4 +33,4 @@ inline std::shared_ptr<MemoryData> random_images(const BatchShape& shape, int co
   return data;
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

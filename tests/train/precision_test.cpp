@@ -9,7 +9,7 @@
 #include "train/summary.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::ElementsAreArray;
@@ -18,12 +18,12 @@ using ::testing::Not;
 
 class PrecisionTest : public DirectoryTest {
  protected:
-  static TrainJob job(DataType type) {
+  static TrainJob job(graph::DataType type) {
     TrainJob job = small_job();
     job.options.batch = 16;
     job.steps = 10;
     job.learning_rate.base = 0.02;
-    job.precision = {.type = type, .arithmetic = PrecisionSettings::Arithmetic::storage};
+    job.precision = {.type = type, .arithmetic = passes::PrecisionSettings::Arithmetic::storage};
     return job;
   }
 
@@ -41,8 +41,8 @@ void expect_within(const std::vector<double>& actual, const std::vector<double>&
 }
 
 TEST_F(PrecisionTest, TenStepsAreWithinOnePercentOfFloat32) {
-  const std::vector<double> usual = losses(job(DataType::f32));
-  for (const DataType type : {DataType::f16, DataType::bf16}) {
+  const std::vector<double> usual = losses(job(graph::DataType::f32));
+  for (const graph::DataType type : {graph::DataType::f16, graph::DataType::bf16}) {
     const std::vector<double> stored = losses(job(type));
     expect_within(stored, usual, 0.01);
     EXPECT_EQ(stored[0], usual[0]);  // the forward pass is the same
@@ -51,20 +51,20 @@ TEST_F(PrecisionTest, TenStepsAreWithinOnePercentOfFloat32) {
 }
 
 TEST_F(PrecisionTest, WithEveryLayerKeptItIsFloat32) {
-  TrainJob kept = job(DataType::f16);
-  const Graph network = build_model(kept.model, kept.options);
-  for (OperatorId id : network.order()) kept.precision.keep.push_back(network.op(id).name);
-  EXPECT_THAT(losses(kept), ElementsAreArray(losses(job(DataType::f32))));
+  TrainJob kept = job(graph::DataType::f16);
+  const graph::Graph network = models::build_model(kept.model, kept.options);
+  for (graph::OperatorId id : network.order()) kept.precision.keep.push_back(network.op(id).name);
+  EXPECT_THAT(losses(kept), ElementsAreArray(losses(job(graph::DataType::f32))));
 }
 
 TEST_F(PrecisionTest, RunsOnManyDevicesAndInStages) {
-  const std::vector<double> usual = losses(job(DataType::f32));
+  const std::vector<double> usual = losses(job(graph::DataType::f32));
   const auto placed = [&](const char* placement, int64_t micro_batches) {
-    TrainJob many = job(DataType::f16);
+    TrainJob many = job(graph::DataType::f16);
     many.oversubscribe = true;
-    many.plan.stages = parse_stages(placement);
+    many.plan.stages = parallel::parse_stages(placement);
     many.plan.micro_batches = micro_batches;
-    many.plan.schedule = ScheduleKind::one_f_one_b_flush;
+    many.plan.schedule = parallel::ScheduleKind::one_f_one_b_flush;
     return losses(many);
   };
   // Statistics are those of each device or micro-batch, so the losses are only alike.
@@ -73,7 +73,7 @@ TEST_F(PrecisionTest, RunsOnManyDevicesAndInStages) {
 }
 
 TEST_F(PrecisionTest, AResumedRunIsExact) {
-  TrainJob whole = job(DataType::bf16);
+  TrainJob whole = job(graph::DataType::bf16);
   const std::vector<double> expected = losses(whole);
   TrainJob part = whole;
   part.checkpoint = directory_ / "checkpoint";
@@ -87,21 +87,21 @@ TEST_F(PrecisionTest, AResumedRunIsExact) {
 }
 
 TEST_F(PrecisionTest, RecordsAndSummariesSayIt) {
-  const TrainJob fp16 = job(DataType::f16);
+  const TrainJob fp16 = job(graph::DataType::f16);
   const TrainResult result = run_training(fp16, recorder_);
   const Json summary = summary_of(fp16, result);
   EXPECT_EQ(summary["precision"], "fp16");
-  EXPECT_EQ(summary_of(job(DataType::f32), result)["precision"], "fp32");
+  EXPECT_EQ(summary_of(job(graph::DataType::f32), result)["precision"], "fp32");
   EXPECT_EQ(describe_job(fp16)["precision"], "fp16");
   ASSERT_EQ(recorder_.starts.size(), 1u);
   EXPECT_THAT(recorder_.starts[0].arithmetic, HasSubstr("stored in fp16"));
 }
 
 TEST_F(PrecisionTest, UnknownLayersAreRefused) {
-  TrainJob wrong = job(DataType::f16);
+  TrainJob wrong = job(graph::DataType::f16);
   wrong.precision.keep = {"conv99"};
-  EXPECT_THAT(input_error_of([&] { losses(wrong); }), HasSubstr("--precision-keep names 'conv99'"));
+  EXPECT_THAT(input_error_of([&] { losses(wrong); }), HasSubstr("‹precision_keep› names 'conv99'"));
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

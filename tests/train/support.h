@@ -15,7 +15,7 @@
 #include "train/observer.h"
 #include "train/weights.h"
 
-namespace millrace {
+namespace millrace::train {
 
 // A directory of its own per test, removed afterwards.
 class DirectoryTest : public ::testing::Test {
@@ -37,7 +37,7 @@ std::string input_error_of(Action&& action) {
   try {
     action();
   } catch (const InputError& error) {
-    return error.what();
+    return error.marked();
   }
   return "";
 }
@@ -68,19 +68,20 @@ class Recorder : public TrainingObserver {
 inline TrainJob small_job() {
   TrainJob job;
   job.model = "fashion_cnn";
-  job.options = default_options(job.model);
+  job.options = models::default_options(job.model);
   job.options.batch = 8;
   job.steps = 6;
   job.seed = 7;
   job.threads = 1;
   job.learning_rate.base = 0.05;
-  job.convolution = ConvolutionAlgorithm::direct;
+  job.convolution = kernels::ConvolutionAlgorithm::direct;
   return job;
 }
 
-inline StateTensor state_tensor(const std::string& name, Role role, Shape shape, float start) {
+inline StateTensor state_tensor(const std::string& name, graph::Role role, graph::Shape shape,
+                                float start) {
   StateTensor tensor = {name, role, std::move(shape), {}};
-  tensor.values.resize(static_cast<size_t>(elements_of(tensor.shape)));
+  tensor.values.resize(static_cast<size_t>(graph::elements_of(tensor.shape)));
   for (size_t i = 0; i < tensor.values.size(); ++i) {
     tensor.values[i] = start + static_cast<float>(i);
   }
@@ -88,9 +89,9 @@ inline StateTensor state_tensor(const std::string& name, Role role, Shape shape,
 }
 
 inline StateSnapshot small_snapshot(float start = 0) {
-  return {state_tensor("conv.weight", Role::parameter, {2, 3, 1, 1}, start),
-          state_tensor("bn.running_mean", Role::buffer, {2}, start),
-          state_tensor("conv.weight.momentum", Role::optimizer_state, {2, 3, 1, 1}, start)};
+  return {state_tensor("conv.weight", graph::Role::parameter, {2, 3, 1, 1}, start),
+          state_tensor("bn.running_mean", graph::Role::buffer, {2}, start),
+          state_tensor("conv.weight.momentum", graph::Role::optimizer_state, {2, 3, 1, 1}, start)};
 }
 
-}  // namespace millrace
+}  // namespace millrace::train

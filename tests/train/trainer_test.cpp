@@ -11,12 +11,15 @@
 #include "data/tools.h"
 #include "support.h"
 #include "train/checkpoint.h"
+#include "train/checkpoint_writer.h"
+#include "train/engine.h"
 #include "train/plan.h"
 #include "train/summary.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class TrainerTest : public DirectoryTest {
@@ -24,11 +27,11 @@ class TrainerTest : public DirectoryTest {
   // 50 grey images of 10 classes: three batches of 16 an epoch, two samples left over.
   std::string make_data() {
     const std::string data = "ofrecord:" + (directory_ / "data").string();
-    SynthOptions options;
+    data::SynthOptions options;
     options.count = 50;
     options.height = options.width = 28;
     options.channels = 1;
-    synth_data(data, options, {});
+    data::synth_data(data, options, {});
     return data;
   }
 
@@ -134,28 +137,51 @@ TEST_F(TrainerTest, RefusesToMixARunWithOldCheckpoints) {
   TrainJob job = small_job();
   job.checkpoint = directory_ / "run";
   run_training(job, recorder_);
-  EXPECT_THAT(input_error_of([&] { run_training(job, recorder_); }), HasSubstr("add --resume"));
+  EXPECT_THAT(input_error_of([&] { run_training(job, recorder_); }), HasSubstr("add ‹resume›"));
   job.resume = true;
   job.options.batch = 4;
-  EXPECT_THAT(input_error_of([&] { run_training(job, recorder_); }), HasSubstr("--batch is 4"));
+  EXPECT_THAT(input_error_of([&] { run_training(job, recorder_); }), HasSubstr("‹batch› is 4"));
 }
 
 TEST_F(TrainerTest, ACheckpointThatCannotBeWrittenIsAWarning) {
   TrainJob job = small_job();
   job.checkpoint = directory_ / "run";
   job.checkpoint_every.steps = 2;
+  job.steps = 2;
+  run_training(job, recorder_);
+  job.steps = 6;
+  job.resume = true;
   recorder_.after_step = [&](int64_t step) {
     if (step != 3) return;
-    // Once the first checkpoint is safe, nothing new can be made beside it.
-    while (!std::filesystem::exists(job.checkpoint / "step-00000002")) std::this_thread::yield();
+    // The first checkpoint is safe and no other begun; from here on nothing can be made beside it.
     std::filesystem::rename(job.checkpoint, directory_ / "away");
     std::ofstream(job.checkpoint).put('x');
   };
   const TrainResult result = run_training(job, recorder_);
   EXPECT_EQ(result.step, 6);
   EXPECT_THAT(result.checkpoint_failure, HasSubstr("Cannot write"));
-  EXPECT_EQ(recorder_.warnings.size(), 2u);
+  EXPECT_THAT(recorder_.warnings, ElementsAre(HasSubstr("step 4"), HasSubstr("step 6")));
   EXPECT_NO_THROW(verify_checkpoint(directory_ / "away" / "step-00000002"));
+}
+
+TEST_F(TrainerTest, TheSpaceAskedForIsThatOfACheckpoint) {
+  for (const double decay : {0.0, 0.9}) {
+    TrainJob job = small_job();
+    job.steps = 1;
+    job.average_decay = decay;
+    job.checkpoint = directory_ / fmt::format("decay-{}", decay);
+    run_training(job, recorder_);
+    uint64_t written = 0;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(job.checkpoint / "step-00000001")) {
+      written += entry.file_size();
+    }
+    Engine engine(job, Purpose::training, recorder_);
+    engine.start(job.seed);
+    const uint64_t asked = checkpoint_bytes(JobState(engine), decay > 0);
+    EXPECT_GE(asked, written);
+    EXPECT_LT(asked, written + (1 << 16));
+  }
 }
 
 TEST_F(TrainerTest, AFullDiskLeavesThePreviousCheckpoint) {
@@ -193,9 +219,9 @@ TEST_F(TrainerTest, EvaluationIsExactForAnyBatch) {
     const EvaluationReport report = run_evaluation(job, recorder_).report;
     EXPECT_EQ(report.samples, 50);
     if (batch == 1) expected = report;
-    EXPECT_EQ(report.top1, expected.top1) << batch;
-    EXPECT_EQ(report.top5, expected.top5) << batch;
-    EXPECT_NEAR(report.loss, expected.loss, 1e-5) << batch;
+    EXPECT_EQ(report.figure("top1").value, expected.figure("top1").value) << batch;
+    EXPECT_EQ(report.figure("top5").value, expected.figure("top5").value) << batch;
+    EXPECT_NEAR(report.figure("loss").value, expected.figure("loss").value, 1e-5) << batch;
   }
 }
 
@@ -213,8 +239,8 @@ TEST_F(TrainerTest, EvaluationDuringTrainingDoesNotChangeIt) {
   alone.load_weights = directory_ / "evaluated";
   alone.evaluation_data = data;
   const EvaluationReport report = run_evaluation(alone, recorder_).report;
-  EXPECT_EQ(report.top1, recorder_.evaluations[2].top1);
-  EXPECT_NEAR(report.loss, recorder_.evaluations[2].loss, 1e-6);
+  EXPECT_EQ(report.figure("top1").value, recorder_.evaluations[2].figure("top1").value);
+  EXPECT_NEAR(report.figure("loss").value, recorder_.evaluations[2].figure("loss").value, 1e-6);
 }
 
 // Devices that divide the samples have running statistics of their own: those that are saved are
@@ -226,7 +252,7 @@ TEST_F(TrainerTest, EvaluationOfReplicasIsThatOfTheirCheckpoint) {
       SCOPED_TRACE(placement);
       TrainJob job = data_job(data);
       job.oversubscribe = true;
-      job.plan.stages = parse_stages(placement);
+      job.plan.stages = parallel::parse_stages(placement);
       job.plan.micro_batches = 2;
       job.plan.round_robin = round_robin;
       job.evaluation_data = data;
@@ -237,8 +263,8 @@ TEST_F(TrainerTest, EvaluationOfReplicasIsThatOfTheirCheckpoint) {
       alone.load_weights = directory_ / "replicas";
       alone.evaluation_data = data;
       const EvaluationReport report = run_evaluation(alone, recorder_).report;
-      EXPECT_EQ(report.top1, expected.top1);
-      EXPECT_NEAR(report.loss, expected.loss, 1e-5);
+      EXPECT_EQ(report.figure("top1").value, expected.figure("top1").value);
+      EXPECT_NEAR(report.figure("loss").value, expected.figure("loss").value, 1e-5);
     }
   }
 }
@@ -251,8 +277,8 @@ TEST_F(TrainerTest, SavedWeightsLoadBack) {
   job.optimizer.momentum = 0;
   job.steps = 1;
   weights_of(job, "again");
-  const SafetensorsFile first(directory_ / "saved"), second(directory_ / "again");
-  for (const SafetensorsEntry& entry : first.entries()) {
+  const data::SafetensorsFile first(directory_ / "saved"), second(directory_ / "again");
+  for (const data::SafetensorsEntry& entry : first.entries()) {
     if (entry.name.find("running") != std::string::npos) continue;
     const auto& other = second.at(entry.name);
     EXPECT_TRUE(std::equal(entry.data.begin(), entry.data.end(), other.data.begin())) << entry.name;
@@ -274,11 +300,11 @@ TEST_F(TrainerTest, ALossThatIsNoNumberEndsTheJob) {
 
 // Whoever waits for the stage that fails is often heard before it.
 TEST_F(TrainerTest, APipelineThatDivergesSaysWhatOneDeviceWould) {
-  const auto sentence = [&](const std::string& placement, ScheduleKind schedule) {
+  const auto sentence = [&](const std::string& placement, parallel::ScheduleKind schedule) {
     TrainJob job = small_job();
     job.learning_rate.base = 1e30;
     job.oversubscribe = true;
-    job.plan.stages = parse_stages(placement);
+    job.plan.stages = parallel::parse_stages(placement);
     job.plan.schedule = schedule;
     try {
       run_training(job, recorder_);
@@ -287,16 +313,16 @@ TEST_F(TrainerTest, APipelineThatDivergesSaysWhatOneDeviceWould) {
     }
     return std::string("the job went on");
   };
-  const std::string alone = sentence("0:0", ScheduleKind::one_f_one_b_flush);
+  const std::string alone = sentence("0:0", parallel::ScheduleKind::one_f_one_b_flush);
   const std::string beginning = alone.substr(0, alone.find(": "));
   EXPECT_THAT(beginning, HasSubstr("The loss is not finite at step "));
   for (int i = 0; i < 5; ++i) {
-    const std::string drained = sentence("0:0.0:1", ScheduleKind::one_f_one_b_flush);
+    const std::string drained = sentence("0:0.0:1", parallel::ScheduleKind::one_f_one_b_flush);
     EXPECT_THAT(drained, HasSubstr(beginning + ": layer '"));
-    EXPECT_THAT(drained, HasSubstr("'loss' that are not finite in stage 1; lower --lr"));
-    const std::string late = sentence("0:0.0:1", ScheduleKind::one_f_one_b);
+    EXPECT_THAT(drained, HasSubstr("'loss' that are not finite in stage 1; lower lr"));
+    const std::string late = sentence("0:0.0:1", parallel::ScheduleKind::one_f_one_b);
     EXPECT_THAT(late, HasSubstr("The loss is not finite at step "));
-    EXPECT_THAT(late, HasSubstr("in stage 1; lower --lr"));
+    EXPECT_THAT(late, HasSubstr("in stage 1; lower lr"));
   }
 }
 
@@ -345,4 +371,4 @@ TEST_F(TrainerTest, SummaryHasTheContractsKeys) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

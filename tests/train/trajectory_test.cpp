@@ -12,7 +12,7 @@
 #include "support.h"
 #include "train/engine.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 constexpr double kTolerance = 1e-4;
@@ -25,8 +25,8 @@ struct Case {
 };
 
 template <typename T>
-std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
-  const SafetensorsEntry& entry = file.at(name);
+std::vector<T> values_of(const data::SafetensorsFile& file, const std::string& name) {
+  const data::SafetensorsEntry& entry = file.at(name);
   std::vector<T> values(entry.data.size() / sizeof(T));
   std::memcpy(values.data(), entry.data.data(), entry.data.size());
   return values;
@@ -35,7 +35,7 @@ std::vector<T> values_of(const SafetensorsFile& file, const std::string& name) {
 TrainJob job_of(const Json& settings) {
   TrainJob job;
   job.model = settings.at("model").get<std::string>();
-  job.options = default_options(job.model);
+  job.options = models::default_options(job.model);
   job.options.batch = settings.at("batch").get<int64_t>();
   job.options.image = settings.at("image").get<int64_t>();
   job.options.classes = settings.at("classes").get<int64_t>();
@@ -45,7 +45,7 @@ TrainJob job_of(const Json& settings) {
   job.optimizer.weight_decay = settings.at("weight_decay").get<double>();
   job.optimizer.decay_all = true;
   job.learning_rate.base = settings.at("lr").get<double>();
-  job.convolution = ConvolutionAlgorithm::direct;
+  job.convolution = kernels::ConvolutionAlgorithm::direct;
   return job;
 }
 
@@ -65,7 +65,7 @@ class TrajectoryTest : public DirectoryTest {
   void follow(const Case& wanted) {
     ASSERT_NO_FATAL_FAILURE(make(wanted));
     const Json settings = Json::parse(read_text(directory_ / "trajectory.json"));
-    const SafetensorsFile batches(directory_ / "batches.safetensors");
+    const data::SafetensorsFile batches(directory_ / "batches.safetensors");
     const TrainJob job = job_of(settings);
     Engine engine(job, Purpose::training_and_evaluation, recorder_);
     engine.start(job.seed);
@@ -76,20 +76,20 @@ class TrajectoryTest : public DirectoryTest {
   }
 
  private:
-  static void write(Session& session, const Program& program, const SafetensorsFile& batches,
-                    size_t step) {
+  static void write(runtime::Session& session, const compile::Program& program,
+                    const data::SafetensorsFile& batches, size_t step) {
     const std::string name = "step" + std::to_string(step);
     session.write_input(program, "images", values_of<float>(batches, name + "/images"));
     session.write_input(program, "labels", values_of<int32_t>(batches, name + "/labels"));
   }
 
   // Everything that the evaluation gives and PyTorch has written.
-  void compare_outputs(Engine& engine, const SafetensorsFile& batches) const {
-    const SafetensorsFile file(directory_ / "logits.safetensors");
-    const Program& program = *engine.evaluation();
+  void compare_outputs(Engine& engine, const data::SafetensorsFile& batches) const {
+    const data::SafetensorsFile file(directory_ / "logits.safetensors");
+    const compile::Program& program = *engine.evaluation();
     write(engine.session(), program, batches, 0);
     engine.session().run(program, {});
-    for (const SafetensorsEntry& entry : file.entries()) {
+    for (const data::SafetensorsEntry& entry : file.entries()) {
       const std::vector<float> expected = values_of<float>(file, entry.name);
       const std::vector<float> values = engine.session().result(program, entry.name);
       ASSERT_EQ(values.size(), expected.size());
@@ -102,10 +102,10 @@ class TrajectoryTest : public DirectoryTest {
     }
   }
 
-  static void compare_losses(Engine& engine, const SafetensorsFile& batches, const TrainJob& job,
-                             const std::vector<double>& expected) {
+  static void compare_losses(Engine& engine, const data::SafetensorsFile& batches,
+                             const TrainJob& job, const std::vector<double>& expected) {
     ASSERT_EQ(expected.size(), 10u);
-    const Program& program = *engine.training();
+    const compile::Program& program = *engine.training();
     double worst = 0;
     for (size_t step = 0; step < expected.size(); ++step) {
       write(engine.session(), program, batches, step);
@@ -131,4 +131,4 @@ TEST_F(TrajectoryTest, mobilefacenet) { follow({"mobilefacenet", 64, 4}); }
 TEST_F(TrajectoryTest, resnet50) { follow({"resnet50", 64, 4}); }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -26,5 +26,8 @@ for far in (1e-2, 1e-3, 1e-4, 1e-5):
     limit = candidates[numpy.argmax(false_accepts <= far + 1e-12)]
     rates.append((similarity[same] > limit).mean())
 
-print(json.dumps({"accuracy": numpy.mean(accuracies), "deviation": numpy.std(accuracies),
+own, other = distances[same], distances[~same]
+area = (own[:, None] < other[None, :]).mean() + (own[:, None] == other[None, :]).mean() / 2
+
+print(json.dumps({"auc": area, "accuracy": numpy.mean(accuracies), "deviation": numpy.std(accuracies),
                   "threshold": thresholds[numpy.argmax(right.mean(axis=1))], "tar": rates}))

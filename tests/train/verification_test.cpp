@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "support.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -77,6 +77,7 @@ TEST_F(VerificationTest, AgreesWithNumPy) {
       EXPECT_NEAR(report.accuracy, expected["accuracy"].get<double>(), 1e-12) << count;
       EXPECT_NEAR(report.deviation, expected["deviation"].get<double>(), 1e-12) << count;
       EXPECT_NEAR(report.threshold, expected["threshold"].get<double>(), 1e-12) << count;
+      EXPECT_NEAR(report.auc, expected["auc"].get<double>(), 1e-9) << count;
       ASSERT_EQ(report.rates.size(), 4u);
       for (size_t i = 0; i < 4; ++i) {
         EXPECT_NEAR(report.rates[i].far, std::pow(10.0, -2.0 - static_cast<double>(i)), 1e-12);
@@ -123,16 +124,74 @@ TEST(Identification, LooksUpProbesInTheGallery) {
   append_unit(rows, {0.9, 0.1});   // right
   append_unit(rows, {0.8, 0.5});   // wrong: nearer to 7
   append_unit(rows, {-1, 0});      // the only image of 9
-  append_unit(rows, {-0.9, 0.1});  // wrong: nearer to 9
+  append_unit(rows, {-0.9, 0.3});  // wrong: nearer to 9
   const IdentificationReport report = identify(rows, labels, 2);
   EXPECT_EQ(report.gallery, 3);
   EXPECT_EQ(report.probes, 3);
   EXPECT_NEAR(report.rank1, 1.0 / 3, 1e-12);
+  // Without their own identity the probes come as near to others as 0.11, 0.85 and 0.95; the first
+  // is as near to its own as 0.99.
+  ASSERT_EQ(report.rates.size(), 3u);
+  for (const AcceptRate& rate : report.rates) {
+    EXPECT_NEAR(rate.threshold, 0.9 / std::sqrt(0.9), 1e-6);
+    EXPECT_NEAR(rate.tar, 1.0 / 3, 1e-12);
+    EXPECT_FALSE(rate.resolved);
+  }
   EXPECT_THAT(input_error_of([&] {
                 identify(rows, std::vector<int32_t>{1, 2, 3, 4, 5, 6}, 2);
               }),
               HasSubstr("second image"));
 }
 
+// Every probe is looked up twice: with its own identity in the gallery, and without.
+TEST(Identification, RatesAreThoseOfTheDefinition) {
+  constexpr int kPeople = 40, kImages = 6;
+  constexpr size_t kWidth = 5;
+  const Random random(3, 1);
+  std::vector<float> rows;
+  std::vector<int32_t> labels;
+  uint64_t drawn = 0;
+  std::vector<std::vector<double>> people(kPeople, std::vector<double>(kWidth));
+  for (auto& person : people) {
+    for (double& value : person) value = random.normal(drawn++);
+  }
+  for (int image = 0; image < kImages; ++image) {
+    for (int32_t label = 0; label < kPeople; ++label) {
+      std::vector<double> row = people[static_cast<size_t>(label)];
+      for (double& value : row) value += 0.5 * random.normal(drawn++);
+      append_unit(rows, row);
+      labels.push_back(label);
+    }
+  }
+  const auto similarity = [&](size_t a, size_t b) {
+    double sum = 0;
+    for (size_t i = 0; i < kWidth; ++i) {
+      sum += static_cast<double>(rows[a * kWidth + i]) * rows[b * kWidth + i];
+    }
+    return sum;
+  };
+  std::vector<double> strangers, mates;
+  for (size_t probe = kPeople; probe < labels.size(); ++probe) {
+    double best = -2;
+    for (size_t other = 0; other < kPeople; ++other) {
+      if (labels[other] != labels[probe]) best = std::max(best, similarity(probe, other));
+    }
+    const double own = similarity(probe, static_cast<size_t>(labels[probe]));
+    strangers.push_back(best);
+    mates.push_back(own > best ? own : -2);
+  }
+  const IdentificationReport report = identify(rows, labels, kWidth);
+  const auto probes = static_cast<double>(mates.size());
+  EXPECT_GT(report.rank1, 0.3);
+  for (const AcceptRate& rate : report.rates) {
+    double found = 0, mistaken = 0;
+    for (const double own : mates) found += own > rate.threshold ? 1 : 0;
+    for (const double best : strangers) mistaken += best > rate.threshold + 1e-6 ? 1 : 0;
+    EXPECT_NEAR(rate.tar, found / probes, 0.011) << rate.far;
+    EXPECT_LE(mistaken / probes, rate.far + 1e-12) << rate.far;
+    EXPECT_GT((mistaken + 1.5) / probes, std::min(rate.far, 1 - 1e-9)) << rate.far;
+  }
+}
+
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -4,7 +4,7 @@
 
 #include "support.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -12,24 +12,24 @@ using ::testing::HasSubstr;
 class WeightsTest : public DirectoryTest {
  protected:
   // Writes f32 tensors of these names and shapes and checks them against the model's.
-  std::string error_for(const std::vector<std::pair<std::string, Shape>>& stored,
+  std::string error_for(const std::vector<std::pair<std::string, graph::Shape>>& stored,
                         HeadRule head = HeadRule::needed, bool with_head = false) {
     StateSnapshot snapshot;
     for (const auto& [name, shape] : stored) {
-      snapshot.push_back(state_tensor(name, Role::parameter, shape, 0));
+      snapshot.push_back(state_tensor(name, graph::Role::parameter, shape, 0));
     }
     const auto path = directory_ / "weights.safetensors";
     write_tensors(path, snapshot, is_weight, {});
-    const WeightsFile file(path);
+    const data::WeightsFile file(path);
     return input_error_of(
         [&] { said_ = describe(match_weights(file, tensors(with_head), head, new_layers_)); });
   }
 
   static std::vector<JobTensor> tensors(bool with_head) {
-    std::vector<JobTensor> list = {{"conv.weight", Role::parameter, {4, 3, 3, 3}},
-                                   {"fc.weight", Role::parameter, {10, 4}},
-                                   {"fc.bias", Role::parameter, {10}}};
-    if (with_head) list.push_back({"head.weight", Role::parameter, {5, 4}});
+    std::vector<JobTensor> list = {{"conv.weight", graph::Role::parameter, {4, 3, 3, 3}},
+                                   {"fc.weight", graph::Role::parameter, {10, 4}},
+                                   {"fc.bias", graph::Role::parameter, {10}}};
+    if (with_head) list.push_back({"head.weight", graph::Role::parameter, {5, 4}});
     return list;
   }
 
@@ -60,7 +60,7 @@ TEST_F(WeightsTest, NamesBothShapesOfAMisshapenTensor) {
   const std::string error =
       error_for({{"fc.bias", {10}}, {"conv.weight", {4, 3, 3, 3}}, {"fc.weight", {1000, 4}}});
   EXPECT_THAT(
-      error, HasSubstr("tensor 'fc.weight' has shape 1000x4 where the model has 10x4; --new-layers "
+      error, HasSubstr("tensor 'fc.weight' has shape 1000x4 where the model has 10x4; ‹new_layers› "
                        "auto starts such layers anew."));
 }
 
@@ -73,7 +73,7 @@ TEST_F(WeightsTest, NamesATensorThatTheModelLacks) {
 }
 
 TEST_F(WeightsTest, AHeadMayBeMissingOnEitherSideButMustFit) {
-  std::vector<std::pair<std::string, Shape>> stored = {
+  std::vector<std::pair<std::string, graph::Shape>> stored = {
       {"fc.bias", {10}}, {"conv.weight", {4, 3, 3, 3}}, {"fc.weight", {10, 4}}};
   EXPECT_EQ(error_for(stored, HeadRule::optional, true), "");
   EXPECT_THAT(error_for(stored, HeadRule::needed, true), HasSubstr("no tensor 'head.weight'"));
@@ -84,7 +84,7 @@ TEST_F(WeightsTest, AHeadMayBeMissingOnEitherSideButMustFit) {
 
 TEST_F(WeightsTest, LayersOfAnotherShapeStartAnewAsAWhole) {
   new_layers_ = parse_new_layers("auto");
-  const std::pair<std::string, Shape> conv = {"conv.weight", {4, 3, 3, 3}};
+  const std::pair<std::string, graph::Shape> conv = {"conv.weight", {4, 3, 3, 3}};
   EXPECT_EQ(error_for({conv, {"fc.weight", {10, 5}}, {"fc.bias", {10}}}, HeadRule::optional, true),
             "");
   EXPECT_EQ(said_, "1 of 4 tensors loaded; fc.weight, fc.bias start anew.");
@@ -92,7 +92,8 @@ TEST_F(WeightsTest, LayersOfAnotherShapeStartAnewAsAWhole) {
 
 TEST_F(WeightsTest, MissingLayersStartAnewAndStrangersAreTold) {
   new_layers_ = parse_new_layers("auto");
-  const std::pair<std::string, Shape> weight = {"fc.weight", {10, 4}}, bias = {"fc.bias", {10}};
+  const std::pair<std::string, graph::Shape> weight = {"fc.weight", {10, 4}},
+                                             bias = {"fc.bias", {10}};
   EXPECT_EQ(error_for({weight, bias, {"aux.weight", {1}}}), "");
   EXPECT_EQ(
       said_,
@@ -103,7 +104,7 @@ TEST_F(WeightsTest, MissingLayersStartAnewAndStrangersAreTold) {
 
 TEST_F(WeightsTest, PatternsStartLayersAnewWhateverTheFileHas) {
   new_layers_ = parse_new_layers("fc");
-  const std::pair<std::string, Shape> conv = {"conv.weight", {4, 3, 3, 3}};
+  const std::pair<std::string, graph::Shape> conv = {"conv.weight", {4, 3, 3, 3}};
   EXPECT_EQ(error_for({conv, {"fc.weight", {10, 4}}, {"fc.bias", {10}}}, HeadRule::optional, false),
             "");
   EXPECT_EQ(said_, "1 of 3 tensors loaded; fc.weight, fc.bias start anew.");
@@ -114,9 +115,9 @@ TEST_F(WeightsTest, PatternsStartLayersAnewWhateverTheFileHas) {
 TEST_F(WeightsTest, WritesOnlyTheWantedRoles) {
   const auto path = directory_ / "weights.safetensors";
   write_tensors(path, small_snapshot(5), is_weight, {{"format", "pt"}});
-  const SafetensorsFile file(path);
+  const data::SafetensorsFile file(path);
   ASSERT_EQ(file.entries().size(), 2u);
-  EXPECT_EQ(file.at("conv.weight").shape, (Shape{2, 3, 1, 1}));
+  EXPECT_EQ(file.at("conv.weight").shape, (graph::Shape{2, 3, 1, 1}));
   float first = 0;
   std::memcpy(&first, file.at("bn.running_mean").data.data(), sizeof(first));
   EXPECT_EQ(first, 5.0f);
@@ -124,4 +125,4 @@ TEST_F(WeightsTest, WritesOnlyTheWantedRoles) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -9,7 +9,7 @@
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
-namespace millrace {
+namespace millrace::train {
 namespace {
 
 using ::testing::HasSubstr;
@@ -80,9 +80,9 @@ TEST(MemoryFeed, RefusesDataThatDoesNotFit) {
   EXPECT_THAT(message(wrong), HasSubstr("need 28 values"));
 }
 
-Graph small_network() {
-  Builder net;
-  Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
+graph::Graph small_network() {
+  graph::Builder net;
+  graph::Value x = net.image(kShape.batch, kShape.channels, kShape.height, kShape.width);
   x = net.relu(net.linear(net.flatten(x), "hidden", {.features = 8}));
   net.classify(net.linear(x, "out", {.features = kShape.classes}));
   return net.take();
@@ -137,7 +137,7 @@ TEST_F(WorkloadTest, ResumesWithTheSameBits) {
 }
 
 TEST_F(WorkloadTest, RefusesANetworkThatIsNoClassifier) {
-  Builder net;
+  graph::Builder net;
   net.linear(net.flatten(net.image(4, 1, 2, 2)), "out", {.features = 3});
   work_.network = net.take();
   EXPECT_THAT(input_error_of([&] { run_training(job_, work_, recorder_); }),
@@ -148,7 +148,7 @@ TEST_F(WorkloadTest, RefusesEpochsOfDataWithoutAny) {
   work_.training = [](FeedPosition start) { return make_synthetic_feed(kShape, 1, start); };
   job_.steps = 0;
   job_.epochs = 1;
-  EXPECT_THAT(input_error_of([&] { run_training(job_, work_, recorder_); }), HasSubstr("--epochs"));
+  EXPECT_THAT(input_error_of([&] { run_training(job_, work_, recorder_); }), HasSubstr("‹epochs›"));
 }
 
 TEST_F(WorkloadTest, DataThatEndsIsAFailedJob) {
@@ -158,10 +158,11 @@ TEST_F(WorkloadTest, DataThatEndsIsAFailedJob) {
 
 // Weights of zero and a rate that changes nothing: every batch has the loss of a guess.
 TEST_F(WorkloadTest, ANetworkThatCollapsedEndsTheJobWithTheLayer) {
-  Builder net;
-  const Value x = net.flatten(net.image(kShape.batch, 1, 2, 2));
+  graph::Builder net;
+  const graph::Value x = net.flatten(net.image(kShape.batch, 1, 2, 2));
   net.classify(net.linear(
-      x, "dead", {.features = 3, .start = {WeightStart::Kind::normal, 0}, .zero_bias = true}));
+      x, "dead",
+      {.features = 3, .start = {graph::WeightStart::Kind::normal, 0}, .zero_bias = true}));
   work_.network = net.take();
   job_.learning_rate.base = 1e-30;
   job_.steps = 1000;
@@ -176,4 +177,4 @@ TEST_F(WorkloadTest, ANetworkThatCollapsedEndsTheJobWithTheLayer) {
 }
 
 }  // namespace
-}  // namespace millrace
+}  // namespace millrace::train

@@ -1,0 +1,154 @@
+#!/usr/bin/python3
+"""Mistakes that people make when they fine-tune and predict: each gets one sentence and status 2.
+
+usage: bad_inputs_test.py PROGRAM
+"""
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TRAIN = "train --model fashion_cnn --image 16 --steps 1 --batch 4"
+FOLDER = TRAIN + " --data folder:photos"
+FACES = "train --model mobilefacenet --image 32 --steps 1 --batch 4"
+
+# The command, and what its sentence has to say.
+CASES = [
+    ("train --model resnt50 --steps 1", "did you mean 'resnet50'"),
+    ("train --steps 1", "--model is missing"),
+    (TRAIN + " --load-weights nothing.pth", "nothing.pth"),
+    (TRAIN + " --load-weights empty.pth", "is empty"),
+    (TRAIN + " --load-weights page.pth", "is a page of the web"),
+    (TRAIN + " --load-weights pointer.pth", "git lfs pull"),
+    (TRAIN + " --load-weights half.safetensors", "half.safetensors"),
+    (TRAIN + " --load-weights evil.pth", "evil.pth"),
+    (TRAIN + " --load-weights whole.safetensors --classes 3", "--new-layers auto"),
+    ("train --model resnet18 --image 32 --steps 1 --batch 4 --load-weights whole.safetensors "
+     "--new-layers auto", "another network"),
+    (TRAIN + " --new-layers auto", "--load-weights"),
+    (TRAIN + " --fine-tune nothing.pth", "nothing.pth"),
+    (TRAIN + " --freeze layr1", "did you mean 'layer1'"),
+    (TRAIN + " --freeze '*'", "nothing to train"),
+    (TRAIN + " --train-only head", "fits no layer"),
+    (TRAIN + " --lr-scale fc", "PATTERN=FACTOR"),
+    (TRAIN + " --layer-decay 0", "--layer-decay"),
+    ("train --model alexnet --image 64 --steps 1 --freeze-norms", "no batch norms"),
+    (FOLDER + " --valid-share 1.5", "--valid-share"),
+    (FOLDER + " --valid-share 0.5 --eval-data folder:photos", "choose one"),
+    (TRAIN + " --valid-share 0.5", "--valid-share"),
+    (FOLDER + " --valid-share 0.5 --metric accuracy", "top1"),
+    (FOLDER + " --valid-share 0.5 --patience -1", "--patience"),
+    (TRAIN + " --ema 1", "--ema"),
+    (TRAIN + " --ema 0.9 --placement 0:0.0:1 --schedule 1f1b --oversubscribe", "--ema"),
+    (FOLDER + " --class-weights few.txt", "no weight for class"),
+    (FOLDER + " --class-weights strange.txt", "no class of the data"),
+    (FOLDER + " --class-weights words.txt", "is no weight"),
+    (TRAIN + " --class-weights balanced", "--class-weights"),
+    (FOLDER + " --sampler balance", "did you mean 'balanced'"),
+    (FOLDER + " --mixup -1", "--mixup"),
+    (FOLDER + " --rand-augment 2", "such as 2,9"),
+    (FOLDER + " --colour-jitter 1,2", "--colour-jitter"),
+    (FOLDER + " --random-erasing 2", "--random-erasing"),
+    (FOLDER + " --augment fotos", "choose auto, photo"),
+    (FOLDER + " --mean 1,2", "--mean"),
+    (FOLDER + " --std 0", "--std"),
+    (TRAIN + " --lr-warmup 1x", "epochs (3e)"),
+    (TRAIN + " --lr-schedule step --lr-milestones 3e,100", "--lr-milestones"),
+    ("train --config nothing.yaml", "nothing.yaml"),
+    ("train --config wrong.yaml", "did you mean"),
+    ("train --config broken.yaml", "broken.yaml"),
+    (TRAIN + " --data folder:nowhere", "nowhere"),
+    ("train --model resnet18 --head arcface --steps 1", "gives no embeddings"),
+    (FACES + " --eval-verification nothing.bin", "nothing.bin"),
+    (FACES + " --eval-verification words.txt", "words.txt"),
+    (FACES + " --eval-verification pairs.bin,copy/pairs.bin", "two verification sets"),
+    (FACES + " --eval-verification pairs.bin --metric top1", "--eval-verification has"),
+    (FACES + " --eval-verification pairs.bin --metric verification/lfw", "is called 'lfw'"),
+    (FACES + " --metric verification", "--metric"),
+    (TRAIN + " --eval-verification pairs.bin", "embeddings"),
+    (TRAIN + " --head-lr 1", "has no head"),
+    (TRAIN + " --clip-norm 1 --clip-backbone", "has no head"),
+    (FACES + " --clip-backbone", "without --clip-norm"),
+    (FACES + " --head adaface --margin 1,2,3", "one or two"),
+    (FACES + " --head magface --margin 1", "takes two"),
+    (FACES + " --head arcfaces", "did you mean 'arcface'"),
+    (FACES + " --head arcface --head-filter 2", "--head-filter"),
+    (FACES + " --head curricularface --head-parallel pfc", "looks at all classes"),
+    (FACES + " --head adaface --microbatches 2", "whole steps"),
+    (FACES + " --head arcface --label-smoothing 0.1", "margin head"),
+    (FACES + " --global-batch 5 --devices 2 --oversubscribe", "--global-batch"),
+    (TRAIN + " --data recordio:a.rec,b.rec", "a.rec"),
+    ("predict nowhere photos", "nowhere"),
+    ("predict run words.txt", "words.txt"),
+    ("predict run photos --top 0", "--top"),
+    ("predict run photos --best", "was measured"),
+    ("embed run photos -o faces.npy", "gives no embeddings"),
+    ("verify run words.txt words.txt", "embeddings"),
+]
+
+
+class Command:
+    """Called when it is unpickled, if anybody does that."""
+
+    def __reduce__(self):
+        return os.system, ("touch executed",)
+
+
+def prepare(program):
+    def run(words):
+        done = subprocess.run([program, *words.split()], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            sys.exit(f"{words}: {done.stderr}")
+    run("data synth folder:photos --count 12 --classes 3 --width 20 --height 20 --channels 1")
+    run(TRAIN + " --classes 10 --save-weights whole.safetensors --checkpoint run")
+    run("data synth folder:people --faces --identities 3 --images 3 --size 32 --pairs 12")
+    os.mkdir("copy")
+    shutil.copy("pairs.bin", "copy/pairs.bin")
+    with open("whole.safetensors", "rb") as file:
+        whole = file.read()
+    files = {"empty.pth": b"", "page.pth": b"<!DOCTYPE html><p>Not found",
+             "pointer.pth": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
+             "half.safetensors": whole[:len(whole) // 2], "evil.pth": pickle.dumps(Command()),
+             "few.txt": b"1\n2\n", "strange.txt": b"cat 1\ndog 2\n", "words.txt": b"one\ntwo\nthree\n",
+             "wrong.yaml": b"model: fashion_cnn\nepoch: 3\n", "broken.yaml": b"model: [\n"}
+    for name, content in files.items():
+        with open(name, "wb") as file:
+            file.write(content)
+
+
+def fault_of(program, words, needed):
+    done = subprocess.run(f"'{program}' {words}", shell=True, capture_output=True, text=True, check=False,
+                          timeout=60)
+    lines = [line for line in done.stderr.split("\n") if line and not line.startswith("millrace: warning")]
+    if done.returncode != 2:
+        return f"status {done.returncode}: {done.stderr}"
+    if len(lines) != 1 or not re.search(r"[.?]$", lines[0]):
+        return f"not one sentence: {done.stderr}"
+    if re.search("[‹›]", done.stderr):
+        return f"a setting is not written as a flag: {done.stderr}"
+    if needed not in lines[0]:
+        return f"'{needed}' is not in: {lines[0]}"
+    return None
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    with tempfile.TemporaryDirectory() as home:
+        os.chdir(home)
+        prepare(program)
+        faults = [(words, fault_of(program, words, needed)) for words, needed in CASES]
+        if os.path.exists("executed"):
+            faults.append(("evil.pth", "what the file says was executed"))
+        os.chdir("/")
+    for words, fault in faults:
+        if fault:
+            print(f"millrace {words}\n    {fault}")
+    print(f"{len(CASES)} mistakes, {sum(1 for _, fault in faults if fault)} of them badly told")
+    sys.exit(1 if any(fault for _, fault in faults) else 0)
+
+
+if __name__ == "__main__":
+    main()

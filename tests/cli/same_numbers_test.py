@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""The same pictures give the same numbers, whoever is asked: the evaluation at the end of a training job in
+every placement, `eval` of its checkpoint, `predict`, `embed` and, for faces, the verification of pairs.
+
+usage: same_numbers_test.py PROGRAM
+"""
+import json
+import math
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+COMMON = ["--threads-per-device", "1", "--oversubscribe", "--conv-algo", "direct", "--quiet"]
+PLACEMENTS = {
+    "alone": [],
+    "two devices": ["--devices", "2"],
+    "three devices": ["--devices", "3"],
+    "parts of layers": ["--devices", "2", "--parallel", "model"],
+    "both": ["--devices", "2", "--parallel", "hybrid"],
+    "pipeline": ["--placement", "0:0.0:1", "--microbatches", "3"],
+    "wide pipeline": ["--placement", "0:0-1.0:2", "--schedule", "gpipe", "--microbatches", "2"],
+    "replicas in turn": ["--devices", "2", "--replicas", "roundrobin", "--microbatches", "2"],
+    "micro-batches": ["--microbatches", "3"],
+}
+HEADS = {"linear": [], "arcface": ["--head", "arcface"],
+         "divided": ["--head", "arcface", "--head-parallel", "mp"],
+         "adaface": ["--head", "adaface"], "magface": ["--head", "magface"],
+         "curricularface": ["--head", "curricularface"]}
+FACE_PLACEMENTS = {"alone": ["linear", "arcface", "adaface", "magface", "curricularface"],
+                   "two devices": ["linear", "divided", "adaface", "magface", "curricularface"],
+                   "pipeline": ["arcface"], "wide pipeline": ["arcface"]}
+FACTOR = 6  # samples of a step that every placement divides
+
+
+class Checks:
+    def __init__(self, program):
+        self.program, self.faults, self.count = program, [], 0
+
+    def run(self, *words):
+        done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode != 0:
+            self.faults.append(f"{' '.join(words)}: {done.stderr}")
+            return None
+        return done.stdout
+
+    def tell(self, what):
+        print(f"{what}: {self.count} numbers compared so far, {len(self.faults)} faults", flush=True)
+
+    def near(self, what, first, second, tolerance=2e-5):
+        self.count += 1
+        if not abs(first - second) <= tolerance * max(1.0, abs(first)):
+            self.faults.append(f"{what}: {first} and {second}")
+
+
+def summary(name):
+    with open(name, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def safetensors(name):
+    with open(name, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        data = file.read()
+    return {key: numpy.frombuffer(data[slice(*entry["data_offsets"])],
+                                  {"F32": "<f4", "I32": "<i4"}[entry["dtype"]]).reshape(entry["shape"])
+            for key, entry in header.items() if key != "__metadata__"}
+
+
+def check_classes(checks, name, where):
+    run = "run " + name
+    if checks.run("train", "--model", "fashion_cnn", "--channels", "3", "--image", "20", "--data", "folder:photos",
+                  "--eval-data", "folder:photos", "--global-batch", str(FACTOR), "--epochs", "1", "--lr", "0.02",
+                  "--checkpoint", run, "--summary", "s.json", *COMMON, *where) is None:
+        return
+    told = summary("s.json")["evaluation"]
+    alone = checks.run("eval", run, "--json", "--logits", "l.safetensors", "--batch", "5")
+    labels = checks.run("predict", run, "photos", "--json", "--top", "3", "--batch", "4")
+    if alone is None or labels is None:
+        return
+    for figure in ("loss", "top1", "top5", "recall"):
+        checks.near(f"{name}: {figure}", told[figure], json.loads(alone)[figure])
+    kept = safetensors("l.safetensors")
+    logits = kept["logits"].astype(float)
+    shares = numpy.exp(logits - logits.max(1, keepdims=True))
+    shares /= shares.sum(1, keepdims=True)
+    losses = -numpy.log(shares[numpy.arange(len(shares)), kept["labels"]])
+    checks.near(f"{name}: loss of the logits", told["loss"], losses.mean())
+    for row, entry in zip(shares, json.loads(labels)):
+        for share in entry["top"]:
+            checks.near(f"{name}: {entry['file']}", share["share"], row[share["class"]])
+
+
+def accuracy_of(rows, same):
+    """Ten folds, by the definition in docs/faces.md."""
+    distances = numpy.square(rows[0::2] - rows[1::2]).sum(1)
+    thresholds = numpy.arange(400) * 0.01
+    right = (distances[None, :] < thresholds[:, None]) == same[None, :]
+    folds = [right[numpy.argmax(numpy.delete(right, fold, axis=1).mean(axis=1))][fold].mean()
+             for fold in numpy.array_split(numpy.arange(len(same)), 10)]
+    own, other = distances[same], distances[~same]
+    wins = (own[:, None] < other[None, :]).mean() + (own[:, None] == other[None, :]).mean() / 2
+    return numpy.mean(folds), wins
+
+
+def check_faces(checks, name, where, head, same):
+    run = f"faces {name} {head}"
+    if checks.run("train", "--model", "mobilefacenet", "--image", "32", "--data", "folder:people", "--global-batch",
+                  "12", "--epochs", "1", "--lr", "0.01", "--eval-verification", "pairs.bin,arrays.bin",
+                  "--checkpoint", run, "--summary", "s.json", *COMMON, *where, *HEADS[head]) is None:
+        return
+    told = summary("s.json")["evaluation"]
+    alone = checks.run("eval", run, "--best", "--json", "--batch", "7")
+    done = checks.run("embed", run, "--best", *[f"pair/{i:03d}.png" for i in range(2 * len(same))], "-o", "e.npy")
+    if alone is None or done is None:
+        return
+    sets = json.loads(alone)["sets"]
+    rows = numpy.load("e.npy").astype(float)
+    accuracy, wins = accuracy_of(rows, same)
+    for each in ("pairs", "arrays"):
+        checks.near(f"{run}: {each}", told["verification/" + each], sets[each]["accuracy"])
+        checks.near(f"{run}: area of {each}", told["auc"], sets[each]["auc"])
+        checks.near(f"{run}: {each} by their vectors", sets[each]["accuracy"], accuracy)
+    checks.near(f"{run}: the mean", told["verification"], accuracy)
+    checks.near(f"{run}: area by vectors", told["auc"], wins)
+    checks.near(f"{run}: pairs", told["pairs"], 2 * len(same))
+
+
+def make_pairs():
+    """The images of pairs.bin as files, and the same set as numpy would have it."""
+    with open("pairs.bin", "rb") as file:
+        images, same = pickle.load(file, encoding="bytes")
+    os.mkdir("pair")
+    for number, image in enumerate(images):
+        with open(f"pair/{number:03d}.png", "wb") as file:
+            file.write(image)
+    arrays = [numpy.frombuffer(image, numpy.uint8).reshape(-1, 1) for image in images]
+    with open("arrays.bin", "wb") as file:
+        pickle.dump((arrays, numpy.array(same)), file, protocol=4)
+    return numpy.array(same)
+
+
+def main():
+    checks = Checks(os.path.abspath(sys.argv[1]))
+    with tempfile.TemporaryDirectory(prefix="millrace-same-") as home:
+        os.chdir(home)
+        checks.run("data", "synth", "folder:photos", "--count", "26", "--classes", "3", "--width", "24", "--height",
+                   "22")
+        checks.run("data", "synth", "folder:people", "--faces", "--identities", "4", "--images", "6", "--size", "32",
+                   "--pairs", "20")
+        same = make_pairs()
+        for name, where in PLACEMENTS.items():
+            check_classes(checks, name, where)
+            checks.tell(f"classes, {name}")
+        for name, heads in FACE_PLACEMENTS.items():
+            for head in heads:
+                check_faces(checks, name, PLACEMENTS[name], head, same)
+                checks.tell(f"faces, {name}, {head}")
+        os.chdir("/")
+    for fault in checks.faults[:20]:
+        print(fault)
+    print(f"{checks.count} numbers compared, {len(checks.faults)} faults")
+    sys.exit(1 if checks.faults or checks.count < 100 or not math.isfinite(checks.count) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Draws that were wrong once, each with what was; `make test` runs them before all others."""
+
+DRAWS = [
+    # A stage without trained layers waited for the others before it had sent what they waited for.
+    {"model": "resnet18", "layout": "2.2", "ranks": "2", "schedule": "1f1b-flush", "microbatches": "2", "cut": "after",
+     "optimizer": "lars", "share": "on", "precision": "bf16", "wire": "fp32", "backend": "strict", "scale": "window",
+     "trained": "late", "data": "small"},
+    # Losses of a step whose micro-batches are not divided evenly over replicas in turn were left out.
+    {"layout": "1.3", "ranks": "2", "batch": "3", "schedule": "2bw", "replicas": "roundrobin", "optimizer": "lamb",
+     "decay": "0.01", "wire": "fp16", "recompute": "cheap", "convolutions": "winograd", "backend": "strict",
+     "scale": "32", "trained": "late", "rate": "cosine", "data": "synthetic", "finite": "on"},
+    # What the hosts agreed on met collectives that a queue had not run yet.
+    {"layout": "1.2", "parallel": "data", "schedule": "ssp", "static": "off", "replicas": "split", "share": "on",
+     "backend": "strict", "norms": "frozen", "data": "mixup", "finite": "on"},
+    {"layout": "2.2", "batch": "4", "parallel": "data", "schedule": "ssp", "static": "off", "optimizer": "adamw",
+     "precision": "bf16", "wire": "bf16", "keep": "first", "backend": "strict", "data": "jitter", "resume": "apart"},
+    # An overflow before the checkpoint, which the plain model did not count.
+    {"model": "mobilefacenet", "layout": "1.2.1", "batch": "6", "schedule": "gpipe", "microbatches": "3", "cut": "after",
+     "optimizer": "adamw", "sync": "on", "scale": "overflow", "head": "combined", "head-parallel": "dp",
+     "head-gradient": "plain", "data": "jitter", "resume": "alone"},
+    # An injected overflow that a ReLU behind the loss passed over.
+    {"model": "squeezenet1_1", "layout": "1.1", "batch": "4", "schedule": "zero-bubble", "microbatches": "1",
+     "cut": "after", "optimizer": "lamb", "decay": "0.01-all", "scale": "overflow", "dropout": "off",
+     "data": "synthetic"},
+]

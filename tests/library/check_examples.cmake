@@ -1,0 +1,72 @@
+# Fails unless the examples build against the installed package alone, do what they say and stay short.
+cmake_minimum_required(VERSION 3.22)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output
+                  ERROR_VARIABLE output WORKING_DIRECTORY ${WORK})
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGN} ended with ${status}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(GLOB programs ${EXAMPLE}/*.cpp)
+list(LENGTH programs count)
+if(NOT count EQUAL 4)
+  message(FATAL_ERROR "There are ${count} examples instead of four.")
+endif()
+foreach(program ${programs})
+  file(STRINGS ${program} lines)
+  list(LENGTH lines length)
+  if(length GREATER 60)
+    message(FATAL_ERROR "${program} has ${length} lines; it should not need more than 60.")
+  endif()
+endforeach()
+
+file(REMOVE_RECURSE ${WORK})
+file(COPY ${EXAMPLE}/ DESTINATION ${WORK}/source)
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+run(${CMAKE_COMMAND} -S ${WORK}/source -B ${WORK}/build -G ${GENERATOR}
+    -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=None
+    "-DCMAKE_CXX_FLAGS=${FLAGS} -O0 -Wall -Wextra -Werror")
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+
+run(${WORK}/build/own_network)
+message("${output}")
+if(NOT output MATCHES "loss ([0-9.]+) -> ([0-9.]+)\nright ([0-9.]+) of 256")
+  message(FATAL_ERROR "own_network does not say what it learned.")
+endif()
+if(NOT CMAKE_MATCH_1 GREATER 1.0 OR NOT CMAKE_MATCH_2 LESS 0.7 OR NOT CMAKE_MATCH_3 GREATER 0.9)
+  message(FATAL_ERROR "own_network did not learn.")
+endif()
+
+set(millrace ${WORK}/prefix/bin/millrace)
+run(${millrace} data synth folder:${WORK}/pictures --count 120 --classes 3 --height 36 --width 36)
+run(${millrace} train --model fashion_cnn --channels 3 --image 32 --classes 10 --batch 4 --steps 1 --quiet
+    --save-weights ${WORK}/start.safetensors)
+run(${WORK}/build/fine_tuning ${WORK}/pictures ${WORK}/start.safetensors fashion_cnn)
+message("${output}")
+if(NOT output MATCHES "fc.weight, fc.bias start anew" OR NOT output MATCHES "top-1 [0-9.]+ %")
+  message(FATAL_ERROR "fine_tuning does not say what it did.")
+endif()
+run(${millrace} predict ${WORK}/tuned.onnx ${WORK}/pictures --top 1)
+if(NOT output MATCHES "pictures/[^\n]*jpg: ")
+  message(FATAL_ERROR "The exported network labels nothing:\n${output}")
+endif()
+
+run(${WORK}/build/planning fashion_cnn 8)
+message("${output}")
+if(NOT output MATCHES "1 devices: batch ([0-9]+) each" OR CMAKE_MATCH_1 LESS 2)
+  message(FATAL_ERROR "planning finds no batch that fits.")
+endif()
+
+run(${millrace} train --model mobilefacenet --classes 10 --batch 2 --steps 1 --quiet
+    --save-weights ${WORK}/faces.safetensors)
+run(${WORK}/build/faces ${WORK}/faces.safetensors mobilefacenet)
+message("${output}")
+foreach(face 0 1 2)
+  if(NOT output MATCHES "${face} ${face}: 1.000 same")
+    message(FATAL_ERROR "A face is not like itself.")
+  endif()
+endforeach()
+file(REMOVE_RECURSE ${WORK})
