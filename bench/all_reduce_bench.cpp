@@ -39,13 +39,13 @@ double median(std::vector<double> values) {
 
 // Times body(member) on two threads at once, from the moment both are there.
 template <typename Body>
-double on_two_threads(std::vector<Group>& groups, Body&& body) {
+double on_two_threads(std::vector<comm::Group>& groups, Body&& body) {
   double seconds = 0;
   std::vector<std::thread> threads;
   for (int member = 0; member < 2; ++member) {
     threads.emplace_back([&, member] {
       set_team_size(1);
-      Group& group = groups[static_cast<size_t>(member)];
+      comm::Group& group = groups[static_cast<size_t>(member)];
       group.barrier();
       const double own = seconds_of([&] {
         body(member);
@@ -62,7 +62,7 @@ Json measure_in_process(int64_t bytes, int rounds) {
   const auto count = static_cast<size_t>(bytes) / sizeof(float);
   std::vector<std::vector<float>> data(2, std::vector<float>(count, 1.0f));
   std::vector<std::vector<float>> copies(2, std::vector<float>(count, 0.0f));
-  std::vector<Group> groups = make_local_groups(2);
+  std::vector<comm::Group> groups = comm::make_local_groups(2);
   std::vector<double> reducing;
   std::vector<double> copying;
   for (int round = 0; round < rounds + 1; ++round) {
@@ -86,10 +86,10 @@ Json measure_in_process(int64_t bytes, int rounds) {
           {"ratio", median(copying) / median(reducing)}};
 }
 
-Json measure_processes(const MpiSession& session, int64_t bytes, int rounds) {
+Json measure_processes(const comm::MpiSession& session, int64_t bytes, int rounds) {
   set_team_size(1);
   std::vector<float> data(static_cast<size_t>(bytes) / sizeof(float), 1.0f);
-  Group world = mpi_world(session);
+  comm::Group world = comm::mpi_world(session);
   std::vector<double> ours;
   std::vector<double> plain;
   for (int round = 0; round < rounds + 1; ++round) {
@@ -119,11 +119,11 @@ int run(int argc, char** argv) {
     std::fputs("usage: all_reduce_bench [MEBIBYTES, 1 to 4096] [ROUNDS, at least 1]\n", stderr);
     return 2;
   }
-  if (launched_ranks() == 1) {
+  if (comm::launched_ranks() == 1) {
     std::puts(measure_in_process(bytes, rounds).dump(2).c_str());
     return 0;
   }
-  const MpiSession session;
+  const comm::MpiSession session;
   const Json result = measure_processes(session, bytes, rounds);
   if (session.rank() == 0) std::puts(result.dump(2).c_str());
   return 0;

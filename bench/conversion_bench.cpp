@@ -69,12 +69,12 @@ int run(int64_t mebibytes, int rounds) {
     values[static_cast<size_t>(i)] = static_cast<float>(i % 2001 - 1000) * 0.01f;
   }
   Json results = Json::array();
-  for (const DataType type : {DataType::f16, DataType::bf16}) {
-    const bool is_f16 = type == DataType::f16;
+  for (const graph::DataType type : {graph::DataType::f16, graph::DataType::bf16}) {
+    const bool is_f16 = type == graph::DataType::f16;
     results.push_back(compare(is_f16 ? "float32 to fp16" : "float32 to bf16", count * 6, rounds,
-                              [&] { narrow(type, values.data(), count, stored.data()); }));
+                              [&] { kernels::narrow(type, values.data(), count, stored.data()); }));
     results.push_back(compare(is_f16 ? "fp16 to float32" : "bf16 to float32", count * 6, rounds,
-                              [&] { widen(type, stored.data(), count, values.data()); }));
+                              [&] { kernels::widen(type, stored.data(), count, values.data()); }));
   }
   const Json json = {{"mebibytes", mebibytes}, {"threads", team_size()}, {"results", results}};
   std::printf("%s\n", json.dump(2).c_str());

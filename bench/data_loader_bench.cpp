@@ -32,13 +32,14 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-Json measure_decoding(std::shared_ptr<const RecordSource> source, int workers, uint64_t images) {
-  LoaderOptions options;
-  options.transform = photograph_training(224);
+Json measure_decoding(std::shared_ptr<const data::RecordSource> source, int workers,
+                      uint64_t images) {
+  data::LoaderOptions options;
+  options.transform = data::photograph_training(224);
   options.batch = 64;
   options.workers = workers;
-  Loader loader(std::move(source), options);
-  Batch batch;
+  data::Loader loader(std::move(source), options);
+  data::Batch batch;
   loader.next(batch);  // the first batch pays for starting up
   const auto start = std::chrono::steady_clock::now();
   const double processor_start = processor_seconds();
@@ -52,12 +53,12 @@ Json measure_decoding(std::shared_ptr<const RecordSource> source, int workers, u
           {"images_per_second", static_cast<double>(done) / seconds}};
 }
 
-Json measure_reading(const RecordSource& source) {
+Json measure_reading(const data::RecordSource& source) {
   const auto start = std::chrono::steady_clock::now();
   uint64_t bytes = 0;
   uint64_t sum = 0;
   for (uint64_t i = 0; i < source.count(); ++i) {
-    const Sample sample = source.read(i);
+    const data::Sample sample = source.read(i);
     bytes += sample.bytes.size();
     const auto* data = reinterpret_cast<const uint8_t*>(sample.bytes.data());
     sum = std::accumulate(data, data + sample.bytes.size(), sum);
@@ -76,7 +77,7 @@ int run(int argc, char** argv) {
     std::fputs("usage: data_loader_bench decode|read SPECIFICATION [WORKERS [IMAGES]]\n", stderr);
     return 2;
   }
-  std::shared_ptr<const RecordSource> source = open_source(argv[2], Split::train);
+  std::shared_ptr<const data::RecordSource> source = data::open_source(argv[2], data::Split::train);
   const int workers = argc > 3 ? std::atoi(argv[3]) : 2;
   const uint64_t images = argc > 4 ? std::strtoull(argv[4], nullptr, 10) : source->count();
   const Json result =

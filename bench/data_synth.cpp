@@ -10,13 +10,13 @@ int main(int argc, char** argv) {
       std::fputs("usage: data_synth SPECIFICATION COUNT [WIDTH HEIGHT]\n", stderr);
       return 2;
     }
-    millrace::SynthOptions options;
+    millrace::data::SynthOptions options;
     options.count = std::strtoull(argv[2], nullptr, 10);
     if (argc > 4) {
       options.width = std::atoi(argv[3]);
       options.height = std::atoi(argv[4]);
     }
-    std::puts(millrace::synth_data(argv[1], options, {}).dump().c_str());
+    std::puts(millrace::data::synth_data(argv[1], options, {}).dump().c_str());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

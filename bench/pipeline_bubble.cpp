@@ -18,13 +18,14 @@
 namespace {
 
 double simulated_bubble(const millrace::WaitingJob& job) {
-  const auto schedule = millrace::make_schedule(
+  const auto schedule = millrace::parallel::make_schedule(
       {.kind = job.schedule, .stages = job.stages, .micro_batches = job.micro_batches});
-  return millrace::simulate(schedule, millrace::channels_between(schedule)).bubble_of_total();
+  return millrace::parallel::simulate(schedule, millrace::parallel::channels_between(schedule))
+      .bubble_of_total();
 }
 
 bool measure(int stages, int64_t micro_batches, double seconds) {
-  using millrace::ScheduleKind;
+  using millrace::parallel::ScheduleKind;
   const double formula =
       (stages - 1.0) / (static_cast<double>(micro_batches) + static_cast<double>(stages) - 1);
   double flush = 0;

@@ -11,7 +11,7 @@
 namespace millrace {
 
 struct WaitingJob {
-  ScheduleKind schedule = ScheduleKind::one_f_one_b_flush;
+  parallel::ScheduleKind schedule = parallel::ScheduleKind::one_f_one_b_flush;
   int stages = 2;
   int64_t micro_batches = 4;
   int64_t steps = 1;
@@ -20,9 +20,9 @@ struct WaitingJob {
 };
 
 struct WaitingRun {
-  std::vector<std::vector<Task>> order;  // what each stage ran, updates left out
-  double bubble = 0;                     // time without work over all time, mean over the stages
-  TraceLog trace;
+  std::vector<std::vector<parallel::Task>> order;  // what each stage ran, updates left out
+  double bubble = 0;  // time without work over all time, mean over the stages
+  runtime::TraceLog trace;
 };
 
 // Each message carries the number of its micro-batch and of the stages it has come through; a

@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+"""Holds the timelines that `millrace plan --check --run` simulates against those of the runs.
+
+Every task (forward, backward or update of a micro-batch on a device) of every step but the first is
+compared by its start and its end within the step, in parts of the step. Of drained schedules a step
+begins with its first task, and the middle of all steps counts; undrained ones have no such beginning,
+so that both timelines are laid on each other by the middle difference.
+"""
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+
+import millrace_runs as runs
+import prediction
+
+BAR = 0.05
+TASKS = ("forward", "backward", "update")
+
+JOBS = [
+    ("resnet18", "1 device", []),
+    ("resnet18", "2 data-parallel", ["--devices", "2"]),
+    ("resnet18", "gpipe, 4", prediction.pipeline("gpipe", 4)),
+    ("vgg16", "1f1b-flush, 4", prediction.pipeline("1f1b-flush", 4)),
+    ("resnet50", "zero-bubble, 4", prediction.pipeline("zero-bubble", 4)),
+    ("resnet18", "interleaved, 4", prediction.pipeline("interleaved", 4)),
+    ("vgg16", "1f1b, 1", prediction.pipeline("1f1b", 1)),
+]
+
+
+def tasks_of(events):
+    """{(device, kind, name, micro-batch): [(start, end) of each step]} in seconds."""
+    tasks = {}
+    for event in events:
+        if event.get("ph") != "X" or event.get("cat") not in TASKS:
+            continue
+        key = (event["pid"], event["tid"], event["cat"], event["name"],
+               event.get("args", {}).get("micro_batch", -1))
+        begin = event["ts"] / 1e6
+        tasks.setdefault(key, []).append((begin, begin + event["dur"] / 1e6))
+    for spans in tasks.values():
+        spans.sort()
+    return tasks
+
+
+def within_step(tasks):
+    """The middle start and end of each task after the first step, from the step's beginning on."""
+    steps = min(len(spans) for spans in tasks.values())
+    begins = [min(spans[step][0] for spans in tasks.values()) for step in range(steps)]
+    first = 1 if steps > 1 else 0
+    return {key: tuple(statistics.median(spans[step][end] - begins[step]
+                                         for step in range(first, steps)) for end in (0, 1))
+            for key, spans in tasks.items()}
+
+
+def laid_on(predicted, measured):
+    """Single tasks, moved so that the middle difference of the starts is none."""
+    moved = statistics.median(measured[key][0][0] - predicted[key][0][0] for key in predicted)
+    return ({key: tuple(time + moved for time in spans[0]) for key, spans in predicted.items()},
+            {key: spans[0] for key, spans in measured.items()})
+
+
+def compare(predicted_events, measured_events, step_seconds):
+    """Differences of starts and ends as shares of the step."""
+    predicted, measured = tasks_of(predicted_events), tasks_of(measured_events)
+    if not predicted or set(predicted) != set(measured):
+        raise ValueError("the two timelines are not of the same tasks")
+    if max(len(spans) for spans in measured.values()) > 1:
+        ours, theirs = within_step(predicted), within_step(measured)
+    else:
+        ours, theirs = laid_on(predicted, measured)
+    differences = [abs(ours[key][end] - theirs[key][end]) / step_seconds
+                   for key in ours for end in (0, 1)]
+    return {"tasks": len(ours), "median": statistics.median(differences),
+            "worst": max(differences),
+            "within": sum(one <= BAR for one in differences) / len(differences)}
+
+
+def events_of(path):
+    with open(path) as file:
+        return json.load(file)["traceEvents"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    runs.add_common_flags(parser)
+    parser.set_defaults(image=96, classes=100)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", type=int, default=len(JOBS), help="only the first so many")
+    options = parser.parse_args()
+    rows = []
+    print(f"{'model':<12}{'job':<20}{'tasks':>7}{'median':>9}{'worst':>9}{'within 5 %':>12}")
+    with tempfile.TemporaryDirectory() as directory:
+        for number, (model, name, shape) in enumerate(JOBS[:options.jobs]):
+            run = os.path.join(directory, str(number))
+            report = prediction.parse_report(runs.run_millrace(
+                options, "plan", "--check", "--json", "--model", model, "--image", options.image,
+                "--classes", options.classes, "--batch", options.batch, "--steps", options.steps,
+                "--rounds", options.rounds, "--lr", "0.0001", "--run", run, *shape))
+            row = compare(events_of(os.path.join(run, "predicted_trace.json")),
+                          events_of(os.path.join(run, "trace.json")),
+                          report["measured_step_seconds"])
+            rows.append({"model": model, "job": name, **row})
+            print(f"{model:<12}{name:<20}{row['tasks']:>7}{100 * row['median']:>7.1f} %"
+                  f"{100 * row['worst']:>7.1f} %{100 * row['within']:>10.0f} %", flush=True)
+    met = all(row["worst"] <= BAR for row in rows)
+    print(f"worst {100 * max(row['worst'] for row in rows):.1f} % of the step "
+          f"(bar {100 * BAR:.0f} %): {runs.verdict(met)}")
+    runs.save_json(options.json, {"rows": rows, "met": met})
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()
