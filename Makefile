@@ -1,7 +1,5 @@
 # Thin front of CMake and tools/. `make help` lists the targets.
-.PHONY: all help deps deps-test deps-bench build mpi everything demo test dist check-dist check check-separate check-mpich check-sanitizers check-naming check-format \
-        check-pytorch check-combinations check-fuzz check-faults check-ranks check-kill check-interrupt check-networks check-pages bench bench-single bench-shared bench-data bench-checkpoint \
-        bench-precision bench-head bench-planner format clean
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 all: build
 
@@ -12,7 +10,7 @@ deps: ## install the Debian packages that the program is built with
 	@tools/install-deps product
 
 deps-test:
-	@tools/install-deps product openmpi mpich demo test
+	@tools/install-deps product openmpi mpich demo test oracle
 
 build: deps ## build the program and, for each MPI that is installed, its plug-in
 	@tools/configure product
@@ -32,20 +30,26 @@ demo: ## plan, train on two devices and as a pipeline, and write a report, in ab
 	@$(MAKE) --no-print-directory build
 	@build/millrace demo -o run/demo
 
-test: deps-test ## build and run every test
+test: ## build and run every test
+	@tools/install-deps product openmpi mpich demo test
 	@tools/build-and-test
 
 dist: build ## a tarball that runs anywhere and a Debian package, in dist/
 	@tools/install-deps dist
 	@tools/make-dist
 
+dist-wheel: everything ## a wheel for Python that carries its libraries, in dist/, tried in an empty environment
+	@tools/make-wheel
+
 check-dist: dist ## run the tarball in a root that holds the C library alone
 	@tools/check-dist
 
-check: test check-separate check-mpich check-dist check-format check-naming check-pytorch check-combinations check-sanitizers check-fuzz check-faults check-ranks check-kill check-interrupt check-networks check-pages ## the tests and all slower checks
+check: ## the tests and all slower checks, with what each does and a table of how long each took
+	@tools/check-all test check-separate check-mpich check-dist check-format check-naming check-pytorch check-onnx check-python check-finetune check-tensorboard \
+	  check-combinations check-sanitizers check-fuzz check-faults check-ranks check-kill check-interrupt check-soak check-networks check-pages
 
 check-format: ## formatting, without changing files
-	@tools/install-deps check
+	@tools/install-deps format
 	@tools/check-format
 
 check-separate: deps-test ## every file compiles by itself
@@ -53,16 +57,28 @@ check-separate: deps-test ## every file compiles by itself
 	@tools/check-separate
 
 check-naming: ## clang-tidy: names and common mistakes
-	@tools/install-deps product openmpi mpich demo test check
+	@tools/install-deps product openmpi mpich demo test oracle check
 	@tools/check-naming
 
 check-pytorch: everything ## operators and models against PyTorch on fresh data
 	@tools/check-pytorch
 
+check-onnx: everything ## every model in onnxruntime and OpenCV, and networks that PyTorch of today exports
+	@tools/check-onnx
+
+check-python: everything ## the Python package, installed into an environment of its own
+	@tools/check-python
+
 N ?= 600
 SEED ?= 1
 check-combinations: everything ## N drawn combinations of flags (SEED says which), each against one device
 	@tools/check-combinations --draws $(N) --seed $(SEED)
+
+check-finetune: everything ## fine-tuning on few pictures, against training from scratch and PyTorch
+	@ctest --test-dir build -C slow -R reference_fine_tuning --no-tests=error --verbose
+
+check-tensorboard: build ## read what --tensorboard writes with TensorBoard itself
+	@tools/check-tensorboard
 
 check-mpich: everything ## the tests between processes under MPICH, those that `make test` leaves out too
 	@ctest --test-dir build -C slow -L mpich --no-tests=error --output-on-failure
@@ -71,9 +87,9 @@ check-sanitizers: deps-test ## the tests under address, undefined-behaviour and 
 	@tools/check-sanitizer asan-ubsan
 	@tools/check-sanitizer tsan
 
-check-fuzz: deps ## a million hostile inputs for every parser
+check-fuzz: deps ## hostile inputs for every parser, five million each
 	@tools/install-deps check
-	@tools/fuzz 1000000
+	@tools/fuzz 5000000
 
 check-interrupt: everything ## interrupt commands at random moments: answered within a second, nothing lost
 	@tools/interrupt-test --moments 50
@@ -90,10 +106,15 @@ check-ranks: everything ## kill, stop and cut off ranks at random moments (as ro
 	 done
 	@tools/restart-test
 	@tools/restart-test --hosts localhost:2
+	@tools/elastic-test
 
 check-kill: everything ## kill training, or one of its ranks, at random moments, resume, compare bit for bit
 	@tools/kill-test --kills 50
 	@tools/kill-test --kills 20 --ranks 2
+
+SOAK_MINUTES ?= 120
+check-soak: everything ## train for SOAK_MINUTES with evaluations, checkpoints and faults: nothing grows, nothing is lost
+	@tools/soak-test --minutes $(SOAK_MINUTES)
 
 check-networks: everything ## train between two hosts in network namespaces (as root)
 	@tools/install-deps check
@@ -103,13 +124,33 @@ check-pages: build ## open reports in headless Chromium: figures, zoom, narrow w
 	@tools/install-deps check
 	@tests/report/page_check.py build/millrace build/screenshots
 
-bench: bench-single bench-shared bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
+bench: bench-single bench-today bench-inference bench-shared bench-trace bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
+
+bench-python: everything ## what Python costs against the command line and C++, and beside PyTorch
+	@tools/check-python -k arrays
+	@tools/torch-environment
+	@cmake --build build --target predict_picture
+	@bench/python_overhead.py
+
+reference: ## what public headers and the Python package say of themselves, as pages in build/reference
+	@tools/make-reference $(wildcard build/venv/python/lib/python3*/site-packages/millrace/_millrace.pyi)
 
 bench-single: everything ## time one device against PyTorch and against the kernels alone
 	@build/millrace bench single
 
+bench-today: everything ## training steps against the PyTorch of today, at its best
+	@tools/install-deps peer
+	@bench/today.py
+
+bench-inference: everything ## forward passes against the PyTorch of today, at its best
+	@tools/install-deps peer
+	@bench/today.py --inference
+
 bench-shared: everything ## what is left of the speed beside busy neighbours, against PyTorch
 	@bench/shared.py
+
+bench-trace: everything ## what --trace costs
+	@bench/trace.py
 
 bench-data: everything ## the loader against PyTorch, real data against synthetic
 	@bench/data_loader_peer.py build
@@ -127,11 +168,12 @@ bench-head: everything ## classifiers of many identities against Partial FC in P
 
 bench-planner: everything ## predictions against runs here, the planner's choice against all plans, published rows
 	@bench/prediction.py --links
-	@bench/plan_choice.py
+	@bench/timelines.py
+	@bench/plan_choice.py --jobs 20
 	@build/millrace bench published -o build/published
 
 format: ## rewrite the C++ files in the project's format
-	@tools/install-deps check
+	@tools/install-deps format
 	@tools/check-format --fix
 
 clean: ## remove every build directory

@@ -2,6 +2,7 @@
 # file, found by name through FUNCTION, which HEADER declares, so that the program needs no files at
 # run time. A change of a file builds it anew.
 function(millrace_embed output header function)
+  string(REGEX REPLACE "/.*" "" layer ${header})
   set(entries "")
   foreach(path ${ARGN})
     file(READ ${path} text)
@@ -14,7 +15,7 @@ function(millrace_embed output header function)
 
 #include <stdexcept>
 
-namespace millrace {
+namespace millrace::@layer@ {
 
 std::string_view @function@(std::string_view name) {
   struct File {
@@ -29,6 +30,6 @@ std::string_view @function@(std::string_view name) {
   throw std::logic_error("no such embedded file");
 }
 
-}  // namespace millrace
+}  // namespace millrace::@layer@
 ]])
 endfunction()

@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(library_objects)
-foreach(layer base graph models passes parallel kernels comm backend compile runtime data train)
+foreach(layer base graph models passes parallel kernels comm backend compile runtime data train report api)
   list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
 endforeach()
 add_library(millrace_library STATIC ${library_objects})
@@ -22,11 +22,12 @@ target_link_libraries(millrace_library
 # layers do not meet those of the project that uses them.
 set(public_headers
   millrace.h
+  api/data.h api/job.h api/keywords.h api/model.h api/plan.h api/report.h
   backend/settings.h
-  base/error.h base/json.h base/parts.h base/rows.h
+  base/error.h base/json.h base/parts.h base/random.h base/rows.h base/setting_names.h
   comm/group.h comm/transport.h
   compile/memory_breakdown.h
-  data/image/recipe.h
+  data/image/colour.h data/image/rand_augment.h data/image/recipe.h data/mixing.h data/record_source.h data/sample.h
   graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/optimizers.h graph/types.h
   kernels/convolution_algorithm.h
   models/models.h
