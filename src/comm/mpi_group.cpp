@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/job_processes.h"
 #include "comm/launcher.h"
 #include "comm/local_group.h"
 #include "comm/mpi_plugin.h"
@@ -36,7 +37,7 @@ MpiSession::MpiSession(LastWord last_word) : names_({"rank 0"}), last_word_(std:
   const std::optional<MpiFamily> family = launcher_family();
   if (!family) return;
   // Before the libraries of MPI are opened, which takes long enough to be ended meanwhile.
-  if (last_word_) witness_ = std::make_unique<RankWitness>(launch_place(), describe_job_mark());
+  if (last_word_) witness_ = std::make_unique<RankWitness>(launch_place(), mark_of_this_job());
   module_ = open_mpi_plugin(*family);
   const auto lost = [this](int rank, const std::string& sentence) { lose(rank, sentence); };
   if (last_word_) watch_ = std::make_unique<RankWatch>(launch_place(), lost);

@@ -17,14 +17,18 @@
 namespace millrace::comm {
 
 struct RankEnds::Other {
+  enum class Kind : unsigned char { process, witness, sign };
+
   struct Part {
     Other* owner = nullptr;
     int descriptor = -1;
-    bool is_witness = false;
+    Kind kind = Kind::sign;
   };
 
-  pid_t rank = 0;
-  std::array<Part, 3> parts = {};  // its signs, and its witness
+  int rank = 0;
+  pid_t process = 0;
+  std::array<Part, 4> parts = {};
+  bool has_witness = false;  // and signs; else its process is watched
   bool ended_in_order = false;
 };
 
@@ -33,10 +37,15 @@ namespace {
 constexpr int kMostRanks =
     256;  // of one host; of more, ends are told in the order they are noticed
 constexpr int kHighNumber = 1023;
+constexpr int kFirstLooks = 200;  // for ranks that have no witness yet
+constexpr int kLastLook = 800;
+constexpr int kSoon = 10;  // milliseconds
+constexpr int kLater = 100;
 
 struct Introduction {
   pid_t rank = 0;
   pid_t witness = 0;
+  int32_t number = 0;  // among all ranks
   int32_t local_rank = 0;
   int32_t wants_answer = 0;
 };
@@ -148,10 +157,11 @@ RankSigns make_rank_signs() {
   return signs;
 }
 
-RankEnds::RankEnds(const LaunchPlace& place, const std::string& job, pid_t rank,
+RankEnds::RankEnds(const LaunchPlace& place, const JobMark& job, pid_t rank,
                    const std::array<int, 2>& signs)
     : place_(place),
-      job_(job),
+      mark_(job),
+      job_(job.name()),
       rank_(rank),
       signs_(signs),
       events_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -159,7 +169,7 @@ RankEnds::RankEnds(const LaunchPlace& place, const std::string& job, pid_t rank,
   if (place.local_ranks < 2 || place.local_ranks > kMostRanks) return;
   socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   const int yes = 1;
-  const Address own = address_of(job, place.local_rank);
+  const Address own = address_of(job_, place.local_rank);
   if (socket_ < 0 || ::setsockopt(socket_, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes)) != 0 ||
       ::bind(socket_, reinterpret_cast<const sockaddr*>(&own.place), own.size) != 0) {
     return;
@@ -189,7 +199,8 @@ void RankEnds::watch(int descriptor, void* what) const {
 
 // Nobody is there yet to be told, or not any more: that is no failure.
 void RankEnds::tell(int local_rank, bool wants_answer) const {
-  Introduction introduction = {rank_, ::getpid(), place_.local_rank, wants_answer ? 1 : 0};
+  Introduction introduction = {rank_, ::getpid(), place_.rank, place_.local_rank,
+                               wants_answer ? 1 : 0};
   Letter(introduction).send(socket_, signs_, address_of(job_, local_rank));
 }
 
@@ -198,44 +209,88 @@ void RankEnds::hear() {
     Introduction introduction;
     Letter letter(introduction);
     if (!letter.receive(socket_)) return;
-    const bool known = std::any_of(others_.begin(), others_.end(), [&](const auto& other) {
-      return other->rank == introduction.rank;
+    auto known = std::find_if(others_.begin(), others_.end(), [&](const auto& other) {
+      return other->rank == introduction.number;
     });
-    if (!letter.is_trusted() || known) {
+    if (!letter.is_trusted() || (known != others_.end() && (*known)->has_witness)) {
       close_all(letter.descriptors());
       continue;
     }
-    others_.push_back(std::make_unique<Other>());
-    Other& other = *others_.back();
-    other.rank = introduction.rank;
+    if (known == others_.end()) known = others_.insert(known, std::make_unique<Other>());
+    Other& other = **known;
+    other.rank = introduction.number;
+    other.process = introduction.rank;
+    other.has_witness = true;
     const auto witness = static_cast<int>(::syscall(SYS_pidfd_open, introduction.witness, 0));
-    other.parts = {Other::Part{&other, witness, true},
-                   Other::Part{&other, letter.descriptors()[0], false},
-                   Other::Part{&other, letter.descriptors()[1], false}};
-    for (Other::Part& part : other.parts) {
-      if (part.descriptor >= 0) watch(part.descriptor, &part);
+    other.parts[1] = {&other, witness, Other::Kind::witness};
+    other.parts[2] = {&other, letter.descriptors()[0], Other::Kind::sign};
+    other.parts[3] = {&other, letter.descriptors()[1], Other::Kind::sign};
+    for (size_t i = 1; i < other.parts.size(); ++i) {
+      if (other.parts[i].descriptor >= 0) watch(other.parts[i].descriptor, &other.parts[i]);
     }
     other.ended_in_order = witness < 0;
     if (introduction.wants_answer != 0) tell(introduction.local_rank, false);
   }
 }
 
-bool RankEnds::wait_and_see_if_first() {
+// Of the processes of a rank, those that it has started are younger than the rank itself.
+void RankEnds::look() {
+  ++looks_;
+  const auto is_known = [this](pid_t process) {
+    return process == rank_ || std::any_of(others_.begin(), others_.end(), [&](const auto& other) {
+             return other->process == process;
+           });
+  };
+  std::vector<RankProcess> found = find_rank_processes(mark_, place_.rank, is_known);
+  std::stable_sort(found.begin(), found.end(), [](const RankProcess& a, const RankProcess& b) {
+    return std::atoll(a.start.c_str()) < std::atoll(b.start.c_str());
+  });
+  for (const RankProcess& each : found) {
+    const bool has_rank = std::any_of(others_.begin(), others_.end(),
+                                      [&](const auto& other) { return other->rank == each.rank; });
+    if (has_rank || !is_of_this_host(each.process)) continue;
+    const auto handle = static_cast<int>(::syscall(SYS_pidfd_open, each.process, 0));
+    if (handle < 0) continue;
+    others_.push_back(std::make_unique<Other>());
+    Other& other = *others_.back();
+    other.rank = each.rank;
+    other.process = each.process;
+    other.parts[0] = {&other, handle, Other::Kind::process};
+    watch(handle, other.parts.data());
+  }
+}
+
+int RankEnds::patience() const {
+  const bool all_known = static_cast<int>(others_.size()) + 1 >= place_.local_ranks;
+  if (all_known || looks_ >= kLastLook) return -1;
+  return looks_ < kFirstLooks ? kSoon : kLater;
+}
+
+RankEnds::Ends RankEnds::wait() {
   while (true) {
     epoll_event event = {};
-    const int count = ::epoll_wait(events_, &event, 1, -1);
-    if (count < 0 && errno != EINTR) return true;
+    const int count = ::epoll_wait(events_, &event, 1, patience());
+    if (count < 0 && errno != EINTR) return ends_;
+    if (count == 0) look();
     if (count != 1) continue;
-    if (event.data.ptr == nullptr) return !others_failed_;
+    if (event.data.ptr == nullptr) return ends_;
     if (event.data.ptr == this) {
       hear();
       continue;
     }
     auto* part = static_cast<Other::Part*>(event.data.ptr);
-    if (part->is_witness) {
-      part->owner->ended_in_order = true;
-    } else {
-      others_failed_ = others_failed_ || !part->owner->ended_in_order;
+    Other& other = *part->owner;
+    if (part->kind == Other::Kind::process) {
+      ::epoll_ctl(events_, EPOLL_CTL_DEL, part->descriptor, nullptr);
+      if (!other.has_witness && ends_.own_is_first && !ends_.first) {
+        ends_.first = {other.rank, other.process, part->descriptor};
+      }
+      continue;
+    }
+    if (part->kind == Other::Kind::witness) {
+      other.ended_in_order = true;
+    } else if (!ends_.first) {
+      ends_.own_is_first = ends_.own_is_first && other.ended_in_order;
     }
     ::close(part->descriptor);  // which also takes it off the list
     part->descriptor = -1;

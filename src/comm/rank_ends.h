@@ -5,9 +5,11 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/job_processes.h"
 #include "comm/launcher.h"
 
 namespace millrace::comm {
@@ -28,20 +30,32 @@ RankSigns make_rank_signs();
 // happens to these in order, so that a witness that gets to run late still knows whether its own
 // rank was the first: a launcher ends the others within a millisecond.
 //
-// What others send counts only if the same user sent it. A rank that nobody has told of is not
-// known.
+// What others send counts only if the same user sent it. Ranks that have no witness yet are looked
+// for in /proc: one that ends before its first line takes all others with it, too.
 class RankEnds {
  public:
+  // A rank that ended first and had no witness that could tell.
+  struct Unwitnessed {
+    int rank = 0;
+    pid_t process = 0;
+    int handle = -1;  // of the process; the RankEnds' own
+  };
+
+  struct Ends {
+    bool own_is_first = true;
+    std::optional<Unwitnessed> first;
+  };
+
   // Of the process `rank`, with the read ends of its signs; borrowed.
-  RankEnds(const LaunchPlace& place, const std::string& job, pid_t rank,
+  RankEnds(const LaunchPlace& place, const JobMark& job, pid_t rank,
            const std::array<int, 2>& signs);
   ~RankEnds();
   RankEnds(const RankEnds&) = delete;
   RankEnds& operator=(const RankEnds&) = delete;
 
   // Waits until the rank ends; whether none of the others had failed before. A rank whose witness
-  // has ended before it has ended in order.
-  bool wait_and_see_if_first();
+  // has ended before it has ended in order; one without a witness may have.
+  Ends wait();
 
  private:
   struct Other;
@@ -49,14 +63,18 @@ class RankEnds {
   void watch(int descriptor, void* what) const;
   void tell(int local_rank, bool wants_answer) const;
   void hear();
+  void look();
+  int patience() const;  // milliseconds until the next look
 
   const LaunchPlace place_;
+  const JobMark mark_;
   const std::string job_;
   const pid_t rank_;
   const std::array<int, 2> signs_;
   int events_ = -1;
   int socket_ = -1;
-  bool others_failed_ = false;
+  int looks_ = 0;
+  Ends ends_;
   std::vector<std::unique_ptr<Other>> others_;
 };
 

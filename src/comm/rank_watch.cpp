@@ -5,15 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <map>
-#include <optional>
-#include <vector>
 
+#include "comm/job_processes.h"
 #include "comm/launchers.h"
 
 namespace millrace::comm {
@@ -21,69 +17,6 @@ namespace {
 
 constexpr double kLookSeconds = 0.25;
 constexpr int kSearchEvery = 4;  // looks
-constexpr std::array<const char*, 2> kJobVariables = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"};
-constexpr std::array<const char*, 3> kRankVariables = {"OMPI_COMM_WORLD_RANK", "PMI_RANK",
-                                                       "SLURM_PROCID"};
-
-// The value of a variable in a block as /proc/N/environ has it.
-std::optional<std::string> variable_in(const std::string& block, const std::string& name) {
-  const std::string key = name + "=";
-  for (size_t begin = 0; begin < block.size();) {
-    const size_t end = std::min(block.find('\0', begin), block.size());
-    if (block.compare(begin, key.size(), key) == 0) {
-      return block.substr(begin + key.size(), end - begin - key.size());
-    }
-    begin = end + 1;
-  }
-  return {};
-}
-
-bool is_below(pid_t number, pid_t ancestor) {
-  for (int depth = 0; number > 1 && depth < 32; ++depth) {
-    if (number == ancestor) return true;
-    number = read_process(number).parent;
-  }
-  return false;
-}
-
-// What tells the processes of this job from those of others.
-struct JobMark {
-  std::string variable;  // and its value, where the launcher sets one
-  std::string value;
-  pid_t launcher = 0;  // the outermost above this process
-
-  bool fits(pid_t number, const std::string& environment) const {
-    if (!variable.empty()) return variable_in(environment, variable) == value;
-    return launcher > 0 && is_below(number, launcher);
-  }
-};
-
-JobMark mark_of_this_job() {
-  JobMark mark;
-  for (const char* name : kJobVariables) {
-    const char* value = std::getenv(name);
-    if (value == nullptr) continue;
-    mark.variable = name;
-    mark.value = value;
-    return mark;
-  }
-  const std::vector<ProcessMark> launchers = launchers_above();
-  if (!launchers.empty()) mark.launcher = launchers.back().number;
-  return mark;
-}
-
-std::string host_of_this_process() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-// Hosts may be namespaces of one machine.
-bool is_of_this_host(pid_t process) {
-  std::error_code error;
-  const auto own = std::filesystem::read_symlink("/proc/self/ns/uts", error);
-  return own == std::filesystem::read_symlink(fmt::format("/proc/{}/ns/uts", process), error);
-}
 
 struct Peer {
   int rank = 0;
@@ -103,22 +36,11 @@ bool is_rank_itself(const std::map<pid_t, Peer>& peers, const Peer& peer) {
 
 // The other ranks of this machine, by process.
 void search(const JobMark& mark, int own_rank, std::map<pid_t, Peer>& peers) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const auto number = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
-    if (number <= 0 || number == ::getpid() || peers.contains(number)) continue;
-    const std::string environment = read_process_file(number, "environ");
-    if (environment.empty()) continue;
-    for (const char* name : kRankVariables) {
-      const auto rank = variable_in(environment, name);
-      if (!rank) continue;
-      const int value = std::atoi(rank->c_str());
-      if (value != own_rank && mark.fits(number, environment)) {
-        peers[number] = {value, read_process(number).start,
-                         is_of_this_host(number) ? " on host " + host_of_this_process() : "", 0, 0};
-      }
-      break;
-    }
+  const auto is_known = [&](pid_t process) { return peers.contains(process); };
+  for (const RankProcess& found : find_rank_processes(mark, own_rank, is_known)) {
+    peers[found.process] = {
+        found.rank, found.start,
+        is_of_this_host(found.process) ? " on host " + host_of_this_process() : "", 0, 0};
   }
 }
 
@@ -130,14 +52,6 @@ double busyness() {
 }
 
 }  // namespace
-
-std::string describe_job_mark() {
-  const JobMark mark = mark_of_this_job();
-  const std::string launcher =
-      mark.launcher > 0 ? fmt::format("{}-{}", mark.launcher, read_process(mark.launcher).start)
-                        : "";
-  return fmt::format("{}-{}{}", ::getuid(), mark.value, launcher);
-}
 
 RankWatch::RankWatch(const LaunchPlace& place, std::function<void(int, const std::string&)> on_lost,
                      RankWatchOptions options)

@@ -50,7 +50,4 @@ class RankWatch {
   std::thread thread_;
 };
 
-// Tells the job of this process from others of the same machine; the same in all its ranks there.
-std::string describe_job_mark();
-
 }  // namespace millrace::comm

@@ -40,6 +40,14 @@ constexpr int kLooksAtEnd = 300;           // threads of a busy machine take lon
 constexpr useconds_t kLookAtEnd = 10'000;  // microseconds
 constexpr int kInterrupted = 130;
 
+// Whose end is told.
+struct Subject {
+  int rank = 0;
+  pid_t process = 0;
+  std::optional<int> status;
+  std::string activity;
+};
+
 // How Linux 6.15 and newer tell the status of a process that has ended, whoever its parent is.
 struct ProcessInfo {
   uint64_t mask = 0;
@@ -134,7 +142,7 @@ std::string describe_rank_end(std::optional<int> status) {
   return code == 0 || code == kInterrupted ? "" : fmt::format("ended with status {}", code);
 }
 
-RankWitness::RankWitness(const LaunchPlace& place, const std::string& job) {
+RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   const pid_t rank = ::getpid();
   const RankSigns signs = make_rank_signs();
   const int handle = static_cast<int>(::syscall(SYS_pidfd_open, rank, 0));
@@ -163,20 +171,26 @@ RankWitness::RankWitness(const LaunchPlace& place, const std::string& job) {
   hide_words();
   const auto [own, low, high] = close_others({handle, signs.read[0], signs.read[1]});
   const long memory_ends = ended_for_memory();
-  const bool was_first = RankEnds(place, job, rank, {low, high}).wait_and_see_if_first();
-  const std::optional<int> status = status_of_ended(rank, own);
-  const std::string what = describe_rank_end(status);
-  if (what.empty() || !was_first || !takes_the_word(job)) ::_exit(0);
+  RankEnds ends(place, job, rank, {low, high});
+  const RankEnds::Ends seen = ends.wait();
+  Subject subject = {place.rank, rank, status_of_ended(rank, own), page_->activity.data()};
+  if (seen.first) {
+    const std::optional<int> status = status_of_ended(seen.first->process, seen.first->handle);
+    // One that ended by itself may have been no rank of this program.
+    if (!status || WIFSIGNALED(*status)) {
+      subject = {seen.first->rank, seen.first->process, status, ""};
+    }
+  }
+  const std::string what = describe_rank_end(subject.status);
+  if (what.empty() || !seen.own_is_first || !takes_the_word(job.name())) ::_exit(0);
   if (!page_->silent) {
-    page_->activity.back() = '\0';
-    const std::string activity = page_->activity.data();
-    std::array<char, 256> host = {};
-    ::gethostname(host.data(), host.size() - 1);
-    const bool short_of_memory = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL &&
+    const bool short_of_memory = subject.status && WIFSIGNALED(*subject.status) &&
+                                 WTERMSIG(*subject.status) == SIGKILL &&
                                  ended_for_memory() > memory_ends;
     const std::string sentence = fmt::format(
-        "millrace: rank {} on host {} (process {}) {} {}{}.\n", place.rank, host.data(), rank, what,
-        activity.empty() ? "while the job began" : "in " + activity,
+        "millrace: rank {} on host {} (process {}) {} {}{}.\n", subject.rank,
+        host_of_this_process(), subject.process, what,
+        subject.activity.empty() ? "while the job began" : "in " + subject.activity,
         short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
     if (::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) ::_exit(1);
   }

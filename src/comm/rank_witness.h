@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/job_processes.h"
 #include "comm/launcher.h"
 
 namespace millrace::comm {
@@ -14,15 +15,15 @@ namespace millrace::comm {
 // A small process beside a rank that waits for its end. A rank that a signal ended, or that a
 // library ended, is named on standard error with its host, what it was doing and the signal; a
 // launcher tells none of that, or ends all ranks before they can. Of the ranks of one host only the
-// first is told: the launcher ends the others because of it.
+// first is told: the launcher ends the others because of it. One that ended before it had a witness
+// is told by another rank's.
 //
 // The process has no part in the job: it has its own session, closes all but standard error and
 // shows neither the arguments nor the variables of the rank.
 class RankWitness {
  public:
-  // `job` tells this job from others, as `describe_job_mark` does. Without processes to spare there
-  // is no witness, which is no failure.
-  RankWitness(const LaunchPlace& place, const std::string& job);
+  // Without processes to spare there is no witness, which is no failure.
+  RankWitness(const LaunchPlace& place, const JobMark& job);
 
   // The end of a rank about which nothing need be told; one that `be_silent` was called for keeps
   // the witnesses of the other ranks silent too.

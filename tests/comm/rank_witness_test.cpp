@@ -1,5 +1,6 @@
 #include "comm/rank_witness.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,8 +15,19 @@
 namespace millrace::comm {
 namespace {
 
+// Until nobody is left who could write; closes the descriptor.
+std::string read_all(int descriptor) {
+  std::string text;
+  std::array<char, 512> piece = {};
+  for (ssize_t length = 0; (length = ::read(descriptor, piece.data(), piece.size())) > 0;) {
+    text.append(piece.data(), static_cast<size_t>(length));
+  }
+  ::close(descriptor);
+  return text;
+}
+
 // What the witness says of a process that does `life`, until nobody is left who could speak.
-std::string witnessed(const std::string& job, const std::function<void(RankWitness&)>& life) {
+std::string witnessed(const JobMark& job, const std::function<void(RankWitness&)>& life) {
   std::array<int, 2> pipe = {};
   EXPECT_EQ(::pipe(pipe.data()), 0);
   const pid_t child = ::fork();
@@ -31,16 +43,14 @@ std::string witnessed(const std::string& job, const std::function<void(RankWitne
   }
   ::close(pipe[1]);
   ::waitpid(child, nullptr, 0);
-  std::string said;
-  std::array<char, 512> piece = {};
-  for (ssize_t length = 0; (length = ::read(pipe[0], piece.data(), piece.size())) > 0;) {
-    said.append(piece.data(), static_cast<size_t>(length));
-  }
-  ::close(pipe[0]);
-  return said;
+  return read_all(pipe[0]);
 }
 
-std::string job_named(const char* what) { return fmt::format("{}-{}", what, ::getpid()); }
+constexpr const char* kJobVariable = "MILLRACE_TEST_JOB";
+
+JobMark job_named(const char* what) {
+  return {kJobVariable, fmt::format("{}-{}", what, ::getpid()), 0};
+}
 
 TEST(RankWitness, NamesTheSignalAndWhatTheRankWasDoing) {
   const std::string said = witnessed(job_named("killed"), [](RankWitness& witness) {
@@ -61,13 +71,13 @@ TEST(RankWitness, ARankThatEndsInOrderIsNotTold) {
 }
 
 TEST(RankWitness, ARankThatSpokeKeepsTheOthersSilent) {
-  const std::string job = job_named("told");
+  const JobMark job = job_named("told");
   EXPECT_EQ(witnessed(job, [](RankWitness& witness) { witness.be_silent(); }), "");
   EXPECT_EQ(witnessed(job, [](RankWitness&) { ::raise(SIGKILL); }), "");
 }
 
 TEST(RankWitness, OnlyTheFirstRankOfAJobIsTold) {
-  const std::string job = job_named("both");
+  const JobMark job = job_named("both");
   const auto die = [](RankWitness&) { ::raise(SIGKILL); };
   EXPECT_NE(witnessed(job, die).find("while the job began"), std::string::npos);
   EXPECT_EQ(witnessed(job, die), "");
@@ -84,7 +94,7 @@ struct Waiting {
   }
 };
 
-Waiting wait_as(int local_rank, const std::string& job, int errors) {
+Waiting wait_as(int local_rank, const JobMark& job, int errors) {
   std::array<int, 2> pipe = {};
   EXPECT_EQ(::pipe(pipe.data()), 0);
   Waiting waiting;
@@ -108,7 +118,7 @@ TEST(RankWitness, TheRankThatEndedFirstIsToldThoughItsWitnessIsLate) {
   for (const int first : {0, 1}) {
     std::array<int, 2> pipe = {};
     ASSERT_EQ(::pipe(pipe.data()), 0);
-    const std::string job = job_named(first == 0 ? "late0" : "late1");
+    const JobMark job = job_named(first == 0 ? "late0" : "late1");
     const std::array<Waiting, 2> ranks = {wait_as(0, job, pipe[1]), wait_as(1, job, pipe[1])};
     ::close(pipe[1]);
     ::usleep(200'000);  // in which they hear of each other
@@ -118,15 +128,45 @@ TEST(RankWitness, TheRankThatEndedFirstIsToldThoughItsWitnessIsLate) {
     ranks[static_cast<size_t>(1 - first)].end();
     ::usleep(200'000);
     ::kill(victim.witness, SIGCONT);
-    std::string said;
-    std::array<char, 512> piece = {};
-    for (ssize_t length = 0; (length = ::read(pipe[0], piece.data(), piece.size())) > 0;) {
-      said.append(piece.data(), static_cast<size_t>(length));
-    }
-    ::close(pipe[0]);
+    const std::string said = read_all(pipe[0]);
     EXPECT_NE(said.find(fmt::format("rank {} ", first)), std::string::npos) << said;
     EXPECT_EQ(said.find(fmt::format("rank {} ", 1 - first)), std::string::npos) << said;
   }
+}
+
+// A process that a launcher told its rank, and that has not come to its first line.
+pid_t start_unwitnessed(int rank, const JobMark& job) {
+  const std::string words = fmt::format("{}={}", job.variable, job.value);
+  const std::string number = fmt::format("PMI_RANK={}", rank);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDERR_FILENO);
+    ::execle("/bin/sleep", "sleep", "60", nullptr,
+             std::array<const char*, 3>{words.c_str(), number.c_str(), nullptr}.data());
+    ::_exit(1);
+  }
+  return child;
+}
+
+// Ends the rank without a witness, and then, as a launcher would, the other.
+std::string told_of_unwitnessed(const JobMark& job, int signal) {
+  std::array<int, 2> pipe = {};
+  EXPECT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  const Waiting other = wait_as(0, job, pipe[1]);
+  ::close(pipe[1]);
+  const pid_t victim = start_unwitnessed(1, job);
+  ::usleep(300'000);  // in which the witness finds it
+  ::kill(victim, signal);
+  ::waitpid(victim, nullptr, 0);
+  other.end();
+  return read_all(pipe[0]);
+}
+
+TEST(RankWitness, ARankThatEndsBeforeItHasAWitnessIsToldByAnother) {
+  const std::string said = told_of_unwitnessed(job_named("early"), SIGSEGV);
+  EXPECT_NE(said.find("rank 1 on host "), std::string::npos) << said;
+  EXPECT_NE(said.find("while the job began"), std::string::npos) << said;
+  EXPECT_EQ(said.find("rank 0 "), std::string::npos) << said;
 }
 
 TEST(RankWitness, ShowsNothingOfTheRank) {
