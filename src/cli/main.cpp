@@ -41,7 +41,7 @@ int main(int count, char** arguments) {
   };
   std::optional<comm::MpiSession> session;  // ends last, when errors have been printed
   const auto report = [&](std::string_view message, int status) {
-    if (session) session->expect_no_answer();
+    if (session) session->expect_no_answer(status);
     if (!said.exchange(true)) cli::fail(message, status);
     if (session && session->failed()) comm::end_launchers(launchers);
     return status;

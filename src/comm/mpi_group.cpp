@@ -53,7 +53,7 @@ MpiSession::MpiSession(LastWord last_word) : names_({"rank 0"}), last_word_(std:
 
 MpiSession::~MpiSession() {
   if (watch_) watch_->set_ending();
-  if (module_) module_->end(patient_);
+  if (module_) module_->end(status_);
 }
 
 void MpiSession::lose(int rank, const std::string& sentence) {
@@ -80,8 +80,8 @@ void MpiSession::set_activity(const std::string& what) {
   if (witness_) witness_->set_activity(what);
 }
 
-void MpiSession::expect_no_answer() {
-  patient_ = false;
+void MpiSession::expect_no_answer(int status) {
+  status_ = status;
   if (witness_) witness_->be_silent();
 }
 

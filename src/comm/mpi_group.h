@@ -46,8 +46,8 @@ class MpiSession {
   MpiModule* module() const { return module_.get(); }
 
   // For a job that has failed and says so itself: the session then waits for the others only a
-  // moment, and its witness is silent. From any thread.
-  void expect_no_answer();
+  // moment, ends them with this status, and its witness is silent. From any thread.
+  void expect_no_answer(int status = 1);
 
   // The job has failed with this sentence: tells the listener, so that calls which wait throw it,
   // and has the last word when the process is stuck where MPI joins ranks. From any thread.
@@ -85,7 +85,7 @@ class MpiSession {
   int size_ = 1;
   std::vector<std::string> names_;
   std::unique_ptr<MpiModule> module_;
-  std::atomic<bool> patient_ = true;
+  std::atomic<int> status_ = 0;  // that this rank ends with, as far as it is known
   std::atomic<bool> failed_ = false;
   const std::shared_ptr<std::atomic<int>> joining_ = std::make_shared<std::atomic<int>>(0);
   LastWord last_word_;

@@ -44,18 +44,21 @@ std::vector<std::string> rank_names(int ranks) {
   return names;
 }
 
+std::chrono::seconds longest_goodbye(int status) {
+  return status == 0 ? kLongestGoodbye : kShortGoodbye;
+}
+
 // Ends MPI, or the process if that takes too long, which MPICH over TCP may; all ranks have come to
 // their end by now. One that is lost even so must not leave the launcher waiting for it.
-void finalize(const std::atomic<bool>& patient) {
+void finalize(const std::atomic<int>& status) {
   std::promise<void> done;
-  std::thread watch([ended = done.get_future(), &patient] {
+  std::thread watch([ended = done.get_future(), &status] {
     const auto start = std::chrono::steady_clock::now();
     while (ended.wait_for(kLook) != std::future_status::ready) {
-      const auto limit = patient ? kLongestGoodbye : kShortGoodbye;
-      if (std::chrono::steady_clock::now() - start < limit) continue;
-      if (!patient) end_launchers(launchers_above());
+      if (std::chrono::steady_clock::now() - start < longest_goodbye(status)) continue;
+      if (status != 0) end_launchers(launchers_above());
       std::fflush(nullptr);
-      std::_Exit(patient ? 0 : 1);
+      std::_Exit(status);
     }
   });
   MPI_Finalize();
@@ -113,7 +116,7 @@ class LinkedMpi final : public MpiModule {
                version());
   }
 
-  void end(const std::atomic<bool>& patient) override {
+  void end(const std::atomic<int>& status) override {
     MPI_Request everyone = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &everyone);
     const auto start = std::chrono::steady_clock::now();
@@ -121,14 +124,13 @@ class LinkedMpi final : public MpiModule {
     while (!done) {
       MPI_Test(&everyone, &done, MPI_STATUS_IGNORE);
       if (done) break;
-      const auto limit = patient ? kLongestGoodbye : kShortGoodbye;
-      if (std::chrono::steady_clock::now() - start > limit) {
+      if (std::chrono::steady_clock::now() - start > longest_goodbye(status)) {
         end_launchers(launchers_above());  // the abort may not reach all hosts
-        MPI_Abort(MPI_COMM_WORLD, 1);
+        MPI_Abort(MPI_COMM_WORLD, status == 0 ? 1 : status.load());
       }
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    finalize(patient);
+    finalize(status);
   }
 
   std::vector<std::unique_ptr<Transport>> join(const MpiMembers& members, int rank,

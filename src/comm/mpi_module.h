@@ -35,9 +35,9 @@ class MpiModule {
   // where the launcher started several.
   virtual MpiProcesses start(int launched_ranks) = 0;
 
-  // Ends MPI when all ranks have come here; after a while, which is short if not `patient`, ends
-  // the whole job.
-  virtual void end(const std::atomic<bool>& patient) = 0;
+  // Ends MPI when all ranks have come here; after a while, which is short if the rank ends with a
+  // `status` other than 0, ends the whole job with that status, which may be set meanwhile.
+  virtual void end(const std::atomic<int>& status) = 0;
 
   // This rank's ends of a group that spans several, in the order of the members.
   virtual std::vector<std::unique_ptr<Transport>> join(const MpiMembers& members, int rank,

@@ -10,6 +10,10 @@ if [ "$status" -eq 0 ] || [ "$status" -eq 124 ]; then
   echo "status $status after $way"
   exit 1
 fi
+if [ "$way" = refuse ] && [ "$status" -ne 2 ]; then
+  echo "status $status where rank 1 ended with 2"
+  exit 1
+fi
 case $way in
   fail) expected='ends with: rank 1 on host .* failed: out of memory' ;;
   hang | throw) expected='ends with: rank 1 on host .* did not join all_reduce within 2 seconds' ;;

@@ -1,5 +1,6 @@
 // A job of which rank 1 breaks in the way its argument says: fail, throw, hang or kill. The others
-// are in the middle of a collective. Each rank that can prints the error it ends with.
+// are in the middle of a collective. Each rank that can prints the error it ends with. With
+// `refuse`, rank 1 ends with status 2 before the others have come so far.
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -21,8 +22,15 @@ void break_down(const std::string& way, Group& world) {
   fail_job("out of memory");
 }
 
+int refuse(MpiSession& session) {
+  if (session.rank() != 1) std::this_thread::sleep_for(std::chrono::minutes(5));
+  session.expect_no_answer(2);
+  return 2;
+}
+
 int run(const std::string& way) {
-  const MpiSession session;
+  MpiSession session;
+  if (way == "refuse") return refuse(session);
   Group world = mpi_world(session);
   world.set_deadline(2);
   std::vector<float> data(3'000'000, 1.0f);
