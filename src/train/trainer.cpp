@@ -190,7 +190,7 @@ void Trainer::prepare() {
     restore(start_, *state_, engine_, observer_);
     if (average_) average_->resume(start_.checkpoint);
   } else if (const auto weights = starting_weights(job_); !weights.empty()) {
-    const WeightMatch match = load_weights(*state_, weights, job_.new_layers);
+    const WeightMatch match = load_weights(*state_, weights, &job_.new_layers);
     if (job_.new_layers.any()) observer_.on_message(Severity::note, describe(match));
   }
   checkpoints_.emplace(job_, engine_, *state_, observer_, resumes ? result_.step : -1);

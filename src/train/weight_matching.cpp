@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/pattern.h"
+#include "base/text.h"
 #include "models/models.h"
 
 namespace millrace::train {
@@ -47,6 +48,19 @@ std::string mismatch_of(const JobTensor& tensor, const data::WeightTensor& store
                      data::name_of(stored.type));
 }
 
+// A pattern names layers of the model, or of the file only, which are passed over then.
+void require_fit(const std::string& pattern, const data::WeightsFile& file,
+                 const std::vector<JobTensor>& tensors) {
+  const auto fits = [&](const auto& tensor) { return fits_pattern(pattern, tensor.name); };
+  if (std::any_of(tensors.begin(), tensors.end(), fits)) return;
+  if (std::any_of(file.tensors().begin(), file.tensors().end(), fits)) return;
+  std::vector<std::string> names;
+  for (const JobTensor& tensor : tensors) names.emplace_back(layer_of(tensor.name));
+  const std::string close = nearest(pattern, names);
+  fail_input("‹new_layers› '{}' fits no layer of the network{}.", pattern,
+             close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
+}
+
 std::string some_names(const std::vector<std::string>& names) {
   constexpr size_t kMostNames = 8;
   if (names.size() <= kMostNames) return fmt::format("{}", fmt::join(names, ", "));
@@ -57,7 +71,8 @@ std::string some_names(const std::vector<std::string>& names) {
 }  // namespace
 
 WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTensor>& tensors,
-                          HeadRule head, const NewLayers& new_layers) {
+                          HeadRule head, const NewLayers* may_be_new) {
+  const NewLayers new_layers = may_be_new == nullptr ? NewLayers() : *may_be_new;
   const auto optional = [&](std::string_view name) {
     return head == HeadRule::optional && name.starts_with(graph::kHeadPrefix);
   };
@@ -84,10 +99,12 @@ WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTe
     match.unplaced.push_back(stored.name);
     wrong.extra.clauses.push_back(fmt::format("the model has no tensor '{}'", stored.name));
   }
+  for (const std::string& pattern : new_layers.patterns) require_fit(pattern, file, tensors);
   if (!new_layers.automatic) {
     if (!wrong.missing.clauses.empty()) fail_weights(file, wrong.missing, "");
     if (!wrong.misshapen.clauses.empty()) {
-      fail_weights(file, wrong.misshapen, "; ‹new_layers› auto starts such layers anew");
+      fail_weights(file, wrong.misshapen,
+                   may_be_new == nullptr ? "" : "; ‹new_layers› auto starts such layers anew");
     }
     if (!wrong.extra.clauses.empty()) fail_weights(file, wrong.extra, "");
   }

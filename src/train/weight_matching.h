@@ -25,10 +25,11 @@ struct WeightMatch {
 
 // Compares names and shapes; every number type is taken, and torchvision's `num_batches_tracked`
 // counters are passed over. Without new layers the file must hold exactly these tensors; with
-// them, at least half. Throws InputError with one sentence that names the first tensor at fault
-// and how many there are.
+// them, a quarter. Where layers may be new (a job that begins), `new_layers` says which, each
+// pattern of it one at least. Throws InputError with one sentence that names the first tensor at
+// fault and how many there are.
 WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTensor>& tensors,
-                          HeadRule head = HeadRule::needed, const NewLayers& new_layers = {});
+                          HeadRule head = HeadRule::needed, const NewLayers* new_layers = nullptr);
 
 // "318 of 320 tensors loaded; fc.weight, fc.bias start anew."
 std::string describe(const WeightMatch& match);

@@ -102,7 +102,7 @@ data::SafetensorsWriter::Written write_tensors(const std::filesystem::path& path
 
 WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
                          const std::function<bool(const JobTensor&)>& wanted, HeadRule head,
-                         const NewLayers& new_layers) {
+                         const NewLayers* new_layers) {
   std::vector<size_t> places;
   std::vector<JobTensor> tensors;
   for (size_t i = 0; i < state.tensors().size(); ++i) {
@@ -164,7 +164,7 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
 }
 
 WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
-                         const NewLayers& new_layers) {
+                         const NewLayers* new_layers) {
   return load_tensors(
       state, path, [](const JobTensor& tensor) { return is_weight(tensor.role); },
       HeadRule::optional, new_layers);

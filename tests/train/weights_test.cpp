@@ -22,7 +22,7 @@ class WeightsTest : public DirectoryTest {
     write_tensors(path, snapshot, is_weight, {});
     const data::WeightsFile file(path);
     return input_error_of(
-        [&] { said_ = describe(match_weights(file, tensors(with_head), head, new_layers_)); });
+        [&] { said_ = describe(match_weights(file, tensors(with_head), head, &new_layers_)); });
   }
 
   static std::vector<JobTensor> tensors(bool with_head) {
@@ -110,6 +110,23 @@ TEST_F(WeightsTest, PatternsStartLayersAnewWhateverTheFileHas) {
   EXPECT_EQ(said_, "1 of 3 tensors loaded; fc.weight, fc.bias start anew.");
   EXPECT_EQ(error_for({conv, {"fc.extra", {1}}}), "");
   EXPECT_THAT(error_for({{"conv.weight", {4, 3, 1, 1}}}), HasSubstr("'conv.weight' has shape"));
+}
+
+TEST_F(WeightsTest, APatternThatFitsNoLayerIsAMistake) {
+  const std::vector<std::pair<std::string, graph::Shape>> stored = {
+      {"conv.weight", {4, 3, 3, 3}}, {"fc.weight", {10, 4}}, {"fc.bias", {10}}};
+  new_layers_ = parse_new_layers("fc,comv");
+  EXPECT_EQ(error_for(stored),
+            "‹new_layers› 'comv' fits no layer of the network (did you mean 'conv'?).");
+}
+
+TEST_F(WeightsTest, NobodyIsAdvisedToStartLayersAnewWhereNoneMayBe) {
+  const auto path = directory_ / "weights.safetensors";
+  write_tensors(path, {state_tensor("fc.bias", graph::Role::parameter, {7}, 0)}, is_weight, {});
+  const data::WeightsFile file(path);
+  const std::vector<JobTensor> model = {{"fc.bias", graph::Role::parameter, {10}}};
+  const std::string error = input_error_of([&] { match_weights(file, model); });
+  EXPECT_THAT(error, HasSubstr("has shape 7 where the model has 10."));
 }
 
 TEST_F(WeightsTest, WritesOnlyTheWantedRoles) {
