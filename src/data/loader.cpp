@@ -45,6 +45,17 @@ void add_partners(std::vector<int64_t>& rows, int64_t batch) {
   }
 }
 
+// A set may have few records because damage hides the rest.
+void check_records(const RecordSource& source) {
+  for (uint64_t index = 0; index < source.count(); ++index) {
+    try {
+      source.read(index);
+    } catch (const BadData& error) {
+      fail_input("{}", describe_bad_record(source.place(index), error.what()));
+    }
+  }
+}
+
 }  // namespace
 
 // A batch in the making. `next_row`, `rows_done` and the error fields are guarded by the loader's
@@ -71,6 +82,7 @@ Loader::Loader(std::shared_ptr<const RecordSource> source, const LoaderOptions& 
   }
   const uint64_t count = source_->count();
   if (batches_per_epoch(0) == 0) {
+    check_records(*source_);
     fail_input("The data set has {} samples, fewer than one batch of {}; use a smaller ‹batch›.",
                count, options.batch);
   }

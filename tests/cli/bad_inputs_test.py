@@ -3,6 +3,7 @@
 
 usage: bad_inputs_test.py PROGRAM
 """
+import glob
 import os
 import pickle
 import re
@@ -14,6 +15,8 @@ import tempfile
 TRAIN = "train --model fashion_cnn --image 16 --steps 1 --batch 4"
 FOLDER = TRAIN + " --data folder:photos"
 FACES = "train --model mobilefacenet --image 32 --steps 1 --batch 4"
+
+NOISE = bytes(number * number * 7 % 251 for number in range(3000))
 
 # The command, and what its sentence has to say.
 CASES = [
@@ -81,12 +84,67 @@ CASES = [
     (FACES + " --head arcface --label-smoothing 0.1", "margin head"),
     (FACES + " --global-batch 5 --devices 2 --oversubscribe", "--global-batch"),
     (TRAIN + " --data recordio:a.rec,b.rec", "a.rec"),
+    (TRAIN + " --data recordio:bytes.rec", "magic number"),
+    (TRAIN + " --data recordio:bytes.rec --on-bad-record skip", "magic number"),
+    (TRAIN + " --data recordio:bytes.rec,other.rec", "magic number"),
+    (TRAIN + " --data ofrecord:parts", "so nothing after it can be read"),
+    (TRAIN + " --data raw:bytes.rec", "bytes.rec"),
+    (TRAIN + " --data idx:parts", "train-labels-idx1-ubyte"),
+    (FOLDER.replace("--batch 4", "--batch 100"), "fewer than one batch of 100"),
+    (TRAIN + " --data folder:broken", "fake.png"),
+    (TRAIN + " --data folder:hollow", "hollow"),
+    (TRAIN + " --load-weights zip.pth", "zip.pth"),
+    (TRAIN + " --load-weights photos", "photos"),
+    (TRAIN + " --load-weights shards.json", "missing.safetensors"),
+    (TRAIN + " --load-weights outside.json", "outside.json"),
+    (TRAIN + " --load-weights types.safetensors", "types.safetensors"),
+    (TRAIN + " --load-weights whole.safetensors --new-layers layr9", "--new-layers"),
+    (TRAIN + " --lr-scale layr9=2", "--lr-scale"),
+    (TRAIN + " --lr-scale conv1=-1", "--lr-scale"),
+    (TRAIN + " --freeze-epochs 1", "--freeze-epochs"),
+    (FOLDER + " --freeze conv1 --freeze-epochs -1", "--freeze-epochs"),
+    (TRAIN + " --metric top1", "--metric"),
+    (TRAIN + " --patience 3", "--patience"),
+    (FOLDER + " --cutmix -1", "--cutmix"),
+    (FOLDER + " --rand-augment 2,99", "--rand-augment"),
+    (FOLDER + " --label-smoothing 2", "--label-smoothing"),
+    (FOLDER + " --global-batch 4", "--global-batch"),
+    (FOLDER + " --image 0", "--image"),
+    (FOLDER + " --tensorboard words.txt", "words.txt"),
+    (FOLDER + " --checkpoint words.txt", "words.txt"),
+    (FOLDER + " --save-weights words.txt/out.safetensors", "words.txt"),
+    ("train --config twice.yaml", "twice.yaml"),
+    ("train --config value.yaml", "--batch = many"),
+    ("train --config wrong.yaml", "'wrong.yaml': line 2"),
+    (FACES + " --head arcface --margin x", "--margin"),
+    (FACES + " --head-lr -1 --head arcface", "--head-lr"),
+    (FACES + " --eval-verification evil.pth", "evil.pth"),
+    (FACES + " --eval-verification half.bin", "half.bin"),
+    ("eval run --best", "was measured"),
+    ("eval run --data folder:photos --classes 3", "3x128 (2 tensors differ)."),
+    ("eval run --verification pairs.bin", "embeddings"),
+    ("eval run --identification folder:people", "embeddings"),
     ("predict nowhere photos", "nowhere"),
     ("predict run words.txt", "words.txt"),
     ("predict run photos --top 0", "--top"),
     ("predict run photos --best", "was measured"),
+    ("predict run", "images"),
+    ("predict run nowhere.jpg", "nowhere.jpg"),
+    ("predict run hollow", "hollow"),
+    ("predict run fake.png", "fake.png"),
+    ("predict run half.png", "half.png"),
+    ("predict run photos --json --csv", "--csv"),
+    ("predict run photos -o words.txt/labels.json", "words.txt"),
+    ("predict run - < list.txt", "nowhere.jpg"),
+    ("predict run - < /dev/null", "standard input"),
+    ("predict whole.safetensors photos --model resnet18", "whole.safetensors"),
+    ("predict evil.pth photos --model fashion_cnn", "evil.pth"),
+    ("predict run photos --mean 1,2", "--mean"),
     ("embed run photos -o faces.npy", "gives no embeddings"),
+    ("embed faces people", "-o"),
     ("verify run words.txt words.txt", "embeddings"),
+    ("verify faces words.txt", "two"),
+    ("verify faces words.txt words.txt", "words.txt"),
 ]
 
 
@@ -105,14 +163,29 @@ def prepare(program):
     run("data synth folder:photos --count 12 --classes 3 --width 20 --height 20 --channels 1")
     run(TRAIN + " --classes 10 --save-weights whole.safetensors --checkpoint run")
     run("data synth folder:people --faces --identities 3 --images 3 --size 32 --pairs 12")
-    os.mkdir("copy")
+    run(FACES + " --data folder:people --checkpoint faces")
+    for name in ("copy", "parts", "hollow", "broken/a", "broken/b"):
+        os.makedirs(name)
     shutil.copy("pairs.bin", "copy/pairs.bin")
     with open("whole.safetensors", "rb") as file:
         whole = file.read()
+    with open("pairs.bin", "rb") as file:
+        pairs = file.read()
+    with open(sorted(glob.glob("photos/*/*"))[0], "rb") as file:
+        picture = file.read()
     files = {"empty.pth": b"", "page.pth": b"<!DOCTYPE html><p>Not found",
              "pointer.pth": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n",
              "half.safetensors": whole[:len(whole) // 2], "evil.pth": pickle.dumps(Command()),
              "few.txt": b"1\n2\n", "strange.txt": b"cat 1\ndog 2\n", "words.txt": b"one\ntwo\nthree\n",
+             "bytes.rec": NOISE, "other.rec": NOISE, "parts/part-00000": NOISE, "fake.png": NOISE,
+             **{f"broken/{where}/fake.png": NOISE for where in "ab"},
+             **{f"broken/{where}/real{number}.png": picture for where in "ab" for number in range(4)},
+             "half.png": picture[:len(picture) // 2], "half.bin": pairs[:len(pairs) // 2],
+             "zip.pth": b"PK\3\4" + NOISE, "list.txt": b"nowhere.jpg\n",
+             "shards.json": b'{"weight_map": {"conv1.weight": "missing.safetensors"}}',
+             "outside.json": b'{"weight_map": {"conv1.weight": "../../etc/passwd"}}',
+             "types.safetensors": (45).to_bytes(8, "little") + b'{"a":{"dtype":"X9","shape":[],"data_offsets":[0,0]}}',
+             "twice.yaml": b"model: fashion_cnn\nmodel: resnet18\n", "value.yaml": b"model: fashion_cnn\nbatch: many\n",
              "wrong.yaml": b"model: fashion_cnn\nepoch: 3\n", "broken.yaml": b"model: [\n"}
     for name, content in files.items():
         with open(name, "wb") as file:

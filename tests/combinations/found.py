@@ -22,4 +22,6 @@ DRAWS = [
     {"model": "squeezenet1_1", "layout": "1.1", "batch": "4", "schedule": "zero-bubble", "microbatches": "1",
      "cut": "after", "optimizer": "lamb", "decay": "0.01-all", "scale": "overflow", "dropout": "off",
      "data": "synthetic"},
+    # A loss scale that came with a wire, where the job went on without one.
+    {"wire": "fp16", "resume": "apart"},
 ]

@@ -221,6 +221,8 @@ def other_placement(draw):
     for axis in ("layout", "ranks", "parallel", "schedule", "static", "replicas", "microbatches",
                  "cut", "share", "sync", "wire", "recompute", "backend"):
         other[axis] = axes.DEFAULT[axis]
+    if draw["wire"] == "fp16" and not draw["scale"]:
+        other["scale"] = "dynamic"  # which the wire brought
     if axes.normalises(draw):
         other["sync"] = "on"  # so that batch norms see what they saw
     count = axes.devices_of(draw)

@@ -61,6 +61,19 @@ void expect_same(const std::vector<Batch>& a, const std::vector<Batch>& b) {
   }
 }
 
+TEST(Loader, ASetThatDamageMakesTooSmallIsToldByTheDamage) {
+  for (const BadRecords policy : {BadRecords::fail, BadRecords::skip}) {
+    LoaderOptions options = options_of(4);
+    options.bad_records = policy;
+    try {
+      Loader(std::make_shared<NumberedSource>(3, std::set<uint64_t>{2}), options);
+      ADD_FAILURE();
+    } catch (const InputError& error) {
+      EXPECT_STREQ(error.what(), "Record 2 at byte 32 of 'numbers' is bad: it was made bad.");
+    }
+  }
+}
+
 TEST(Loader, SameBitsForAnyNumberOfWorkersAndPrefetch) {
   const auto source = std::make_shared<NumberedSource>(1003, std::set<uint64_t>{3, 4, 5, 900});
   LoaderOptions options = options_of(10);

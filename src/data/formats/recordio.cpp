@@ -112,6 +112,15 @@ class RecordioSource : public RecordSource {
   int64_t identities_ = 0;  // that a header announces
 };
 
+void check_first_record(const RecordSource& file) {
+  if (file.count() == 0) return;
+  try {
+    file.read(0);
+  } catch (const BadData& error) {
+    fail_input("{}", describe_bad_record(file.place(0), error.what()));
+  }
+}
+
 class JoinedRecordio : public RecordSource {
  public:
   explicit JoinedRecordio(const std::vector<std::filesystem::path>& files) {
@@ -122,6 +131,7 @@ class JoinedRecordio : public RecordSource {
       parts_.push_back({std::make_unique<RecordioSource>(path), count_, classes_});
       const RecordSource& file = *parts_.back().file;
       if (file.classes() < 1) {
+        check_first_record(file);
         fail_input(
             "'{}' does not tell how many identities it has, which takes a header record; it cannot "
             "be joined with others.",
