@@ -1,6 +1,7 @@
 #include "comm/rank_ends.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -41,6 +42,7 @@ constexpr int kFirstLooks = 200;  // for ranks that have no witness yet
 constexpr int kLastLook = 800;
 constexpr int kSoon = 10;  // milliseconds
 constexpr int kLater = 100;
+constexpr int kSettling = 300;  // in which the ends of processes are heard of
 
 struct Introduction {
   pid_t rank = 0;
@@ -127,6 +129,11 @@ void close_all(const std::array<int, 2>& descriptors) {
   for (const int descriptor : descriptors) {
     if (descriptor >= 0) ::close(descriptor);
   }
+}
+
+bool is_closed(const std::array<int, 2>& signs) {
+  std::array<pollfd, 2> entries = {pollfd{signs[0], POLLIN, 0}, pollfd{signs[1], POLLIN, 0}};
+  return ::poll(entries.data(), entries.size(), 0) > 0;
 }
 
 // Moves a descriptor to the lowest free number that is at least `number`; leaves it if there is
@@ -222,6 +229,10 @@ void RankEnds::hear() {
     other.process = introduction.rank;
     other.has_witness = true;
     const auto witness = static_cast<int>(::syscall(SYS_pidfd_open, introduction.witness, 0));
+    if (other.parts[0].descriptor < 0) {
+      const auto process = static_cast<int>(::syscall(SYS_pidfd_open, introduction.rank, 0));
+      other.parts[0] = {&other, process, Other::Kind::process};
+    }
     other.parts[1] = {&other, witness, Other::Kind::witness};
     other.parts[2] = {&other, letter.descriptors()[0], Other::Kind::sign};
     other.parts[3] = {&other, letter.descriptors()[1], Other::Kind::sign};
@@ -229,6 +240,7 @@ void RankEnds::hear() {
       if (other.parts[i].descriptor >= 0) watch(other.parts[i].descriptor, &other.parts[i]);
     }
     other.ended_in_order = witness < 0;
+    if (is_closed(letter.descriptors())) note_early_end(other);
     if (introduction.wants_answer != 0) tell(introduction.local_rank, false);
   }
 }
@@ -260,20 +272,56 @@ void RankEnds::look() {
   }
 }
 
+// Of two ranks that have both ended, the order is known by their events alone, which began with
+// this letter for the other one.
+void RankEnds::note_early_end(const Other& other) {
+  if (other.ended_in_order || ends_.first) return;
+  if (!has_ended_ && !is_closed(signs_)) {
+    ends_.own_is_first = false;
+  } else if (ends_.own_is_first) {
+    ends_.other_may_tell = true;
+  }
+}
+
+// Ranks of this host that were not there when the own one ended, and had been there before, if at
+// all, only before there was anybody to look.
+void RankEnds::add_unseen() {
+  if (all_known()) return;
+  if (place_.local_ranks < place_.ranks) {
+    ends_.rivals.push_back({});
+    return;
+  }
+  for (int rank = 0; rank < place_.ranks; ++rank) {
+    const bool known = std::any_of(others_.begin(), others_.end(),
+                                   [&](const auto& other) { return other->rank == rank; });
+    if (!known && rank != place_.rank) ends_.rivals.push_back({.rank = rank});
+  }
+}
+
+bool RankEnds::all_known() const {
+  return static_cast<int>(others_.size()) + 1 >= place_.local_ranks;
+}
+
 int RankEnds::patience() const {
-  const bool all_known = static_cast<int>(others_.size()) + 1 >= place_.local_ranks;
-  if (all_known || looks_ >= kLastLook) return -1;
+  if (has_ended_) return kSettling;
+  if (all_known() || looks_ >= kLastLook) return -1;
   return looks_ < kFirstLooks ? kSoon : kLater;
 }
 
 RankEnds::Ends RankEnds::wait() {
+  if (socket_ >= 0) look();
   while (true) {
     epoll_event event = {};
     const int count = ::epoll_wait(events_, &event, 1, patience());
     if (count < 0 && errno != EINTR) return ends_;
+    if (count == 0 && has_ended_) break;
     if (count == 0) look();
     if (count != 1) continue;
-    if (event.data.ptr == nullptr) return ends_;
+    if (event.data.ptr == nullptr) {
+      has_ended_ = true;
+      for (const int sign : signs_) ::epoll_ctl(events_, EPOLL_CTL_DEL, sign, nullptr);
+      continue;
+    }
     if (event.data.ptr == this) {
       hear();
       continue;
@@ -282,18 +330,41 @@ RankEnds::Ends RankEnds::wait() {
     Other& other = *part->owner;
     if (part->kind == Other::Kind::process) {
       ::epoll_ctl(events_, EPOLL_CTL_DEL, part->descriptor, nullptr);
-      if (!other.has_witness && ends_.own_is_first && !ends_.first) {
-        ends_.first = {other.rank, other.process, part->descriptor};
-      }
+      if (!other.has_witness) note_end(other);
       continue;
     }
-    if (part->kind == Other::Kind::witness) {
-      other.ended_in_order = true;
-    } else if (!ends_.first) {
-      ends_.own_is_first = ends_.own_is_first && other.ended_in_order;
+    if (part->kind == Other::Kind::sign) note_end(other);
+    if (part->kind == Other::Kind::witness && !has_ended_) other.ended_in_order = true;
+    ::epoll_ctl(events_, EPOLL_CTL_DEL, part->descriptor, nullptr);
+  }
+  if (socket_ >= 0 && ends_.own_is_first && !ends_.first) add_unseen();
+  return ends_;
+}
+
+void RankEnds::note_end(const Other& other) {
+  if (other.ended_in_order || !ends_.own_is_first || ends_.first) return;
+  const Rival rival = {other.rank, other.process, other.parts[0].descriptor, other.has_witness};
+  const auto is_same = [&](const Rival& each) { return each.process == rival.process; };
+  if (has_ended_) {
+    if (std::none_of(ends_.rivals.begin(), ends_.rivals.end(), is_same)) {
+      ends_.rivals.push_back(rival);
     }
-    ::close(part->descriptor);  // which also takes it off the list
-    part->descriptor = -1;
+  } else if (other.has_witness) {
+    ends_.own_is_first = false;
+  } else {
+    ends_.first = rival;
+  }
+}
+
+void RankEnds::wait_for_others(int milliseconds) {
+  if (place_.local_ranks < 2) return;
+  const auto has_ended = [](const auto& other) {
+    pollfd entry = {other->parts[other->has_witness ? 1 : 0].descriptor, POLLIN, 0};
+    return entry.fd < 0 || ::poll(&entry, 1, 0) > 0;
+  };
+  for (int waited = 0; waited < milliseconds; waited += kSoon) {
+    if (all_known() && std::all_of(others_.begin(), others_.end(), has_ended)) return;
+    ::usleep(kSoon * 1000);
   }
 }
 

@@ -31,19 +31,25 @@ RankSigns make_rank_signs();
 // rank was the first: a launcher ends the others within a millisecond.
 //
 // What others send counts only if the same user sent it. Ranks that have no witness yet are looked
-// for in /proc: one that ends before its first line takes all others with it, too.
+// for in /proc: one that ends before its first line takes all others with it, too. The end of such
+// a process is heard of later than that of a witnessed one, so the order of the two may stay
+// unknown.
 class RankEnds {
  public:
-  // A rank that ended first and had no witness that could tell.
-  struct Unwitnessed {
-    int rank = 0;
-    pid_t process = 0;
-    int handle = -1;  // of the process; the RankEnds' own
+  struct Rival {
+    int rank = -1;      // -1 if it is not known which
+    pid_t process = 0;  // 0 if it was never seen
+    int handle = -1;    // of the process; the RankEnds' own
+    bool has_witness = false;
   };
 
   struct Ends {
     bool own_is_first = true;
-    std::optional<Unwitnessed> first;
+    std::optional<Rival> first;  // of all, if it had no witness that could tell
+    // Those that may have ended before the own rank. One with a witness ended just after it, as far
+    // as its files tell: its memory may have been gone before.
+    std::vector<Rival> rivals;
+    bool other_may_tell = false;  // a witnessed rank may have ended before, and its witness knows
   };
 
   // Of the process `rank`, with the read ends of its signs; borrowed.
@@ -53,9 +59,13 @@ class RankEnds {
   RankEnds(const RankEnds&) = delete;
   RankEnds& operator=(const RankEnds&) = delete;
 
-  // Waits until the rank ends; whether none of the others had failed before. A rank whose witness
-  // has ended before it has ended in order; one without a witness may have.
+  // Waits until the rank ends, and a moment longer; whether none of the others had failed before. A
+  // rank whose witness has ended before it has ended in order; one without a witness may have.
   Ends wait();
+
+  // Waits until the other ranks and their witnesses have ended, or so many milliseconds if they
+  // have not, or if some were never seen.
+  void wait_for_others(int milliseconds);
 
  private:
   struct Other;
@@ -64,6 +74,10 @@ class RankEnds {
   void tell(int local_rank, bool wants_answer) const;
   void hear();
   void look();
+  void note_end(const Other& other);
+  void note_early_end(const Other& other);  // before its letter was read
+  void add_unseen();
+  bool all_known() const;
   int patience() const;  // milliseconds until the next look
 
   const LaunchPlace place_;
@@ -74,6 +88,7 @@ class RankEnds {
   int events_ = -1;
   int socket_ = -1;
   int looks_ = 0;
+  bool has_ended_ = false;
   Ends ends_;
   std::vector<std::unique_ptr<Other>> others_;
 };

@@ -17,6 +17,7 @@
 #include <array>
 #include <atomic>
 #include <fstream>
+#include <initializer_list>
 #include <mutex>
 #include <vector>
 
@@ -35,17 +36,23 @@ struct RankWitness::Page {
 
 namespace {
 
-constexpr int kToldSeconds = 4;            // in which a launcher ends the other ranks
-constexpr int kLooksAtEnd = 300;           // threads of a busy machine take long to end
-constexpr useconds_t kLookAtEnd = 10'000;  // microseconds
+constexpr int kToldMilliseconds = 4000;      // in which a launcher ends the other ranks
+constexpr useconds_t kOthersTell = 300'000;  // microseconds
+constexpr int kLooksAtEnd = 300;             // threads of a busy machine take long to end
+constexpr useconds_t kLookAtEnd = 10'000;    // microseconds
 constexpr int kInterrupted = 130;
 
-// Whose end is told.
-struct Subject {
-  int rank = 0;
-  pid_t process = 0;
+struct EndedRank {
+  int rank = -1;      // -1 if it is not known which
+  pid_t process = 0;  // 0 if it was never seen
   std::optional<int> status;
+};
+
+// What is told.
+struct Ended {
+  EndedRank first;
   std::string activity;
+  std::vector<EndedRank> rivals;  // that may have been the first instead
 };
 
 // How Linux 6.15 and newer tell the status of a process that has ended, whoever its parent is.
@@ -130,6 +137,69 @@ std::array<int, 3> close_others(std::array<int, 3> kept) {
   return numbers;
 }
 
+bool is_ended_by(std::optional<int> status, std::initializer_list<int> signals) {
+  return status && WIFSIGNALED(*status) &&
+         std::find(signals.begin(), signals.end(), WTERMSIG(*status)) != signals.end();
+}
+
+// By which launchers end ranks, once one has failed.
+bool is_signal_of_launchers(std::optional<int> status) {
+  return !status || is_ended_by(status, {SIGKILL, SIGTERM});
+}
+
+// Libraries abort when they cannot reach the memory of a rank that is ending.
+bool may_be_answer(std::optional<int> status) {
+  return is_signal_of_launchers(status) || is_ended_by(status, {SIGABRT});
+}
+
+// A rank that ended by itself, without a witness, may have been none of this program.
+Ended find_first(const Ended& own, const RankEnds::Ends& seen) {
+  const auto ended_rank = [](const RankEnds::Rival& each) {
+    EndedRank rank = {each.rank, each.process, {}};
+    if (each.process > 0) rank.status = status_of_ended(each.process, each.handle);
+    return rank;
+  };
+  if (seen.first) {
+    const EndedRank first = ended_rank(*seen.first);
+    return !first.status || WIFSIGNALED(*first.status) ? Ended{first, "", {}} : own;
+  }
+  if (!may_be_answer(own.first.status)) return own;
+  const bool has_aborted = is_ended_by(own.first.status, {SIGABRT});
+  Ended ended = own;
+  for (const RankEnds::Rival& each : seen.rivals) {
+    if (each.has_witness && !has_aborted) continue;
+    const EndedRank rival = ended_rank(each);
+    if (rival.status && (!WIFSIGNALED(*rival.status) || WTERMSIG(*rival.status) == SIGABRT))
+      continue;
+    if (!is_signal_of_launchers(rival.status)) {
+      return {rival, each.has_witness ? own.activity : "", {}};
+    }
+    ended.rivals.push_back(rival);
+  }
+  return ended;
+}
+
+std::string describe_rival(const EndedRank& each) {
+  const std::string rank = each.rank < 0 ? "another rank" : fmt::format("rank {}", each.rank);
+  if (each.process == 0) return rank + " (which was never seen)";
+  return fmt::format("{} (process {}), which {},", rank, each.process,
+                     describe_rank_end(each.status));
+}
+
+// "rank 1 on host a (process 7) was ended by signal 9 (Killed) in step 3", without the full stop.
+std::string describe_end(const Ended& ended) {
+  const std::string doing = ended.activity.empty() ? "while the job began" : "in " + ended.activity;
+  if (ended.rivals.empty()) {
+    return fmt::format("rank {} on host {} (process {}) {} {}", ended.first.rank,
+                       host_of_this_process(), ended.first.process,
+                       describe_rank_end(ended.first.status), doing);
+  }
+  std::string ranks = describe_rival(ended.first);
+  for (const EndedRank& rival : ended.rivals) ranks += " or " + describe_rival(rival);
+  return fmt::format("on host {} either {} was the first to end {}", host_of_this_process(), ranks,
+                     doing);
+}
+
 }  // namespace
 
 std::string describe_rank_end(std::optional<int> status) {
@@ -173,29 +243,22 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   const long memory_ends = ended_for_memory();
   RankEnds ends(place, job, rank, {low, high});
   const RankEnds::Ends seen = ends.wait();
-  Subject subject = {place.rank, rank, status_of_ended(rank, own), page_->activity.data()};
-  if (seen.first) {
-    const std::optional<int> status = status_of_ended(seen.first->process, seen.first->handle);
-    // One that ended by itself may have been no rank of this program.
-    if (!status || WIFSIGNALED(*status)) {
-      subject = {seen.first->rank, seen.first->process, status, ""};
-    }
-  }
-  const std::string what = describe_rank_end(subject.status);
-  if (what.empty() || !seen.own_is_first || !takes_the_word(job.name())) ::_exit(0);
+  const Ended told = {{place.rank, rank, status_of_ended(rank, own)}, page_->activity.data(), {}};
+  const Ended ended = find_first(told, seen);
+  if (describe_rank_end(ended.first.status).empty() || !seen.own_is_first) ::_exit(0);
+  if (seen.other_may_tell) ::usleep(kOthersTell);
+  if (!takes_the_word(job.name())) ::_exit(0);
   if (!page_->silent) {
-    const bool short_of_memory = subject.status && WIFSIGNALED(*subject.status) &&
-                                 WTERMSIG(*subject.status) == SIGKILL &&
+    const std::optional<int> status = ended.first.status;
+    const bool short_of_memory = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL &&
                                  ended_for_memory() > memory_ends;
     const std::string sentence = fmt::format(
-        "millrace: rank {} on host {} (process {}) {} {}{}.\n", subject.rank,
-        host_of_this_process(), subject.process, what,
-        subject.activity.empty() ? "while the job began" : "in " + subject.activity,
+        "millrace: {}{}.\n", describe_end(ended),
         short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
     if (::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) ::_exit(1);
   }
   ::close(STDERR_FILENO);
-  ::sleep(kToldSeconds);
+  ends.wait_for_others(kToldMilliseconds);
   ::_exit(0);
 }
 

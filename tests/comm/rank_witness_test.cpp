@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <functional>
 
 #include "comm/launchers.h"
@@ -27,7 +28,8 @@ std::string read_all(int descriptor) {
 }
 
 // What the witness says of a process that does `life`, until nobody is left who could speak.
-std::string witnessed(const JobMark& job, const std::function<void(RankWitness&)>& life) {
+std::string witnessed(const JobMark& job, const std::function<void(RankWitness&)>& life,
+                      int local_ranks = 1) {
   std::array<int, 2> pipe = {};
   EXPECT_EQ(::pipe(pipe.data()), 0);
   const pid_t child = ::fork();
@@ -36,7 +38,8 @@ std::string witnessed(const JobMark& job, const std::function<void(RankWitness&)
     ::close(pipe[0]);
     ::close(pipe[1]);
     {
-      RankWitness witness({.rank = 1, .ranks = 2, .local_rank = 0, .local_ranks = 1}, job);
+      RankWitness witness({.rank = 1, .ranks = 2, .local_rank = 0, .local_ranks = local_ranks},
+                          job);
       life(witness);
     }
     ::_exit(3);
@@ -72,15 +75,19 @@ TEST(RankWitness, ARankThatEndsInOrderIsNotTold) {
 
 TEST(RankWitness, ARankThatSpokeKeepsTheOthersSilent) {
   const JobMark job = job_named("told");
-  EXPECT_EQ(witnessed(job, [](RankWitness& witness) { witness.be_silent(); }), "");
-  EXPECT_EQ(witnessed(job, [](RankWitness&) { ::raise(SIGKILL); }), "");
+  EXPECT_EQ(witnessed(
+                job, [](RankWitness& witness) { witness.be_silent(); }, 2),
+            "");
+  EXPECT_EQ(witnessed(
+                job, [](RankWitness&) { ::raise(SIGKILL); }, 2),
+            "");
 }
 
 TEST(RankWitness, OnlyTheFirstRankOfAJobIsTold) {
   const JobMark job = job_named("both");
   const auto die = [](RankWitness&) { ::raise(SIGKILL); };
-  EXPECT_NE(witnessed(job, die).find("while the job began"), std::string::npos);
-  EXPECT_EQ(witnessed(job, die), "");
+  EXPECT_NE(witnessed(job, die, 2).find("while the job began"), std::string::npos);
+  EXPECT_EQ(witnessed(job, die, 2), "");
 }
 
 // A rank that waits to be ended, and its witness.
@@ -167,6 +174,58 @@ TEST(RankWitness, ARankThatEndsBeforeItHasAWitnessIsToldByAnother) {
   EXPECT_NE(said.find("rank 1 on host "), std::string::npos) << said;
   EXPECT_NE(said.find("while the job began"), std::string::npos) << said;
   EXPECT_EQ(said.find("rank 0 "), std::string::npos) << said;
+}
+
+// A rank whose launcher ended it because of another, which was gone before anybody could see it.
+TEST(RankWitness, ARankThatWasNeverSeenMayHaveBeenTheFirst) {
+  const std::string said = witnessed(
+      job_named("unseen"), [](RankWitness&) { ::raise(SIGKILL); }, 2);
+  EXPECT_NE(said.find("rank 1 (process "), std::string::npos) << said;
+  EXPECT_NE(said.find("or rank 0 (which was never seen)"), std::string::npos) << said;
+  const std::string crash = witnessed(
+      job_named("crashed"), [](RankWitness&) { ::raise(SIGSEGV); }, 2);
+  EXPECT_EQ(crash.find("rank 0"), std::string::npos) << crash;
+}
+
+// The end of a process without a witness is heard of later than it happens.
+TEST(RankWitness, RanksThatEndAtOnceAreBothTold) {
+  std::array<int, 2> pipe = {};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  const JobMark job = job_named("at once");
+  const pid_t victim = start_unwitnessed(1, job);
+  ::usleep(100'000);  // in which it becomes another program
+  const Waiting other = wait_as(0, job, pipe[1]);
+  ::close(pipe[1]);
+  ::usleep(300'000);
+  ::kill(other.witness, SIGSTOP);
+  other.end();
+  ::kill(victim, SIGKILL);
+  ::waitpid(victim, nullptr, 0);
+  ::kill(other.witness, SIGCONT);
+  const std::string said = read_all(pipe[0]);
+  EXPECT_NE(said.find("rank 0 (process "), std::string::npos) << said;
+  EXPECT_NE(said.find("or rank 1 (process "), std::string::npos) << said;
+}
+
+// It holds the word until the others have ended, and is not left behind longer than they are.
+TEST(RankWitness, EndsWithTheLastRank) {
+  std::array<int, 2> pipe = {};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  const JobMark job = job_named("last");
+  const std::array<Waiting, 2> ranks = {wait_as(0, job, pipe[1]), wait_as(1, job, pipe[1])};
+  ::close(pipe[1]);
+  ::usleep(200'000);
+  for (const Waiting& rank : ranks) rank.end();
+  read_all(pipe[0]);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto is_there = [](pid_t process) {
+    const ProcessFacts facts = read_process(process);
+    return !facts.start.empty() && facts.state != 'Z';
+  };
+  for (const Waiting& rank : ranks) {
+    while (is_there(rank.witness)) ::usleep(10'000);
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
 }
 
 TEST(RankWitness, ShowsNothingOfTheRank) {
