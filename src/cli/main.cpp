@@ -6,6 +6,7 @@
 #include <atomic>
 #include <exception>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/cores.h"
@@ -14,6 +15,7 @@
 #include "cli/command_line.h"
 #include "cli/flag_names.h"
 #include "cli/interruption.h"
+#include "cli/uncaught.h"
 #include "comm/launcher.h"
 #include "comm/launchers.h"
 #include "comm/mpi_group.h"
@@ -31,6 +33,7 @@ int fail(std::string_view message, int status) {
 
 int main(int count, char** arguments) {
   using namespace millrace;
+  cli::tell_uncaught_errors();
   const std::vector<comm::ProcessMark> launchers = comm::launchers_above();
   std::atomic<bool> said = false;
   // Of a rank that waits in MPI for others which are lost.
@@ -59,9 +62,8 @@ int main(int count, char** arguments) {
                                  interruption);
   } catch (const InputError& error) {
     return report(error.marked(), cli::kExitBadInput);
-  } catch (const std::bad_alloc&) {
-    return report("There is not enough memory for this job.", cli::kExitJobFailed);
   } catch (const std::exception& error) {
-    return report(marked_text(error), cli::kExitJobFailed);
+    const std::string shortage = cli::describe_shortage(error);
+    return report(shortage.empty() ? marked_text(error) : shortage, cli::kExitJobFailed);
   }
 }

@@ -310,11 +310,16 @@ int RankEnds::patience() const {
 
 RankEnds::Ends RankEnds::wait() {
   if (socket_ >= 0) look();
+  attend();
+  if (socket_ >= 0 && ends_.own_is_first && !ends_.first) add_unseen();
+  return ends_;
+}
+
+void RankEnds::attend() {
   while (true) {
     epoll_event event = {};
     const int count = ::epoll_wait(events_, &event, 1, patience());
-    if (count < 0 && errno != EINTR) return ends_;
-    if (count == 0 && has_ended_) break;
+    if ((count < 0 && errno != EINTR) || (count == 0 && has_ended_)) return;
     if (count == 0) look();
     if (count != 1) continue;
     if (event.data.ptr == nullptr) {
@@ -337,8 +342,6 @@ RankEnds::Ends RankEnds::wait() {
     if (part->kind == Other::Kind::witness && !has_ended_) other.ended_in_order = true;
     ::epoll_ctl(events_, EPOLL_CTL_DEL, part->descriptor, nullptr);
   }
-  if (socket_ >= 0 && ends_.own_is_first && !ends_.first) add_unseen();
-  return ends_;
 }
 
 void RankEnds::note_end(const Other& other) {

@@ -74,6 +74,7 @@ class RankEnds {
   void tell(int local_rank, bool wants_answer) const;
   void hear();
   void look();
+  void attend();  // to what happens until the rank ends, and behind that
   void note_end(const Other& other);
   void note_early_end(const Other& other);  // before its letter was read
   void add_unseen();

@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -97,6 +98,13 @@ long ended_for_memory() {
     if (name == "oom_kill") return count;
   }
   return 0;
+}
+
+// Of this process, and so of the rank that started it (ulimit -v).
+std::optional<uint64_t> memory_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  return limit.rlim_cur;
 }
 
 // /proc shows the memory where the arguments and the variables of a process began.
@@ -250,10 +258,14 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   if (!takes_the_word(job.name())) ::_exit(0);
   if (!page_->silent) {
     const std::optional<int> status = ended.first.status;
+    const std::optional<uint64_t> limit = memory_limit();
     const bool short_of_memory = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL &&
                                  ended_for_memory() > memory_ends;
     const std::string sentence = fmt::format(
-        "millrace: {}{}.\n", describe_end(ended),
+        "millrace: {}{}{}.\n", describe_end(ended),
+        limit && ended.first.process == rank
+            ? fmt::format("; its memory was limited to {}", format_bytes(*limit))
+            : "",
         short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
     if (::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) ::_exit(1);
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,6 +175,16 @@ TEST(RankWitness, ARankThatEndsBeforeItHasAWitnessIsToldByAnother) {
   EXPECT_NE(said.find("rank 1 on host "), std::string::npos) << said;
   EXPECT_NE(said.find("while the job began"), std::string::npos) << said;
   EXPECT_EQ(said.find("rank 0 "), std::string::npos) << said;
+}
+
+TEST(RankWitness, ALimitOfMemoryIsTold) {
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit limit = {uint64_t{3} << 30, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &limit), 0);
+  const std::string said = witnessed(job_named("limited"), [](RankWitness&) { ::raise(SIGSEGV); });
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_NE(said.find("its memory was limited to 3.00 GiB"), std::string::npos) << said;
 }
 
 // A rank whose launcher ended it because of another, which was gone before anybody could see it.

@@ -1,0 +1,17 @@
+// Errors that nobody caught.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace millrace::cli {
+
+// One sentence, which names the rank if there are several, for an error that says that memory, or
+// threads, ran out; empty for any other.
+std::string describe_shortage(const std::exception& error);
+
+// From now on an exception that leaves a thread, or is thrown where none may be, ends the process
+// with one sentence and status 1 instead of an abort.
+void tell_uncaught_errors();
+
+}  // namespace millrace::cli
