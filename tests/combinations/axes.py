@@ -315,7 +315,10 @@ class Sampler:
         """With one or two words drawn anew, whatever the rest says."""
         axes = self.random.sample([axis for axis in AXES if axis not in ("model", "batch")],
                                   self.random.choice([1, 2]))
-        return with_room(in_range({**draw, **{axis: self.random.choice(AXES[axis]) for axis in axes}}))
+        draw = in_range({**draw, **{axis: self.random.choice(AXES[axis]) for axis in axes}})
+        if normalises(draw) and not draw["sync"]:
+            draw["plan"] = draw["plan"] and "file"  # norms behind divided layers see all samples, others not
+        return with_room(draw)
 
     def coverage(self):
         """(pairs of words seen, pairs that there are)."""

@@ -291,8 +291,8 @@ def other_placement(draw):
     if len(stages) > 1:
         other["microbatches"] = "1"
         other["share"] = "on" if max(map(len, stages)) > 1 else ""
-    if draw["resume"] in ("stages", "hybrid") and axes.devices_of(other) > 1:
-        other["ranks"] = "2"
+    if draw["resume"] in ("stages", "hybrid") and axes.devices_of(other) > 1 and draw["trained"] != "thawed":
+        other["ranks"] = "2"  # of which only one process may thaw layers
     if draw["resume"] == "hybrid" and len(stages[0]) > 1:
         other["parallel"] = "hybrid"
     if max(map(len, stages)) == 1:

@@ -119,8 +119,8 @@ class Judge:
         if outcome.status != 0:
             return [f"its checkpoint cannot be evaluated: {outcome.output.strip()[-300:]}"]
         found, told = json.loads(summary.read_text()), result.evaluations[job.STEPS]
-        places = max(8, 4 * references.LAST_BIT[references.coarsest(draw)] * told["pairs"] ** 2)
-        if found["pairs"] != told["pairs"] or abs(found["auc"] - told["auc"]) > places / told["pairs"] ** 2:
+        allowed = results.auc_bound(references.LAST_BIT[references.coarsest(draw)])
+        if found["pairs"] != told["pairs"] or abs(found["auc"] - told["auc"]) > allowed:
             return [f"verification by the checkpoint: AUC {found['auc']} instead of {told['auc']}"]
         return []
 
