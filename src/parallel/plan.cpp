@@ -188,6 +188,12 @@ void check(const Plan& plan, int64_t global_batch) {
     fail_input("‹parallel› {} works within one stage; use data with several.",
                name_of(plan.sharding.parallelism));
   }
+  if (stages > 1 && !plan.sharding.layers.empty()) {
+    fail_input(
+        "The plan divides the layer '{}', which works within one stage; leave 'layers' out with "
+        "several.",
+        plan.sharding.layers.begin()->first);
+  }
   check_free_order(plan);
   if (plan.round_robin && plan.sharding.synchronise_batch_norm) {
     fail_input(

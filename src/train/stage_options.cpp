@@ -7,9 +7,18 @@
 #include "base/error.h"
 
 namespace millrace::train {
+namespace {
+
+// The schedule where there are several stages. One stage waits for all gradients of a step whatever
+// the schedule says, which scripts pass for any number of stages.
+parallel::ScheduleKind order_of(const parallel::Plan& plan) {
+  return plan.stage_count() > 1 ? plan.schedule : parallel::ScheduleKind::one_f_one_b_flush;
+}
+
+}  // namespace
 
 int64_t steps_to_fill(const parallel::Plan& plan) {
-  if (parallel::is_synchronous(plan.schedule)) return 1;
+  if (parallel::is_synchronous(order_of(plan))) return 1;
   return 4 * static_cast<int64_t>(plan.devices().size() + plan.stages.size());
 }
 
@@ -30,7 +39,7 @@ compile::CompileOptions compile_options(const StepSettings& job, int threads,
 
 parallel::Schedule schedule_of(const parallel::Plan& plan, int64_t steps) {
   parallel::ScheduleRequest request;
-  request.kind = plan.schedule;
+  request.kind = order_of(plan);
   request.stages = plan.stage_count();
   request.micro_batches = plan.micro_batches;
   request.steps = steps;
@@ -44,13 +53,13 @@ parallel::Schedule schedule_of(const parallel::Plan& plan, int64_t steps) {
 bool agrees_on_updates(const StepSettings& job) {
   const parallel::Plan& plan = job.plan;
   const bool clips_together = job.optimizer.clip_norm > 0 && plan.stage_count() > 1;
-  if (clips_together && !parallel::is_synchronous(plan.schedule)) {
+  if (clips_together && !parallel::is_synchronous(order_of(plan))) {
     fail_input(
         "‹clip_norm› limits the norm of all gradients, but with ‹schedule› {} every stage updates "
         "at a moment of its own; use {}.",
         plan.schedule_name(), parallel::schedule_names(/*synchronous=*/true));
   }
-  return clips_together || (job.loss_scale.in_use() && parallel::is_synchronous(plan.schedule));
+  return clips_together || (job.loss_scale.in_use() && parallel::is_synchronous(order_of(plan)));
 }
 
 compile::CompileOptions stage_options(const StepSettings& job, int stage, int member, int threads,
@@ -86,7 +95,7 @@ compile::CompileOptions stage_options(const StepSettings& job, int stage, int me
     }
     options.updates.accumulate = !at_once;
     options.updates.micro_batches = plan.micro_batches;
-    options.shape.split_backward = plan.schedule == parallel::ScheduleKind::zero_bubble;
+    options.shape.split_backward = order_of(plan) == parallel::ScheduleKind::zero_bubble;
   }
   return options;
 }

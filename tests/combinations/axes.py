@@ -63,6 +63,8 @@ AXES = {
     "replicas": ["", "split", "roundrobin"],
     "microbatches": ["", "1", "2", "3", "4"],
     "cut": ["", "weights", "after"],
+    "plan": ["", "file", "layers"],
+    "total": ["", "said"],
     "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars", "lamb"],
     "decay": ["", "0", "0.01", "0.01-all"],
     "clip": ["", "0.5", "1000", "backbone"],
@@ -77,7 +79,7 @@ AXES = {
     "scale": ["", "32", "1024", "dynamic", "window", "overflow"],
     "dropout": ["", "off"],
     "smoothing": ["", "0.1"],
-    "trained": ["", "late", "middle", "only", "decayed", "scaled"],
+    "trained": ["", "late", "middle", "only", "decayed", "scaled", "thawed"],
     "norms": ["", "frozen"],
     "weighted": ["", "balanced", "file"],
     "average": ["", "0.9"],
@@ -89,11 +91,11 @@ AXES = {
     "head-momentum": ["", "none", "frozen"],
     "head-gradient": ["", "plain"],
     "head-dtype": ["", "bf16", "fp16"],
-    "eval": ["", "end", "every", "share"],
+    "eval": ["", "end", "every", "share", "faces"],
     "data": ["raw", "small", "synthetic", "changed", "jitter", "mixup", "cutmix", "either",
              "sampled"],
     "finite": ["", "on"],
-    "resume": ["", "same", "alone", "apart"],
+    "resume": ["", "same", "alone", "apart", "stages", "hybrid"],
 }
 
 DEFAULT = {axis: words[0] for axis, words in AXES.items()}
@@ -154,14 +156,13 @@ def mended(draw):
         "ranks": devices_of(draw) > 1,
         "static": draw["schedule"] == "ssp",
         "cut": len(stages) > 1,
-        "schedule": len(stages) > 1,
         "replicas": widest > 1,
         "parallel": widest > 1 and (len(stages) == 1 or draw["parallel"] == "data"),
         "share": widest > 1,
         "norms": "plain" not in model,
         "sync": widest > 1 and "plain" not in model and not draw["norms"],
         "weighted": draw["data"] != "synthetic",
-        "eval": draw["eval"] != "share" or draw["data"] != "synthetic",
+        "eval": draw["data"] != "synthetic" if draw["eval"] == "share" else "face" in model or draw["eval"] != "faces",
         "dropout": "dropout" in model,
         "head": "face" in model,
         "head-rate": "face" in model,
@@ -181,7 +182,8 @@ def mended(draw):
     if not draw["head"]:
         draw["head-parallel"] = draw["head-gradient"] = draw["head-dtype"] = ""
     else:
-        draw["eval"] = draw["smoothing"] = draw["weighted"] = ""
+        draw["eval"] = draw["eval"] if draw["eval"] == "faces" else ""
+        draw["smoothing"] = draw["weighted"] = ""
         draw["trained"] = draw["trained"] if draw["trained"] != "only" else "late"  # centres are trained
         if draw["data"] in MIXED:
             draw["data"] = "changed"
@@ -217,7 +219,29 @@ def mended(draw):
             draw["microbatches"] = ""
     if draw["schedule"] == "2bw":
         draw["microbatches"] = draw["microbatches"] if draw["microbatches"] == "4" else ""
-    return with_room(draw)
+    return with_room(with_one_reference(draw))
+
+
+def with_one_reference(draw):
+    """The same where one device can say what it comes to: layers that a plan divides see all samples, and
+    the plain model thaws nothing."""
+    widest = max(map(len, stages_of(draw)))
+    whole = len(stages_of(draw)) == 1 and draw["replicas"] != "roundrobin"
+    if draw["plan"] == "layers" and (widest == 1 or not whole):
+        draw = {**draw, "plan": "file"}
+    if draw["plan"] == "layers" and normalises(draw) and draw["parallel"] != "model":
+        draw = {**draw, "sync": "on"}
+    if draw["trained"] == "thawed":
+        if draw["schedule"] in STALE and len(stages_of(draw)) > 1 or draw["data"] in ("synthetic", "sampled"):
+            return {**draw, "trained": "late"}
+        if normalises(draw) and widest > 1 and draw["parallel"] != "model":
+            if draw["replicas"] == "roundrobin":
+                return {**draw, "trained": "late"}
+            draw = {**draw, "sync": "on"}
+        draw = {**draw, "ranks": "1"}
+        if draw["eval"] == "share":
+            draw["eval"] = "end"  # so that an epoch has whole steps
+    return draw
 
 
 def micro_batches(draw):
@@ -291,7 +315,10 @@ class Sampler:
         """With one or two words drawn anew, whatever the rest says."""
         axes = self.random.sample([axis for axis in AXES if axis not in ("model", "batch")],
                                   self.random.choice([1, 2]))
-        return with_room(in_range({**draw, **{axis: self.random.choice(AXES[axis]) for axis in axes}}))
+        draw = in_range({**draw, **{axis: self.random.choice(AXES[axis]) for axis in axes}})
+        if normalises(draw) and not draw["sync"]:
+            draw["plan"] = draw["plan"] and "file"  # norms behind divided layers see all samples, others not
+        return with_room(draw)
 
     def coverage(self):
         """(pairs of words seen, pairs that there are)."""

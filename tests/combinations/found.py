@@ -24,4 +24,7 @@ DRAWS = [
      "data": "synthetic"},
     # A loss scale that came with a wire, where the job went on without one.
     {"wire": "fp16", "resume": "apart"},
+    # One stage with a schedule that keeps two versions of the weights was made for one of them.
+    {"layout": "2", "schedule": "2bw"},
+    {"model": "mobilefacenet", "layout": "2", "batch": "4", "schedule": "2bw", "microbatches": "2", "head": "arcface"},
 ]

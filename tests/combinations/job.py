@@ -138,12 +138,33 @@ FROZEN = {
 }
 
 
+# Layers that a plan divides by name: the outputs of one, the inputs of another.
+DIVIDED = {
+    "fashion_cnn": ("layer1.0.conv1", "fc"),
+    "mobilefacenet": ("layers.2.layers.0.layers.0", "features.layers.2"),
+    "resnet18": ("layer1.0.conv1", "fc"),
+    "resnet50": ("layer1.0.conv1", "fc"),
+    "resnext50_32x4d": ("layer1.0.conv1", "fc"),
+    "iresnet18": ("layer1.0.conv1", "fc"),
+    "squeezenet1_1": ("features.3.squeeze", "features.4.squeeze"),
+    "mobilenet_v3_large": ("features.2.block.0.0", "classifier.0"),
+    "mobilenet_v2": ("features.2.conv.0.0", "classifier.1"),
+    "efficientnet_b0": ("features.2.0.block.0.0", "classifier.1"),
+    "densenet121": ("features.denseblock1.denselayer1.conv1", "classifier"),
+    "alexnet": ("features.3", "classifier.4"),
+    "vgg16": ("features.2", "classifier.3"),
+    "vgg16_bn": ("features.3", "classifier.3"),
+}
+
+
 def words(draw, names):
     flags = [flag for axis in names for flag in WORDS[axis].get(draw[axis], [])]
     if "head-rate" in names and draw["head-rate"]:
         flags += ["--head-lr", f"{3 * float(learning_rate(draw)):g}"]
     if "trained" in names and draw["trained"] in ("late", "middle"):
         flags += ["--freeze", FROZEN[draw["model"]][draw["trained"]]]
+    if "trained" in names and draw["trained"] == "thawed":
+        flags += ["--freeze", FROZEN[draw["model"]]["late"], "--freeze-epochs", "1"]
     if "trained" in names and draw["trained"] == "only":
         flags += ["--train-only", FROZEN[draw["model"]]["middle"]]
     if "trained" in names and draw["trained"] == "scaled":
@@ -153,6 +174,14 @@ def words(draw, names):
 
 def global_batch(draw):
     return int(draw["batch"]) * axes.devices_of(draw)
+
+
+def samples(draw):
+    """Of the training data; layers thaw when an epoch of two or three steps ends."""
+    if draw["trained"] != "thawed":
+        return SAMPLES
+    steps = 2 if 2 * global_batch(draw) >= axes.MODELS[draw["model"]]["classes"] else 3
+    return steps * global_batch(draw)
 
 
 def placement(draw):
@@ -166,8 +195,8 @@ def placement(draw):
 def where(draw):
     stages = axes.stages_of(draw)
     count = axes.devices_of(draw)
-    if draw["layout"] == "1":
-        flags = [] if draw["ranks"] == "1" else ["--devices", "1"]
+    if draw["layout"] == "1" and draw["ranks"] == "1":
+        flags = []
     elif len(stages) == 1 and count % int(draw["ranks"]) == 0:
         flags = ["--devices", str(count // int(draw["ranks"]))]
     else:
@@ -191,7 +220,7 @@ def common(draw, data):
              "--steps", str(STEPS), "--seed", "7", "--threads-per-device", "1", "--oversubscribe",
              "--workers", "1"]
     if draw["data"] != "synthetic":
-        flags += ["--data", data.training(draw["model"]), *CHANGES[draw["data"]]]
+        flags += ["--data", data.training(draw["model"], samples(draw)), *CHANGES[draw["data"]]]
     flags += ["--lr", learning_rate(draw)]
     flags += OPTIMIZERS[draw["optimizer"]] + words(draw, MEANING)
     if draw["weighted"] == "file":
@@ -200,6 +229,8 @@ def common(draw, data):
         flags += ["--precision-keep", FROZEN[draw["model"]]["late"]]
     if draw["eval"] == "share":
         flags += ["--valid-share", "0.1"]
+    elif draw["eval"] == "faces":
+        flags += ["--eval-verification", data.pairs(draw["model"])]
     elif draw["eval"]:
         flags += ["--eval-data", data.evaluation(draw["model"])]
     if draw["eval"] == "every":
@@ -207,10 +238,40 @@ def common(draw, data):
     return flags
 
 
+def plan_of(draw):
+    """Where each part lies, as a plan tells it."""
+    stages = axes.stages_of(draw)
+    plan = {"version": 1, "placement": placement(draw), "microbatches": micro_batches(draw)}
+    for axis, field in (("parallel", "parallel"), ("schedule", "schedule"), ("replicas", "replicas"),
+                        ("wire", "comm_dtype"), ("recompute", "recompute")):
+        if draw[axis]:
+            plan[field] = draw[axis]
+    if draw["static"]:
+        plan["static_scheduling"] = draw["static"] == "on"
+    if draw["share"]:
+        plan["share_optimizer"] = True
+    if draw["sync"]:
+        plan["synchronise_batch_norm"] = True
+    if draw["cut"] == "weights":
+        plan["stage_weights"] = [2 + i % 2 for i in range(len(stages))]
+    if draw["cut"] == "after" and len(stages) > 1:
+        plan["cut_after"] = CUTS[draw["model"]][: len(stages) - 1]
+    if draw["plan"] == "layers":
+        outputs, inputs = DIVIDED[draw["model"]]
+        plan["layers"] = {outputs: "split_output", inputs: "split_input"}
+    return plan
+
+
+PLANNED = ("parallel", "static", "replicas", "share", "sync", "wire", "recompute")
+
+
 def flags_of(draw, data):
     """The job itself, without the files that it writes."""
-    return (common(draw, data) + ["--batch", draw["batch"]] + where(draw)
-            + words(draw, DIVISION))
+    batch = ["--global-batch", str(global_batch(draw))] if draw["total"] else ["--batch", draw["batch"]]
+    if draw["plan"]:
+        return (common(draw, data) + batch + ["--plan", data.plan(plan_of(draw))]
+                + words(draw, [axis for axis in DIVISION if axis not in PLANNED]))
+    return common(draw, data) + batch + where(draw) + words(draw, DIVISION)
 
 
 def other_placement(draw):
@@ -219,23 +280,39 @@ def other_placement(draw):
         return draw
     other = dict(draw)
     for axis in ("layout", "ranks", "parallel", "schedule", "static", "replicas", "microbatches",
-                 "cut", "share", "sync", "wire", "recompute", "backend"):
+                 "cut", "plan", "total", "share", "sync", "wire", "recompute", "backend"):
         other[axis] = axes.DEFAULT[axis]
     if draw["wire"] == "fp16" and not draw["scale"]:
         other["scale"] = "dynamic"  # which the wire brought
     if axes.normalises(draw):
         other["sync"] = "on"  # so that batch norms see what they saw
-    count = axes.devices_of(draw)
-    total = global_batch(draw)
-    if draw["resume"] == "apart":
-        # Devices that share a head take other samples of its classes than one does.
-        widths = [width for width in (2, 3, 4) if draw["head-parallel"] != "pfc"
-                  and width != count and total % width == 0]
-        stages = "same1.1" if total % 2 else "1.1"
-        other["layout"] = str(widths[0]) if widths else stages
-        if not widths:
-            other["microbatches"] = "1"
-    if len(axes.stages_of(other)[0]) == 1:
+    other["layout"] = other_layout(draw)
+    stages = axes.stages_of(other)
+    if len(stages) > 1:
+        other["microbatches"] = "1"
+        other["share"] = "on" if max(map(len, stages)) > 1 else ""
+    if draw["resume"] in ("stages", "hybrid") and axes.devices_of(other) > 1 and draw["trained"] != "thawed":
+        other["ranks"] = "2"  # of which only one process may thaw layers
+    if draw["resume"] == "hybrid" and len(stages[0]) > 1:
+        other["parallel"] = "hybrid"
+    if max(map(len, stages)) == 1:
         other["sync"] = ""
-    other["batch"] = str(total // axes.devices_of(other))
+    other["batch"] = str(global_batch(draw) // axes.devices_of(other))
     return other
+
+
+def other_layout(draw):
+    """Devices that can share the batch, others than those of the draw."""
+    if draw["resume"] == "alone":
+        return "1"
+    total = global_batch(draw)
+    alone = draw["head-parallel"] == "pfc"  # devices that share a head take other samples of its classes
+    wide = ["2", "3", "4"] if not alone else []
+    stages = ["1.2", "2.2"] if not alone else []
+    layouts = [*stages, "2.1", "1.1.1"] if draw["resume"] == "stages" else wide
+    layouts += ["1.1", "same1.1"]
+    for layout in layouts:
+        one = {**draw, "layout": layout}
+        if layout != draw["layout"] and total % axes.devices_of(one) == 0:
+            return layout
+    return "1"

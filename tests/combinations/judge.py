@@ -78,6 +78,8 @@ class Judge:
         faults = expected.differences(result)
         if draw["eval"] in ("end", "every") and not faults:
             faults = self.evaluation_faults(draw, result, folder)
+        if draw["eval"] == "faces" and not faults:
+            faults = self.verification_faults(draw, result, folder)
         if faults:
             return Verdict("wrong", "differs: " + class_of(faults[0]), "\n".join(faults[:6]), command)
         if draw["resume"]:
@@ -104,6 +106,22 @@ class Judge:
             return [f"evaluation of the checkpoint: loss {found['loss']:.7g} instead of {told['loss']:.7g}"]
         if found["samples"] != told["samples"] or abs(found["top1"] - told["top1"]) > 1.5 / told["samples"]:
             return [f"evaluation of the checkpoint: top1 {found['top1']} instead of {told['top1']}"]
+        return []
+
+    def verification_faults(self, draw, result, folder):
+        """The same for pairs of faces."""
+        model = axes.MODELS[draw["model"]]
+        summary = folder / "summary"
+        outcome = self.runner.run(self.runner.command(1, [
+            "eval", "--model", draw["model"], "--image", str(model["image"]), "--channels", str(model["channels"]),
+            "--verification", self.data.pairs(draw["model"]), "--batch", "8", "--checkpoint", str(folder / "run"),
+            "--threads-per-device", "1", "--conv-algo", "direct", "--summary", str(summary)]), folder)
+        if outcome.status != 0:
+            return [f"its checkpoint cannot be evaluated: {outcome.output.strip()[-300:]}"]
+        found, told = json.loads(summary.read_text()), result.evaluations[job.STEPS]
+        allowed = results.auc_bound(references.LAST_BIT[references.coarsest(draw)])
+        if found["pairs"] != told["pairs"] or abs(found["auc"] - told["auc"]) > allowed:
+            return [f"verification by the checkpoint: AUC {found['auc']} instead of {told['auc']}"]
         return []
 
     def judge_resumed(self, draw, folder, expected):

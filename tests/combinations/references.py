@@ -100,17 +100,18 @@ def scale_is_dynamic(draw):
 
 def segments(draw, first=0):
     """Steps at which the pipeline is empty: where something is saved or measured, and while a
-    dynamic scale is being found after 1, 2, 4 ... steps."""
+    dynamic scale is being found after 1, 2, 4 ... steps since it last changed."""
     if not is_stale(draw):
         return [first, job.STEPS]
     stops = {job.STEPS}
     if draw["resume"] or draw["eval"] == "every":
         stops.add(job.MIDDLE)
-    marks, good = [first], first
+    window = 2 if draw["scale"] == "window" else 2000
+    marks, good = [first], first % window
     while marks[-1] < job.STEPS:
         most = good + 1 if scale_is_dynamic(draw) else 32
         next_mark = min([marks[-1] + most] + [stop for stop in stops if stop > marks[-1]])
-        good += next_mark - marks[-1]
+        good = (good + next_mark - marks[-1]) % window
         marks.append(next_mark)
     return marks
 
@@ -119,11 +120,11 @@ def plain_model(draw, data):
     """Flags of the plain model, or None if it does not know what the draw is."""
     if draw["head-parallel"] == "pfc" and len(axes.stages_of(draw)[-1]) > 1:
         return None
-    if is_stale(draw) and draw["scale"] == "overflow":
+    if is_stale(draw) and draw["scale"] == "overflow" or draw["trained"] == "thawed":
         return None
     scale = "dynamic" if scale_is_dynamic(draw) and not draw["scale"] else draw["scale"]
     quiet = {**draw, "scale": scale, "wire": "", "recompute": "", "share": "", "finite": "",
-             "backend": "", "eval": draw["eval"] if draw["eval"] == "share" else ""}
+             "backend": "", "plan": "", "total": "", "eval": draw["eval"] if draw["eval"] == "share" else ""}
     return [*job.flags_of(quiet, data), "--ranks", draw["ranks"], "--segments",
             ",".join(map(str, segments(draw)))]
 

@@ -1,14 +1,19 @@
 """Runs the program, and makes the data that its jobs read."""
 
 import contextlib
+import hashlib
+import json
 import os
 import pathlib
+import pickle
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
 import time
+import zlib
 
 import numpy
 
@@ -102,6 +107,17 @@ class Room:
             folder.cleanup()
 
 
+def png(image):
+    """The bytes of a PNG file of height x width x 3."""
+    def chunk(name, content):
+        return (struct.pack(">I", len(content)) + name + content
+                + struct.pack(">I", zlib.crc32(name + content)))
+    height, width, _ = image.shape
+    rows = b"".join(b"\0" + row.tobytes() for row in image)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
 class Data:
     """Small data sets, made once for each kind of image, where commands to paste still find them."""
 
@@ -119,7 +135,8 @@ class Data:
                 source = numpy.random.default_rng(seed)
                 shape = (count, facts["image"], facts["image"], facts["channels"])
                 labels = source.integers(0, facts["classes"], count)
-                labels[:facts["classes"]] = numpy.arange(facts["classes"])
+                known = min(count, facts["classes"])
+                labels[:known] = numpy.arange(known)
                 # Each class has a colour of its own, so that there is something to learn.
                 images = source.integers(0, 160, shape) + 8 * labels[:, None, None, None]
                 made = path.with_suffix(f".{os.getpid()}")
@@ -132,14 +149,37 @@ class Data:
         """A file of factors of the loss, one for each class."""
         classes = axes.MODELS[model]["classes"]
         path = self.folder / f"weights-{classes}.txt"
-        with self.lock:
-            made = path.with_suffix(f".{os.getpid()}")
-            made.write_text("".join(f"{0.5 + 0.25 * (3 * place % 5)}\n" for place in range(classes)))
-            made.rename(path)
+        self.write(path, "".join(f"{0.5 + 0.25 * (3 * place % 5)}\n" for place in range(classes)).encode())
         return str(path)
 
-    def training(self, model):
-        return self.path(model, job.SAMPLES, 1)
+    def plan(self, plan):
+        """The plan as a file."""
+        text = json.dumps(plan)
+        path = self.folder / f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+        self.write(path, text.encode())
+        return str(path)
+
+    def pairs(self, model, count=40):
+        """Pairs of images in InsightFace's format, every other one of the same class."""
+        facts = axes.MODELS[model]
+        path = self.folder / f"pairs-{facts['image']}.bin"
+        source = numpy.random.default_rng(3)
+        shape = (2 * count, facts["image"], facts["image"], 3)
+        classes = source.integers(0, 8, 2 * count)
+        classes[1::4] = classes[::4]
+        images = source.integers(0, 120, shape) + 16 * classes[:, None, None, None]
+        same = [bool(place % 2 == 0) for place in range(count)]
+        self.write(path, pickle.dumps(([png(image) for image in images.astype(numpy.uint8)], same), 4))
+        return str(path)
+
+    def write(self, path, content):
+        with self.lock:
+            made = path.with_suffix(f".{os.getpid()}")
+            made.write_bytes(content)
+            made.rename(path)
+
+    def training(self, model, count=job.SAMPLES):
+        return self.path(model, count, 1)
 
     def evaluation(self, model):
         return self.path(model, 37, 2)

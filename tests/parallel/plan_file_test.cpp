@@ -43,6 +43,20 @@ TEST(PlanFileTest, WhatIsNotSaidIsLeftToTheJob) {
   EXPECT_EQ(file.made_for.batch, 0);
 }
 
+TEST(PlanFileTest, LayersAreDividedWithinOneStage) {
+  Plan plan;
+  plan.stages = parse_stages("0:0-1");
+  plan.sharding.layers["fc"] = LayerSharding::split_output;
+  EXPECT_NO_THROW(check(plan, 8));
+  plan.stages = parse_stages("0:0-1.0:2-3");
+  try {
+    check(plan, 8);
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("divides the layer 'fc', which works within one stage"));
+  }
+}
+
 TEST(PlanFileTest, EachMistakeHasItsSentence) {
   const auto expect = [](const char* text, const char* sentence) {
     try {
