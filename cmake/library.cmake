@@ -4,7 +4,8 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(library_objects)
-foreach(layer base graph models passes parallel kernels comm backend compile runtime data train report api)
+foreach(layer base graph models passes parallel kernels comm backend compile runtime planner data train report
+        profile api)
   list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
 endforeach()
 add_library(millrace_library STATIC ${library_objects})

@@ -10,10 +10,10 @@
 #include "base/text.h"
 #include "data/record_source.h"
 #include "graph/optimizers.h"
+#include "profile/prediction_here.h"
 #include "train/feed/feeds.h"
 #include "train/job_classes.h"
 #include "train/network.h"
-#include "train/plan.h"
 #include "train/weights.h"
 
 namespace millrace::api {
@@ -165,7 +165,7 @@ Plan Job::plan(int64_t device_memory) const {
   if (device_memory > 0) job.device_memory = device_memory;
   job.data.source = "synthetic";
   train::TrainingObserver silent;
-  return Plan(train::describe_plan(job, silent));
+  return Plan(profile::describe_plan(job, silent));
 }
 
 Run Job::train(const Callbacks& callbacks, std::atomic<bool>* stop) const {

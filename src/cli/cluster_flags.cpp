@@ -24,7 +24,8 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
                   "describes them",
                   names));
   add("--as", flags.system,
-      "Whose costs: millrace, oneflow, pipedream or insightface (fitted to published results)")
+      "Whose costs: millrace, pytorch (guesses), oneflow, pipedream or insightface (fitted to "
+      "published results)")
       ->capture_default_str();
   command
       .add_flag("--auto", flags.automatic,

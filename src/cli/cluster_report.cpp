@@ -36,8 +36,9 @@ std::string error_sentence(const Json& estimate) {
     return "The costs of this system are guesses that no measurement has confirmed yet.";
   }
   return fmt::format(
-      "Published rows that the costs were not fitted to come out within {:.0f} % in the middle and "
-      "{:.0f} % at worst.",
+      "Published rows that the costs were not fitted to{} come out within {:.0f} % in the middle "
+      "and {:.0f} % at worst.",
+      estimate["alike"].get<bool>() ? "" : ", of kinds as new to them as this job,",
       estimate["median"].get<double>() * 100, estimate["worst"].get<double>() * 100);
 }
 
@@ -145,12 +146,14 @@ Json describe_prediction(const planner::PlannedJob& job, const planner::Predicti
   json["predicted_epoch_seconds"] = prediction.epoch_seconds;
   json["bubble"] = prediction.bubble;
   json["limited_by"] = prediction.limited_by;
-  json["error_estimate"] = {{"median", inputs.constants.median_error},
-                            {"worst", inputs.constants.worst_error},
-                            {"fitted", planner::is_fitted(inputs.software.name)}};
+  const std::vector<planner::HeldOutError> held_out = planner::kept_held_out_errors();
   const planner::TimeInterval interval = planner::interval_for(
-      {inputs.software.name, inputs.cluster.device.name, inputs.network.model},
-      planner::kept_held_out_errors());
+      {inputs.software.name, inputs.cluster.device.name, inputs.network.model}, held_out);
+  const planner::KindErrors errors = planner::errors_like(interval, held_out);
+  json["error_estimate"] = {{"median", errors.median},
+                            {"worst", errors.worst},
+                            {"alike", interval.unlike.empty()},
+                            {"fitted", planner::is_fitted(inputs.software.name)}};
   json["interval"] =
       planner::describe(interval, prediction.seconds_per_step, prediction.samples_per_second);
   json["interval"]["text"] = planner::interval_sentence(interval, prediction.samples_per_second);

@@ -147,9 +147,13 @@ constexpr FlagRule kTrain[] = {
 };
 
 constexpr FlagRule kPlan[] = {
-    {"--placement --parallel --stage-weights --cut-after --microbatches --replicas "
-     "--static-scheduling --plan",
+    {"--placement --stage-weights --cut-after --replicas --static-scheduling --plan",
      [](Flags flags) { return !flags.given("--auto"); }, "beside --auto, which searches for that"},
+    {"--parallel --microbatches",
+     [](Flags flags) {
+       return !flags.given("--auto") || (is_described(flags) && !flags.given("--profile"));
+     },
+     "beside --auto, which searches for that"},
     {"--sweep --explain",
      [](Flags flags) { return flags.given("--cluster") && !flags.given("--profile"); },
      "without --cluster, or beside --profile"},

@@ -133,6 +133,12 @@ class ClusterPlanner {
       request.recompute = job_.recompute == passes::RecomputePolicy::all;
     }
     if (command_.count("--share-optimizer") > 0) request.share_optimizer = true;
+    if (command_.count("--parallel") > 0) {
+      request.parallelism = parallel::parse_parallelism(job_flags_.plan.parallel);
+    }
+    if (command_.count("--microbatches") > 0) {
+      request.micro_batches = static_cast<int>(to_plan(job_flags_.plan, 1).micro_batches);
+    }
     return request;
   }
 
@@ -152,6 +158,11 @@ class ClusterPlanner {
   static void require_predictable(const parallel::Plan& plan) {
     if (!plan.sharding.layers.empty()) {
       fail_input("--plan divides layers by name, which is predicted by 'plan --predict' alone.");
+    }
+    if (plan.sharding.synchronise_batch_norm) {
+      fail_input(
+          "--plan says synchronise_batch_norm, which the model of costs of a described cluster "
+          "does not know; 'plan --predict' does.");
     }
   }
 
@@ -322,6 +333,7 @@ int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const J
   const planner::Prediction prediction =
       planner::predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
   Json described = describe_prediction(chosen, prediction, inputs);
+  if (command.count("--schedule") > 0) described["plan"]["schedule"] = job.plan.schedule;
   if (!report.is_null()) add_search(described, std::move(report));
   add_advice(chosen, inputs, described);
   add_price(described, {flags.price, job.epochs, job.steps});

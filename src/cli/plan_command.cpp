@@ -15,6 +15,7 @@
 #include "cli/plan_pipedream.h"
 #include "cli/plan_profile.h"
 #include "comm/mpi_group.h"
+#include "profile/prediction_here.h"
 #include "train/plan.h"
 
 namespace millrace::cli {
@@ -48,8 +49,8 @@ constexpr const char* kPlanExamples = R"(Examples:
     millrace plan --predict --profile saved.json --model resnet50 --batch 8
 
 Without --cluster the memory is exact: it is the size of the one block that the job would
-allocate; the time is an estimate from each operator's arithmetic and memory traffic, and a short
-measurement of this machine. With --cluster both come from a model that was fitted to published
+allocate; the time is that of its programs in the simulator, each operator by its arithmetic and
+memory traffic and a short measurement of this machine. With --cluster both come from a model that was fitted to published
 results ('millrace bench published' shows how well). Exit status: 0 also when the job does not fit (see "fits"), 2 bad usage or input.)";
 
 struct PlanCommandFlags {
@@ -109,7 +110,7 @@ int run_plan(const PlanCommandFlags& flags) {
   if (job.steps == 0 && job.epochs == 0) job.steps = 1;
   train::check(job);
   ActivityLine messages;
-  const Json plan = train::describe_plan(job, messages, flags.print_program);
+  const Json plan = profile::describe_plan(job, messages, flags.print_program);
   messages.clear();
   if (flags.json) {
     fmt::print("{}\n", with_flags(plan.dump(2)));

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "parallel/localize.h"
 #include "parallel/partition.h"
+#include "parallel/shard.h"
 
 namespace millrace::parallel {
 namespace {
@@ -77,6 +78,7 @@ JobGraphs::JobGraphs(const graph::Graph& network, const Plan& plan) : plan_(plan
   const int64_t samples = network.tensor(images).type.shape.at(0);
   check(plan, samples);
   check_head(network, plan);
+  require_layers(network, plan.sharding);
   micro_batch_ = samples / plan.micro_batches;
   const bool divided = plan.micro_batches > 1;
   const graph::Graph graph = divided ? with_batch(network, micro_batch_, samples) : network;

@@ -16,7 +16,6 @@
 namespace millrace::parallel {
 namespace {
 
-constexpr int64_t kMostWeight = 1'000'000;
 constexpr int64_t kMostStages = 1000;
 constexpr int kUnassigned = -1;
 
@@ -87,7 +86,7 @@ size_t end_of_layer(const graph::Graph& graph, const std::string& name) {
   if (end == 0 || name.empty()) {
     const std::string close = nearest(name, names);
     fail_input("‹cut_after› names '{}', but the network has no such layer{}.", name,
-               close.empty() ? "" : fmt::format("; did you mean '{}'?", close));
+               close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
   }
   while (end < graph.order().size() && !has_parameter(graph, graph.order()[end])) ++end;
   return end;
@@ -101,9 +100,9 @@ std::vector<int64_t> parse_stage_weights(std::string_view text, std::string_view
     int64_t weight = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), weight);
     if (error != std::errc() || end != part.data() + part.size() || weight < 1 ||
-        weight > kMostWeight) {
+        weight > kMostStageWeight) {
       fail_input("{} has '{}' where a whole number from 1 to {} should be; write weights as 11:7.",
-                 flag, part, kMostWeight);
+                 flag, part, kMostStageWeight);
     }
     weights.push_back(weight);
   }

@@ -15,6 +15,8 @@
 
 namespace millrace::parallel {
 
+inline constexpr int64_t kMostStageWeight = 1'000'000;
+
 // "11:7" → {11, 7}; `flag` is named in errors. Each weight is at least 1 and at most a million.
 std::vector<int64_t> parse_stage_weights(std::string_view text, std::string_view flag);
 

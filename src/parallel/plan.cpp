@@ -1,12 +1,16 @@
 #include "parallel/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
+#include "parallel/partition.h"
 
 namespace millrace::parallel {
 namespace {
+
+constexpr int64_t kMostMicroBatches = int64_t{1} << 20;
 
 template <typename T>
 T field(const Json& json, std::string_view name, std::string_view source) {
@@ -15,6 +19,26 @@ T field(const Json& json, std::string_view name, std::string_view source) {
   } catch (const Json::exception&) {
     fail_input("{}: field '{}' has a value of the wrong kind.", source, name);
   }
+}
+
+// A number that stands in field `name`.
+int64_t count_of(const Json& value, int64_t most, std::string_view name, std::string_view source) {
+  const double number = value.is_number() ? value.get<double>() : 0;
+  if (number >= 1 && number <= static_cast<double>(most) && number == std::floor(number)) {
+    return static_cast<int64_t>(number);
+  }
+  fail_input("{}: '{}' has {} where a whole number from 1 to {} should be.", source, name,
+             value.dump().substr(0, 40), most);
+}
+
+std::vector<int64_t> counts_of(const Json& values, int64_t most, std::string_view name,
+                               std::string_view source) {
+  if (!values.is_array()) {
+    fail_input("{}: field '{}' has a value of the wrong kind.", source, name);
+  }
+  std::vector<int64_t> counts;
+  for (const Json& value : values) counts.push_back(count_of(value, most, name, source));
+  return counts;
 }
 
 }  // namespace
@@ -134,7 +158,8 @@ Plan parse_plan(const Json& json, std::string_view source) {
     plan.cut_after = field<std::vector<std::string>>(json, "cut_after", source);
   }
   if (has("stage_weights")) {
-    plan.stage_weights = field<std::vector<int64_t>>(json, "stage_weights", source);
+    plan.stage_weights =
+        counts_of(json["stage_weights"], kMostStageWeight, "stage_weights", source);
   }
   if (has("schedule")) {
     plan.schedule = parse_schedule(field<std::string>(json, "schedule", source));
@@ -142,7 +167,9 @@ Plan parse_plan(const Json& json, std::string_view source) {
   if (has("static_scheduling")) {
     plan.static_scheduling = field<bool>(json, "static_scheduling", source);
   }
-  if (has("microbatches")) plan.micro_batches = field<int64_t>(json, "microbatches", source);
+  if (has("microbatches")) {
+    plan.micro_batches = count_of(json["microbatches"], kMostMicroBatches, "microbatches", source);
+  }
   return plan;
 }
 

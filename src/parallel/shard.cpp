@@ -81,18 +81,7 @@ class Chooser {
   }
 
   void check_policy() const {
-    for (const auto& layer : policy_.layers) {
-      const std::string& name = layer.first;
-      const bool exists =
-          std::any_of(graph_.order().begin(), graph_.order().end(), [&](graph::OperatorId id) {
-            return graph_.op(id).name == name && has_weights(graph_.op(id));
-          });
-      if (!exists) {
-        fail_input(
-            "The plan divides a layer '{}', but no linear or convolution layer has that name.",
-            name);
-      }
-    }
+    require_layers(graph_, policy_);
     if (policy_.parallelism == Parallelism::model) return;
     for (graph::TensorId id = 0; id < graph_.tensor_count(); ++id) {
       if (graph_.tensor(id).role != graph::Role::input || type(id).shape.empty()) continue;
@@ -342,6 +331,18 @@ std::map<std::string, LayerSharding> layer_choices(const ShardedGraph& sharded) 
     if (choice) choices[op.name] = *choice;
   }
   return choices;
+}
+
+void require_layers(const graph::Graph& graph, const ShardingPolicy& policy) {
+  for (const auto& [name, sharding] : policy.layers) {
+    const bool exists = std::any_of(graph.order().begin(), graph.order().end(),
+                                    [&, &name = name](graph::OperatorId id) {
+                                      return graph.op(id).name == name && has_weights(graph.op(id));
+                                    });
+    if (exists) continue;
+    fail_input("The plan divides a layer '{}', but no linear or convolution layer has that name.",
+               name);
+  }
 }
 
 std::string to_text(const ShardedGraph& sharded) {

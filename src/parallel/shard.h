@@ -32,6 +32,9 @@ struct ShardedGraph {
 // not exist or cannot be divided so, or a normalisation is left with one value per channel.
 ShardedGraph shard(const graph::Graph& forward, const ShardingPolicy& policy, int members);
 
+// Throws InputError for a layer named in the policy that is no linear or convolution layer of it.
+void require_layers(const graph::Graph& graph, const ShardingPolicy& policy);
+
 // How the parts of one tensor look on a member; throws std::logic_error for parts without rows.
 graph::Shape local_shape(const graph::Shape& whole, const graph::Sharding& sharding, int member,
                          int members);

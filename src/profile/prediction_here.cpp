@@ -15,6 +15,8 @@
 #include "comm/texts.h"
 #include "planner/published/checked_predictions.h"
 #include "profile/costs_text.h"
+#include "train/pipeline.h"
+#include "train/plan.h"
 #include "train/stage_options.h"
 
 namespace millrace::profile {
@@ -242,6 +244,60 @@ HerePrediction predict_here(const train::TrainJob& job, const JobProfile& profil
   prediction.profile_seconds = seconds_since(start);
   engine.finish();
   return prediction;
+}
+
+namespace {
+
+// Seconds of a step by the simulator, each instruction by formula. Devices that are more than the
+// cores share them evenly.
+double step_seconds_by_formula(const train::PlannedPrograms& planned) {
+  constexpr double kLatency = 5e-6;  // seconds until a device hears of another
+  const parallel::Plan& plan = planned.job.plan;
+  int processes = 1;
+  for (const parallel::DeviceId& id : plan.devices()) processes = std::max(processes, id.node + 1);
+  Surroundings here(plan, processes);
+  // A message is read and written.
+  const double rate = planned.speed.bytes_per_second / 2;
+  here.cluster.classes["MEM"] = {rate, kLatency};
+  here.cluster.network = here.cluster.classes["MEM"];
+  here.cluster.device.memory_bandwidth = rate;
+  const double wanted = static_cast<double>(here.most_devices()) * planned.threads;
+  const double crowding = std::max(1.0, wanted / backend::available_cores());
+  std::map<const compile::Program*, CostedProgram> costed;
+  SimulatedJob simulated;
+  for (const auto& members : planned.programs) {
+    simulated.programs.emplace_back();
+    for (const compile::Program* program : members) {
+      CostedProgram& one = costed[program];
+      if (one.forward.empty()) {
+        std::vector<InstructionCost> costs;
+        for (const compile::Instruction& instruction : program->instructions) {
+          const double seconds = train::formula_seconds(instruction, planned.speed) * crowding;
+          costs.push_back({seconds, seconds});
+        }
+        one = cost_program(*program, costs);
+      }
+      simulated.programs.back().push_back(&one);
+    }
+  }
+  simulated.cluster = &here.cluster;
+  simulated.devices = here.devices;
+  simulated.host.copy_bytes_per_second = rate;
+  simulated.steps = kUsualSteps;
+  if (planned.layout != nullptr) {
+    simulated.routes = planned.layout->request();
+    simulated.schedule = [&](int64_t steps) { return train::schedule_of(plan, steps); };
+  }
+  const ProgramSimulation simulation = build_simulation(simulated);
+  return steps_of(simulation, planner::simulate(simulation.input)).median;
+}
+
+}  // namespace
+
+Json describe_plan(const train::TrainJob& job, train::TrainingObserver& observer,
+                   bool with_programs) {
+  return train::describe_plan(job, observer,
+                              {.programs = with_programs, .step_seconds = step_seconds_by_formula});
 }
 
 Json to_json(const HerePrediction& prediction) {

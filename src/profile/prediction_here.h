@@ -38,6 +38,11 @@ HerePrediction predict_here(const train::TrainJob& job, const MeasureOptions& op
 HerePrediction predict_here(const train::TrainJob& job, const JobProfile& profile,
                             std::string_view file, train::TrainingObserver& observer);
 
+// As train::describe_plan, with the seconds of a step: its programs simulated, each instruction by
+// a formula and a short measurement of this machine.
+Json describe_plan(const train::TrainJob& job, train::TrainingObserver& observer,
+                   bool with_programs = false);
+
 // "predicted_step_seconds", "predicted_samples_per_second", "error_estimate" and where it is
 // "from", "devices", "bubble", "links" with their bytes, "process_rss_bytes".
 Json to_json(const HerePrediction& prediction);

@@ -37,7 +37,9 @@ OpenProblems collect(const TuningRequest& request, kernels::ConvolutionChoices& 
     for (const kernels::ConvolutionMethod method : methods)
       entry.cost += kernels::cost_of(problem, method);
   });
-  for (const train::TrainJob& job : request.jobs) train::describe_plan(job, choices, observer);
+  for (const train::TrainJob& job : request.jobs) {
+    train::describe_plan(job, observer, {.choices = &choices});
+  }
   choices.on_choice({});
   for (auto& [key, entry] : open) entry.before = choices.used().at(key);
   return open;

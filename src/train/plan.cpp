@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
@@ -112,13 +113,9 @@ MachineSpeed measure_speed(backend::Device& device) {
   return speed;
 }
 
-double predict_seconds(const compile::Program& program, const MachineSpeed& speed) {
-  double seconds = 0;
-  for (const compile::Instruction& instruction : program.instructions) {
-    seconds += std::max(instruction.arithmetic / speed.operations_per_second,
-                        static_cast<double>(instruction.bytes_touched) / speed.bytes_per_second);
-  }
-  return seconds;
+double formula_seconds(const compile::Instruction& instruction, const MachineSpeed& speed) {
+  return std::max(instruction.arithmetic / speed.operations_per_second,
+                  static_cast<double>(instruction.bytes_touched) / speed.bytes_per_second);
 }
 
 double recomputed_share(const compile::Program& program) {
@@ -136,8 +133,10 @@ namespace {
 // What a job's devices would run. Devices with equal parts of a stage are compiled once.
 struct CompiledPlan {
   std::vector<DeviceReport> devices;
-  std::vector<std::string> programs;  // of each of them, as text
-  double seconds_per_step = 0;  // of the slowest stage, or of all together where they take turns
+  std::vector<std::string> texts;                                 // of each of them: its program
+  std::vector<std::shared_ptr<const compile::Program>> programs;  // each once
+  std::vector<std::vector<const compile::Program*>> by_member;    // of each stage
+  double seconds_per_step = 0;
   int reorders = 0;
   int recomputed = 0;
   int recomputed_costly = 0;
@@ -169,16 +168,15 @@ std::string order_of(const parallel::Plan& plan, const PipelineLayout& layout, i
 
 CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs,
                           const PipelineLayout* layout, backend::Device& device,
-                          kernels::ConvolutionChoices& choices, const MachineSpeed& speed,
-                          bool with_programs) {
+                          kernels::ConvolutionChoices& choices, bool with_programs) {
   CompiledPlan compiled;
-  double slowest = 0;
   for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
     const parallel::Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
     // By the rows of a micro-batch and the classes of the head.
     std::map<std::pair<int64_t, int64_t>, DeviceReport> known;
-    std::map<std::pair<int64_t, int64_t>, std::string> programs;
-    double seconds = 0;
+    std::map<std::pair<int64_t, int64_t>, std::string> texts;
+    std::map<std::pair<int64_t, int64_t>, const compile::Program*> programs;
+    compiled.by_member.emplace_back();
     for (int member = 0; member < placement.size(); ++member) {
       const int64_t rows =
           part_size(graphs.micro_batch(), job.plan.round_robin ? 0 : member, graphs.members(stage));
@@ -189,7 +187,8 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
       const bool own = divided_weights || job.plan.share_optimizer || with_programs;
       const std::pair<int64_t, int64_t> key = {own ? member : rows, classes};
       if (!known.contains(key)) {
-        compile::Program program;
+        const auto compiled_program = std::make_shared<compile::Program>();
+        compile::Program& program = *compiled_program;
         compile::CompileOptions options =
             stage_options(job, stage, member, device.threads(), &choices);
         if (layout != nullptr) options.shape.channels = layout->ends(stage, member);
@@ -202,9 +201,10 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
         report.arena_bytes = program.arena_bytes;
         report.breakdown = program.breakdown;
         known[key] = report;
-        if (with_programs) programs[key] = compile::to_text(program);
-        if (with_programs && layout) programs[key] += order_of(job.plan, *layout, stage, member);
-        seconds = std::max(seconds, predict_seconds(program, speed));
+        if (with_programs) texts[key] = compile::to_text(program);
+        if (with_programs && layout) texts[key] += order_of(job.plan, *layout, stage, member);
+        programs[key] = compiled_program.get();
+        compiled.programs.push_back(compiled_program);
         compiled.reorders += program.reorders;
         compiled.recomputed += program.recomputed;
         compiled.recomputed_costly += program.recomputed_costly;
@@ -215,14 +215,10 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
       DeviceReport report = known[key];
       report.id = parallel::to_string(placement.devices[static_cast<size_t>(member)]);
       compiled.devices.push_back(report);
-      compiled.programs.push_back(programs[key]);
+      compiled.texts.push_back(texts[key]);
+      compiled.by_member.back().push_back(programs[key]);
     }
-    slowest = std::max(slowest, seconds);
   }
-  const auto stages = static_cast<double>(job.plan.stages.size());
-  const auto micro = static_cast<double>(job.plan.micro_batches);
-  const bool drains = stages > 1 && parallel::is_synchronous(job.plan.schedule);
-  compiled.seconds_per_step = slowest * (drains ? micro + stages - 1 : micro);
   return compiled;
 }
 
@@ -273,13 +269,10 @@ parallel::PlanFile plan_file_of(const TrainJob& job) {
   return file;
 }
 
-Json describe_plan(const TrainJob& job, TrainingObserver& observer, bool with_programs) {
-  kernels::ConvolutionChoices choices(kernels::ConvolutionChoices::default_path());
-  return describe_plan(job, choices, observer, with_programs);
-}
-
-Json describe_plan(const TrainJob& job, kernels::ConvolutionChoices& choices,
-                   TrainingObserver& observer, bool with_programs) {
+Json describe_plan(const TrainJob& job, TrainingObserver& observer, const PlanDetails& details) {
+  std::optional<kernels::ConvolutionChoices> own;
+  if (details.choices == nullptr) own.emplace(kernels::ConvolutionChoices::default_path());
+  kernels::ConvolutionChoices& choices = own ? *own : *details.choices;
   const graph::Graph network = network_of(job);
   passes::KeptLayers(job.precision.keep).require_in(network);
   const parallel::JobGraphs graphs(network, job.plan);
@@ -292,20 +285,23 @@ Json describe_plan(const TrainJob& job, kernels::ConvolutionChoices& choices,
     layout.emplace(graphs, schedule_of(job.plan, steps_to_fill(job.plan)),
                    job.plan.device_numbers(), job.precision.wire());
   }
-  observer.on_activity("measuring the speed of this machine");
-  const MachineSpeed speed = measure_speed(device);
+  MachineSpeed speed;
+  if (details.step_seconds) {
+    observer.on_activity("measuring the speed of this machine");
+    speed = measure_speed(device);
+  }
   observer.on_activity(fmt::format("compiling {}", job.model));
   std::string refusal;
   CompiledPlan compiled;
   try {
-    compiled = compile_plan(job, graphs, layout ? &*layout : nullptr, device, choices, speed,
-                            with_programs);
+    compiled =
+        compile_plan(job, graphs, layout ? &*layout : nullptr, device, choices, details.programs);
   } catch (const InputError& error) {
     if (job.device_memory == 0) throw;
     TrainJob unlimited = job;
     unlimited.device_memory = 0;
-    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, choices, speed,
-                            with_programs);
+    compiled = compile_plan(unlimited, graphs, layout ? &*layout : nullptr, device, choices,
+                            details.programs);
     if (crowded_device(compiled.devices, job.device_memory).empty()) throw;
     refusal = error.marked();
   }
@@ -322,13 +318,17 @@ Json describe_plan(const TrainJob& job, kernels::ConvolutionChoices& choices,
     Json entry = to_json(report);
     entry.erase("resident_bytes");
     entry.erase("communication");
-    if (with_programs) entry["program"] = compiled.programs[json["devices"].size()];
+    if (details.programs) entry["program"] = compiled.texts[json["devices"].size()];
     json["devices"].push_back(entry);
   }
-  json["source"] = "formula";
-  json["predicted_seconds_per_step"] = compiled.seconds_per_step;
-  json["predicted_samples_per_second"] =
-      static_cast<double>(job.options.batch) / compiled.seconds_per_step;
+  if (details.step_seconds) {
+    compiled.seconds_per_step = details.step_seconds(
+        {job, layout ? &*layout : nullptr, compiled.by_member, speed, threads});
+    json["source"] = "formula";
+    json["predicted_seconds_per_step"] = compiled.seconds_per_step;
+    json["predicted_samples_per_second"] =
+        static_cast<double>(job.options.batch) / compiled.seconds_per_step;
+  }
   json["fits"] = refusal.empty();
   if (job.device_memory > 0) json["device_memory_bytes"] = job.device_memory;
   const int64_t host_needs = bytes_of_fullest_host(compiled.devices) + kProcessBytes;
@@ -336,7 +336,7 @@ Json describe_plan(const TrainJob& job, kernels::ConvolutionChoices& choices,
   json["host_memory_bytes"] = host_memory();
   json["fits_host"] = host_needs <= host_memory();
   if (!refusal.empty()) json["reason"] = refusal;
-  if (job.options.head && job.plan.stage_count() == 1) {
+  if (details.step_seconds && job.options.head && job.plan.stage_count() == 1) {
     const std::vector<HeadChoice> head_ways = head_choices(job, compiled, speed);
     json["head"] = to_json(head_ways);
     const graph::MarginHeadOptions& head = *job.options.head;

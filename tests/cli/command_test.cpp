@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <thread>
 
 #include "data/safetensors.h"
 #include "program.h"
@@ -180,6 +182,20 @@ TEST_F(CommandTest, PlanJsonHasTheContractsKeys) {
   EXPECT_TRUE(json["fits"].get<bool>());
   EXPECT_FALSE(Json::parse(run(plan + " --device-memory 1MiB").output)["fits"].get<bool>());
   EXPECT_TRUE(files().empty());
+}
+
+// Devices share the cores that there are: eight times as many compute about as much.
+TEST_F(CommandTest, PlansOfMoreDevicesThanCoresAreNotFaster) {
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  const auto rate = [&](unsigned devices) {
+    const Outcome outcome =
+        run(fmt::format("plan --model fashion_cnn --batch 4 --devices {} --threads-per-device 1 "
+                        "--oversubscribe --json",
+                        devices));
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    return Json::parse(outcome.output)["predicted_samples_per_second"].get<double>();
+  };
+  EXPECT_LT(rate(8 * cores), 4 * rate(cores));
 }
 
 TEST_F(CommandTest, TrainTakesWhatPlanPrinted) {

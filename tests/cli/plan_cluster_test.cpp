@@ -48,6 +48,57 @@ TEST_F(PlanClusterTest, PublishedRowsArePredicted) {
   EXPECT_NEAR(two["predicted_seconds_per_step"].get<double>(), 224 / rate, 1e-9);
 }
 
+// NVIDIA's own figures for ResNet-50 v1.5 in PyTorch (21.03) on V100 of 16 GB: images a second of
+// one card and of eight.
+TEST_F(PlanClusterTest, PytorchIsNearWhatItsVendorMeasures) {
+  const auto rate = [&](const std::string& flags) {
+    const Json plan =
+        planned("--model resnet50 --cluster v100-16gb-8 --as pytorch --data synthetic " + flags);
+    EXPECT_TRUE(plan["fits"].get<bool>()) << flags;
+    EXPECT_EQ(plan["source"], "formula");
+    return plan["predicted_samples_per_second"].get<double>();
+  };
+  const auto expect_near = [](double predicted, double published) {
+    EXPECT_NEAR(predicted, published, 0.1 * published);
+  };
+  expect_near(rate("--batch 112 --devices 1"), 367);
+  expect_near(rate("--batch 112"), 2855);
+  expect_near(rate("--batch 256 --precision fp16 --devices 1"), 1200);
+  expect_near(rate("--batch 256 --precision fp16"), 8322);
+}
+
+TEST_F(PlanClusterTest, ErrorsOfAnotherKindAreNotClaimed) {
+  const Json seen = planned(kVgg)["error_estimate"];
+  const Json unseen =
+      planned("--model mobilenet_v2 --cluster titanv-8 --as oneflow")["error_estimate"];
+  EXPECT_TRUE(seen["alike"].get<bool>());
+  EXPECT_FALSE(unseen["alike"].get<bool>());
+  EXPECT_GT(unseen["worst"].get<double>(), seen["worst"].get<double>());
+}
+
+TEST_F(PlanClusterTest, SearchHonoursWhatIsGiven) {
+  const std::string job = "--auto --cluster titanv-8 --model vgg16 ";
+  for (const char* way : {"data", "hybrid", "model"}) {
+    const Json plan = planned(job + "--batch 4 --parallel " + way);
+    EXPECT_TRUE(plan["fits"].get<bool>()) << way;
+    EXPECT_EQ(plan["plan"]["parallel"], way);
+  }
+  EXPECT_EQ(planned(job + "--batch 32 --microbatches 8")["plan"]["microbatches"], 8);
+  for (const char* schedule : {"gpipe", "zero-bubble"}) {
+    EXPECT_EQ(planned(job + "--batch 32 --schedule " + schedule)["plan"]["schedule"], schedule);
+  }
+  const Json uneven = planned("--auto --cluster titanv-8 --model vgg16 --global-batch 100");
+  EXPECT_TRUE(uneven["plan"]["made_for"].contains("batch"));
+  expect_refusal("--auto --cluster titanv-8 --model vgg16 --global-batch 100 --devices 8",
+                 "100 samples cannot be divided over 8 devices");
+  expect_refusal(job + "--batch 32 --microbatches 3", "No plan of 256 samples on 8 devices");
+}
+
+TEST_F(PlanClusterTest, PlansThatCostsDoNotKnowAreRefused) {
+  write_text(work() / "sync.json", R"({"placement": "0:0-1", "synchronise_batch_norm": true})");
+  expect_refusal("--cluster titanv-8 --model resnet18 --plan sync.json", "synchronise_batch_norm");
+}
+
 TEST_F(PlanClusterTest, WhatDoesNotFitIsSaidSo) {
   const Json plan = planned(
       "--model vgg16 --batch 64 --cluster titanv-8 --as pipedream --placement 0:0-6.0:7 "

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "models/models.h"
+#include "parallel/job_graphs.h"
 
 namespace millrace::parallel {
 namespace {
@@ -81,7 +83,31 @@ TEST(PlanFileTest, EachMistakeHasItsSentence) {
   expect(R"({"made_for": {"batch": 2.5}})", "'batch' is 2.5");
   expect(R"({"made_for": {"model": 1}})", "'model' must be a text");
   expect(R"({"placement": 7})", "'placement' has a value of the wrong kind");
+  const char* whole = "where a whole number from 1 to";
+  expect(R"({"microbatches": 2.5})", "'microbatches' has 2.5 where a whole number from 1 to");
+  expect(R"({"microbatches": 1e30})", whole);
+  expect(R"({"microbatches": "2"})", whole);
+  expect(R"({"stage_weights": [1, -1]})", "'stage_weights' has -1 where a whole number from 1 to");
+  expect(R"({"stage_weights": [1.5, 1]})", whole);
+  expect(R"({"stage_weights": "1:1"})", "'stage_weights' has a value of the wrong kind");
   expect(R"({"stages": 2})", "there is no field 'stages'");
+}
+
+TEST(PlanFileTest, LayersThatAreDividedMustBeThere) {
+  const graph::Graph network = models::build_model("alexnet", {.batch = 4});
+  Plan plan;
+  plan.sharding.layers["nosuch"] = LayerSharding::split_output;
+  const auto error_of = [&] {
+    try {
+      JobGraphs graphs(network, plan);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error_of(), HasSubstr("divides a layer 'nosuch', but no linear or convolution"));
+  plan.stages.push_back(Placement{{DeviceId{0, 1}}});
+  EXPECT_THAT(error_of(), HasSubstr("single layers ('nosuch') within one stage only; it has 2."));
 }
 
 }  // namespace

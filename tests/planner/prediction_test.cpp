@@ -34,6 +34,21 @@ TEST(PredictionTest, OperatorsTakeTheLongerOfComputingAndMoving) {
   EXPECT_DOUBLE_EQ(seconds(WorkKind::memory, 0, 0), 0);  // a view
 }
 
+// 16-bit numbers on a device without a rate for them, or with a poor one, cost what float32 does.
+TEST(PredictionTest, HalfIsNeverSlowerThanFloat) {
+  Cluster cluster = made_up::cluster(1, 1);
+  const OperatorConstants constants{2, 2, 2, 2, 1, 0.5, 0.5, 0, 0};
+  const auto seconds = [&](graph::DataType precision) {
+    return seconds_of({WorkKind::convolution3, {0, 1e12}, {0, 1}}, 2, cluster.device, precision,
+                      constants);
+  };
+  EXPECT_DOUBLE_EQ(seconds(graph::DataType::f32), 1);
+  EXPECT_DOUBLE_EQ(seconds(graph::DataType::f16), 1);
+  EXPECT_DOUBLE_EQ(seconds(graph::DataType::bf16), 1);
+  cluster.device.fp16_operations = 8e12;
+  EXPECT_DOUBLE_EQ(seconds(graph::DataType::f16), 0.5);
+}
+
 // One sample a device: 3 seconds of computing, then a ring sum of 4 bytes a parameter.
 TEST(PredictionTest, DataParallelWithoutOverlapIsASum) {
   const Cluster cluster = made_up::cluster(1, 4, 1e9);
@@ -47,6 +62,9 @@ TEST(PredictionTest, DataParallelWithoutOverlapIsASum) {
   const double update = 100e6 * 4 * 5 / 1e12;
   EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step, 3 + reduce + update,
               1e-9);
+  job.optimizer_states = 2;  // one more to read and to write
+  EXPECT_NEAR(predicted(network, job, cluster, constants).seconds_per_step,
+              3 + reduce + update * 7 / 5, 1e-9);
 }
 
 // Replicas that share the update scatter the sums and gather the weights: once around the ring
@@ -217,6 +235,20 @@ TEST(PredictionTest, MemoryOfStages) {
   EXPECT_DOUBLE_EQ(memory(3).weights, 4000);
   job.recompute = true;
   EXPECT_DOUBLE_EQ(memory(1).activations, 4 * (100 + 10 * 3));
+}
+
+// Nine layers of 100 on one device: eight tensors of 10 between them, and one layer in full.
+TEST(PredictionTest, RecomputationKeepsWhatEntersItsSegments) {
+  const Cluster cluster = made_up::cluster(1, 1);
+  const NetworkWork network = made_up::network(std::vector<double>(9, 1.0), 0, 10);
+  const CostConstants constants = made_up::constants();
+  PlannedJob job = made_up::straight(1, 9);
+  const auto bytes = [&] {
+    return stage_memory(network, job, 0, cluster, constants, constants.software[0]).activations;
+  };
+  EXPECT_DOUBLE_EQ(bytes(), 4 * 900);
+  job.recompute = true;
+  EXPECT_DOUBLE_EQ(bytes(), 4 * (8 * 10 + 100));
 }
 
 // PipeDream's warm-up: seven replicas in front of one keep two mini-batches, the last one.

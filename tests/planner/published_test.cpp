@@ -163,6 +163,22 @@ TEST(IntervalTest, BandsHoldTheirShareAndFewGroupsMakeThemWide) {
 }
 
 // Each row is judged by the errors of other groups alone.
+// What is told of an unseen kind of job are errors on unseen kinds.
+TEST(IntervalTest, ErrorsAreThoseOfItsOwnKind) {
+  const std::vector<HeldOutError> errors = {{LeftOut::nothing, "row", std::log(1.02)},
+                                            {LeftOut::model, "vgg16", std::log(1.1)},
+                                            {LeftOut::model, "vgg16", std::log(1.3)},
+                                            {LeftOut::cluster, "card", std::log(1.5)},
+                                            {LeftOut::system, "one", std::log(1.6)}};
+  const auto like = [&](const JobKind& job) {
+    return errors_like(interval_for(job, errors), errors);
+  };
+  EXPECT_NEAR(like({"one", "card", "vgg16"}).worst, 0.02, 1e-12);
+  EXPECT_NEAR(like({"one", "card", "new"}).median, 0.2, 1e-12);
+  EXPECT_NEAR(like({"one", "card", "new"}).worst, 0.3, 1e-12);
+  EXPECT_NEAR(like({"one", "other", "new"}).worst, 0.5, 1e-12);
+}
+
 TEST(IntervalTest, CoverageLeavesOutTheGroupItself) {
   std::vector<HeldOutError> errors;
   for (int i = 0; i < 9; ++i) errors.push_back({LeftOut::model, "steady", 0.1});

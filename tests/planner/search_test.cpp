@@ -174,9 +174,35 @@ TEST(SearchTest, ObeysRestrictions) {
       EXPECT_FALSE(result.verdict.empty());
     }
   }
+  const CostContext context = {network, cluster, constants, constants.software[0]};
+  request.micro_batches = 4;
+  const std::vector<Candidate> in_four = candidates(context, request);
+  EXPECT_FALSE(in_four.empty());
+  for (const Candidate& candidate : in_four) EXPECT_EQ(candidate.job.micro_batches, 4);
+  request.micro_batches = {};
+  request.parallelism = parallel::Parallelism::model;
+  EXPECT_TRUE(candidates(context, request).empty());
+  request.parallelism = {};
   request.devices = 5;
-  EXPECT_THROW(search_plans({network, cluster, constants, constants.software[0]}, request),
-               InputError);
+  EXPECT_THROW(search_plans(context, request), InputError);
+}
+
+// What is trained has whole samples on each device.
+TEST(SearchTest, DevicesDivideTheGlobalBatch) {
+  const Cluster cluster = made_up::cluster(1, 8);
+  const CostConstants constants = made_up::constants();
+  const NetworkWork network = made_up::network(std::vector<double>(8, 0.01), 1e6);
+  const CostContext context = {network, cluster, constants, constants.software[0]};
+  SearchRequest request;
+  request.devices = 8;
+  request.global_batch = 100;
+  EXPECT_THROW(search_plans(context, request), InputError);
+  request.fewer = true;
+  const SearchOutcome outcome = search_plans(context, request);
+  ASSERT_FALSE(outcome.plans.empty());
+  for (const SearchResult& result : outcome.plans) {
+    EXPECT_EQ(100 % result.job.devices(), 0) << result.job.devices();
+  }
 }
 
 // The kinds of schedules of pipelines among the candidates.

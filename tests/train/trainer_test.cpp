@@ -343,7 +343,7 @@ TEST_F(TrainerTest, PlanAndRunAgreeOnTheMemory) {
   EXPECT_EQ(plan["devices"][0]["peak_bytes"], result.devices[0].arena_bytes);
   EXPECT_EQ(plan["devices"][0]["breakdown"], to_json(result.devices[0].breakdown));
   EXPECT_TRUE(plan["fits"].get<bool>());
-  EXPECT_GT(plan["predicted_seconds_per_step"].get<double>(), 0);
+  EXPECT_FALSE(plan.contains("predicted_seconds_per_step"));  // without a simulator
 }
 
 TEST_F(TrainerTest, SummaryHasTheContractsKeys) {

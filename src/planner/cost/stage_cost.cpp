@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace millrace::planner {
 namespace {
@@ -25,6 +26,15 @@ double share_of(WorkKind kind, graph::DataType precision, const OperatorConstant
       break;
   }
   return 0;
+}
+
+// Operations per second of a kind. A device computes 16-bit numbers in float32 where that is faster
+// or all that it can.
+double rate_of(WorkKind kind, const DeviceKind& device, graph::DataType precision,
+               const OperatorConstants& constants) {
+  constexpr auto kFull = graph::DataType::f32;
+  const double full = device.operations(kFull) * share_of(kind, kFull, constants);
+  return std::max(full, device.operations(precision) * share_of(kind, precision, constants));
 }
 
 bool is_convolution(WorkKind kind) {
@@ -54,6 +64,14 @@ bool shares_optimizer(const PlannedJob& job, int stage) {
   return job.share_optimizer && !job.round_robin && job.stages.at(stage).devices.size() > 1;
 }
 
+// How many times longer an update takes than one with momentum alone, which `update_passes` counts:
+// each state more is read and written.
+double update_factor(const PlannedJob& job, const SoftwareConstants& software) {
+  if (software.update_passes <= 0) return 1;
+  return std::max(1.0, software.update_passes + 2.0 * (job.optimizer_states - 1)) /
+         software.update_passes;
+}
+
 void add_exchanges(const std::vector<OperatorWork>& works, double samples, const PlannedJob& job,
                    std::vector<StageExchange>& exchanges) {
   for (const OperatorWork& work : works) {
@@ -78,7 +96,7 @@ double seconds_of(const OperatorWork& work, double samples, const DeviceKind& de
   double compute = 0;
   if (work.kind != WorkKind::memory) {
     compute = (work.operations.at(samples) + constants.half_operations) /
-              (device.operations(precision) * share_of(work.kind, precision, constants));
+              rate_of(work.kind, device, precision, constants);
   }
   return std::max(memory, compute) + constants.kernel_seconds;
 }
@@ -138,6 +156,7 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
   StageCost cost;
   cost.samples = job.samples_per_step() / replicas / job.micro_batches;
   const double slower = straggling(job.devices(), software);
+  const double states = update_factor(job, software);
   BackwardPart part;
   double parameters = 0;
   for (int i = planned.end - 1; i >= planned.begin; --i) {
@@ -147,7 +166,7 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
     cost.forward += seconds.forward * slower;
     part.seconds += (seconds.backward + (job.recompute ? seconds.forward : 0)) * slower;
     part.weight_seconds += seconds.weights * slower;
-    cost.update += seconds.update;
+    cost.update += layer.measured ? seconds.update : seconds.update * states;
     part.gradient_bytes +=
         (layer.parameters - layer.split_parameters) * gradient_size(job, software);
     add_exchanges(layer.forward, cost.samples, job, cost.forward_exchanges);
@@ -182,8 +201,7 @@ HeadCost head_cost(const PlannedJob& job, const Cluster& cluster, const CostCons
   const double used = head.parallel == Parallel::sampled ? local * head.sample_rate : local;
   const double row_bytes = head.features * kElementBytes;
   const OperatorConstants& operators = constants.operators;
-  const double linear = cluster.device.operations(job.precision) *
-                        share_of(WorkKind::linear, job.precision, operators);
+  const double linear = rate_of(WorkKind::linear, cluster.device, job.precision, operators);
   const double memory_rate = cluster.device.memory_bandwidth * operators.memory;
   cost.compute = 6 * rows * head.features * used / linear +
                  (rows * used * kElementBytes * software.head_logit_passes +
@@ -246,6 +264,38 @@ int weight_versions(const PlannedJob& job, int stage) {
   return 1;
 }
 
+namespace {
+
+// Bytes of activations where they are computed again: what enters each segment of the stage is kept
+// for every micro-batch in flight, and one segment is there in full. As many segments as take
+// least.
+double recomputed_bytes(const NetworkWork& network, const PlannedStage& stage, double samples,
+                        double entering, int in_flight, double bytes_per_element,
+                        double bytes_per_saved) {
+  constexpr int kMostSegments = 16;
+  std::vector<double> saved = {0};  // up to each layer of the stage
+  for (int i = stage.begin; i < stage.end; ++i) {
+    saved.push_back(saved.back() + saved_by(network, i, i + 1).at(samples));
+  }
+  double least = std::numeric_limits<double>::infinity();
+  for (int segments = 1; segments <= std::min(kMostSegments, stage.end - stage.begin); ++segments) {
+    double kept = entering, largest = 0, start = 0;
+    int ended = 0;
+    for (size_t i = 1; i < saved.size(); ++i) {
+      if (i + 1 < saved.size() && saved[i] * segments < saved.back() * (ended + 1)) continue;
+      largest = std::max(largest, saved[i] - start);
+      start = saved[i];
+      if (i + 1 == saved.size()) break;
+      ++ended;
+      kept += network.layers[static_cast<size_t>(stage.begin) + i - 1].cut.at(samples);
+    }
+    least = std::min(least, kept * bytes_per_element * in_flight + largest * bytes_per_saved);
+  }
+  return least;
+}
+
+}  // namespace
+
 StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int stage,
                          const Cluster& cluster, const CostConstants& constants,
                          const SoftwareConstants& software) {
@@ -274,10 +324,12 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
   }
   const Linear entering =
       planned.begin == 0 ? network.input : network.layers[planned.begin - 1].cut;
-  const double whole = saved.at(samples) * size * software.activation_factor;
-  const double kept = job.recompute ? 0 : whole;
-  memory.activations = kept * in_flight(job, stage) + (job.recompute ? whole : 0) +
-                       entering.at(samples) * size * in_flight(job, stage);
+  const int flying = in_flight(job, stage);
+  const double saved_size = size * software.activation_factor;
+  memory.activations =
+      job.recompute ? recomputed_bytes(network, planned, samples, entering.at(samples), flying,
+                                       size, saved_size)
+                    : (saved.at(samples) * saved_size + entering.at(samples) * size) * flying;
   if (planned.end < static_cast<int>(network.layers.size())) {
     memory.communication += network.layers[planned.end - 1].cut.at(samples) * size;
   }

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "planner/published/checked_predictions.h"
+
 namespace millrace::planner {
 namespace {
 
@@ -76,6 +78,18 @@ TimeInterval interval_for(const JobKind& job, const std::vector<HeldOutError>& e
   interval.high = std::exp(std::sqrt(squares));
   interval.low = 1 / interval.high;
   return interval;
+}
+
+KindErrors errors_like(const TimeInterval& interval, const std::vector<HeldOutError>& errors) {
+  const std::vector<LeftOut> kinds =
+      interval.unlike.empty() ? std::vector<LeftOut>{LeftOut::nothing} : interval.unlike;
+  std::vector<double> relative;
+  for (const HeldOutError& error : errors) {
+    if (std::find(kinds.begin(), kinds.end(), error.kind) == kinds.end()) continue;
+    relative.push_back(std::abs(std::exp(error.logarithm) - 1));
+  }
+  if (relative.empty()) return {};
+  return {quantile(relative, 0.5), quantile(relative, 1)};
 }
 
 size_t held_by_others(LeftOut kind, const std::vector<HeldOutError>& errors) {

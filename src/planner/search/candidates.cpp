@@ -26,6 +26,11 @@ std::vector<PlannedStage> place(const std::vector<int>& shares) {
   return stages;
 }
 
+// Whether so many devices have whole samples of a step, where they need them.
+bool divides(const SearchRequest& request, int devices) {
+  return !request.trained || std::fmod(request.global_batch, devices) == 0;
+}
+
 // `turns`: how many placements take the stages in turn.
 std::vector<parallel::ScheduleKind> schedules_for(const SearchRequest& request, size_t stages,
                                                   int turns) {
@@ -50,7 +55,9 @@ std::vector<int> micro_batches_for(const SearchRequest& request, const std::vect
   const int most_replicas = *std::max_element(shares.begin(), shares.end());
   const int stages = static_cast<int>(shares.size());
   std::vector<int> counts;
-  for (int count = 1; count <= kMostMicroBatches; count *= 2) {
+  const int first = request.micro_batches.value_or(1);
+  const int last = request.micro_batches.value_or(kMostMicroBatches);
+  for (int count = first; count <= last; count *= 2) {
     if (request.global_batch / most_replicas / count < 1) break;
     if (std::fmod(request.global_batch, count) != 0) break;
     if (kind == parallel::ScheduleKind::two_bw && count < stages) continue;
@@ -180,6 +187,9 @@ class Enumeration {
       : context_(context), request_(request), fabric_(context.cluster) {}
 
   std::vector<Candidate> run() {
+    if (request_.parallelism.value_or(parallel::Parallelism::data) != parallel::Parallelism::data) {
+      return {};
+    }
     for (const int devices : device_counts()) {
       PlannedJob job = basic_job(request_);
       job.batch = request_.global_batch / devices;
@@ -193,7 +203,7 @@ class Enumeration {
       PlannedJob job = basic_job(request_);
       job.stages = division;
       job.batch = request_.global_batch / job.devices();
-      if (division.size() > 1) add_shape(job, true);
+      if (division.size() > 1 && divides(request_, job.devices())) add_shape(job, true);
     }
     return std::move(result_);
   }
@@ -201,11 +211,11 @@ class Enumeration {
  private:
   // All of the devices, or also one less, a half, a quarter ...
   std::vector<int> device_counts() const {
-    std::set<int> counts = {request_.devices};
+    std::set<int> counts;
     const auto add = [&](int count) {
-      const bool whole = std::fmod(request_.global_batch, count) == 0;
-      if (count > 0 && (whole || !request_.trained)) counts.insert(count);
+      if (count > 0 && divides(request_, count)) counts.insert(count);
     };
+    add(request_.devices);
     if (request_.fewer) add(request_.devices - 1);
     for (int count = request_.devices / 2; request_.fewer && count > 0; count /= 2) add(count);
     return {counts.begin(), counts.end()};
@@ -258,6 +268,7 @@ class Enumeration {
                              ? *request_.schedule == parallel::ScheduleKind::one_f_one_b
                              : request_.allow_stale;
     if (!allowed || job.stages.size() < 2 || !has_replicas(job)) return;
+    if (request_.micro_batches.value_or(1) != 1) return;
     if (job.devices() > kMostInTurn) return;
     job.batch = request_.global_batch / most_replicas;
     if (job.batch < 1) return;
@@ -316,10 +327,13 @@ std::optional<PlannedJob> pipedream_job(const CostContext& context, const Search
 }
 
 bool allows(const SearchRequest& request, const PlannedJob& pipedream) {
-  if (request.recompute.value_or(false)) return false;
+  if (request.recompute.value_or(false) || request.micro_batches.value_or(1) != 1) return false;
+  if (request.parallelism.value_or(parallel::Parallelism::data) != parallel::Parallelism::data) {
+    return false;
+  }
   const bool shares = request.share_optimizer.value_or(false);
   if (shares && has_replicas(pipedream) && !pipedream.round_robin) return false;
-  if (pipedream.stages.size() == 1) return true;
+  if (pipedream.stages.size() == 1) return divides(request, pipedream.devices());
   return request.head.parallel == PlannedHead::Parallel::none &&
          (request.schedule ? *request.schedule == parallel::ScheduleKind::one_f_one_b
                            : request.allow_stale);

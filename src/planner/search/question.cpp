@@ -31,7 +31,9 @@ PlanAnswer answer_given(const PlanInputs& inputs, const PlannedJob& job) {
 // All devices in one stage, in every way that divides its layers.
 std::vector<PlannedJob> dividing_jobs(const PlanInputs& inputs, const SearchRequest& request) {
   const bool possible = inputs.divide && request.devices > 1 && request.devices <= kMostDividing &&
-                        !request.straight && !request.share_optimizer.value_or(false) &&
+                        std::fmod(request.global_batch, request.devices) == 0 &&
+                        request.micro_batches.value_or(1) == 1 && !request.straight &&
+                        !request.share_optimizer.value_or(false) &&
                         request.head.parallel == PlannedHead::Parallel::none;
   std::vector<PlannedJob> jobs;
   if (!possible) return jobs;
@@ -41,6 +43,7 @@ std::vector<PlannedJob> dividing_jobs(const PlanInputs& inputs, const SearchRequ
   std::iota(job.stages[0].devices.begin(), job.stages[0].devices.end(), 0);
   for (const parallel::Parallelism parallelism :
        {parallel::Parallelism::hybrid, parallel::Parallelism::model}) {
+    if (request.parallelism.value_or(parallelism) != parallelism) continue;
     job.parallelism = parallelism;
     for (const bool recompute : {false, true}) {
       if (request.recompute.value_or(recompute) != recompute) continue;
@@ -117,6 +120,12 @@ SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
                                    (best / result.samples_per_second - 1) * 100);
     }
     insert_result(outcome, std::move(result));
+  }
+  if (outcome.tried == 0 && (request.parallelism || request.micro_batches)) {
+    fail_input(
+        "No plan of {} samples on {} devices is as asked for; leave out ‹parallel› or "
+        "‹microbatches›.",
+        request.global_batch, request.devices);
   }
   return outcome;
 }

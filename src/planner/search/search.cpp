@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -248,6 +249,10 @@ SearchOutcome search_plans(const CostContext& context, const SearchRequest& requ
                context.cluster.devices());
   }
   if (!(request.global_batch >= 1)) fail_input("The global batch must be at least 1.");
+  if (request.trained && !request.fewer && std::fmod(request.global_batch, request.devices) != 0) {
+    fail_input("{} samples cannot be divided over {} devices, each of which takes as many.",
+               request.global_batch, request.devices);
+  }
   if (request.schedule && !parallel::is_synchronous(*request.schedule) && !request.allow_stale) {
     fail_input(
         "‹schedule› {} trains on weights a few updates old; add ‹allow_stale› if that is wanted, "

@@ -25,6 +25,8 @@ struct SearchRequest {
   std::optional<parallel::ScheduleKind> schedule;
   std::optional<bool> recompute;
   std::optional<bool> share_optimizer;
+  std::optional<parallel::Parallelism> parallelism = {};  // others than data: of one stage
+  std::optional<int> micro_batches = {};
   bool allow_stale = false;  // also schedules that train on weights a few updates old
   bool straight = false;     // no stage on more than one device
   bool fewer = false;   // devices may be left idle: one, or half of them, or three quarters ...
@@ -65,7 +67,8 @@ struct SearchOutcome {
 // and divisions of the head; cuts each by cost, ranks by formula, simulates the most promising,
 // every schedule of PipeDream's divisions, and PipeDream's own schedule. All plans compute what one
 // device would unless the request allows others. Throws InputError if the request makes no sense
-// (more devices than there are, an empty batch, a stale schedule that is not allowed).
+// (more devices than there are, an empty batch or one that they cannot divide, a stale schedule
+// that is not allowed).
 SearchOutcome search_plans(const CostContext& context, const SearchRequest& request);
 
 // "4 stages on 2 devices each, 1f1b-flush, 8 micro-batches, recompute".
