@@ -1,6 +1,7 @@
 // convolution and its two gradients, by oneDNN or own loops: the method that was chosen, else
 // direct.
 #include "kernels/convolution_problem.h"
+#include "kernels/panels/panel_convolution.h"
 #include "kernels/reference/reference.h"
 #include "kernels/support/widened.h"
 #include "kernels/winograd/tile_loops.h"
@@ -173,8 +174,9 @@ std::unique_ptr<Kernel> create_in_f32(const KernelRequest& request, std::string*
                       parts_in_f32(problem));
 }
 
-// The layouts of the operator's images and weights that winograd_tiles works with.
-LayoutWish layouts_of_tiles(const KernelRequest& request, const ConvolutionProblem& problem) {
+// The layouts of the operator's images and weights that loops of our own work with: panels and
+// winograd_tiles take the same.
+LayoutWish layouts_of_loops(const KernelRequest& request, const ConvolutionProblem& problem) {
   LayoutWish wish = {std::vector<graph::Layout>(request.inputs.size()),
                      std::vector<graph::Layout>(request.outputs.size())};
   const TileLoops& loops = *tile_loops_here();
@@ -194,16 +196,20 @@ bool lies_so(const std::vector<TensorSpec>& tensors, const std::vector<graph::La
                     });
 }
 
-std::unique_ptr<Kernel> create_tiled(const KernelRequest& request, std::string* refusal) {
+template <ConvolutionMethod method>
+std::unique_ptr<Kernel> create_in_loops(const KernelRequest& request, std::string* refusal) {
   const ConvolutionProblem problem = convolution_problem(request);
-  if (choose_method(problem, request.options) != ConvolutionMethod::winograd_tiles) {
+  if (choose_method(problem, request.options) != method) {
     *refusal = "another method is chosen for this shape";
     return nullptr;
   }
-  const LayoutWish wish = layouts_of_tiles(request, problem);
+  const LayoutWish wish = layouts_of_loops(request, problem);
   if (!lies_so(request.inputs, wish.inputs) || !lies_so(request.outputs, wish.outputs)) {
     *refusal = "images or weights are not in blocks of the vectors' length";
     return nullptr;
+  }
+  if (method == ConvolutionMethod::panels) {
+    return make_panel_convolution(problem, request.options.threads, *panel_loops_here());
   }
   return make_tiled_convolution(problem, request.options.threads, *tile_loops_here());
 }
@@ -238,7 +244,9 @@ LayoutWish layouts(const KernelRequest& request) {
     return layouts(widened_request({request.op, request.inputs, request.outputs, options},
                                    parts_in_f32(problem)));
   }
-  if (method == ConvolutionMethod::winograd_tiles) return layouts_of_tiles(request, problem);
+  if (method == ConvolutionMethod::winograd_tiles || method == ConvolutionMethod::panels) {
+    return layouts_of_loops(request, problem);
+  }
   auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
   if (!offer && problem.halves) return layouts(widened_request(request));
   if (!offer) return wish;
@@ -269,17 +277,20 @@ LayoutWish layouts(const KernelRequest& request) {
 
 std::vector<KernelFamily> kernels() {
   const KernelImplementation in_f32 = {"winograd in f32", create_in_f32, true};
-  const KernelImplementation tiles = {"winograd tiles", create_tiled};
+  const KernelImplementation tiles = {"winograd tiles",
+                                      create_in_loops<ConvolutionMethod::winograd_tiles>};
+  const KernelImplementation panels = {"panels", create_in_loops<ConvolutionMethod::panels>};
   const KernelImplementation general = {"direct_general",
                                         create<ConvolutionMethod::direct_general>};
   const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>, true};
   return {{"convolution",
-           {in_f32, kWinograd, tiles, direct, {"reference", reference_convolution}},
+           {in_f32, kWinograd, tiles, panels, direct, {"reference", reference_convolution}},
            layouts},
           {"convolution_backward_data",
            {in_f32,
             kWinograd,
             tiles,
+            panels,
             general,
             direct,
             {"reference", reference_convolution_backward_data}},
@@ -288,6 +299,7 @@ std::vector<KernelFamily> kernels() {
            {in_f32,
             kWinograd,
             tiles,
+            panels,
             general,
             direct,
             {"reference", reference_convolution_backward_weights}},

@@ -32,6 +32,21 @@ constexpr PartCosts kCostsOfAvx2[] = {
     {0.0245, 0, 0, 0.0260, 0.50, 0.95},
     {0.0340, 0, 0, 0.0260, 0.50, 0.95},
 };
+// The same processor's panels, and what strides add to direct: of kernels of 1x1, and of others.
+// Medians of the strided convolutions of ResNet-50, batches of 8, processor time.
+struct StridedCosts {
+  double panels;
+  double of_points;
+  double of_others;
+};
+constexpr StridedCosts kStridedOfAvx2[] = {
+    {0.0272, 1.10, 1.28},
+    {0.0320, 1.24, 1.18},
+    {0.0275, 1.08, 1.18},
+};
+// Where they were not measured, panels are taken to cost this much more than direct, so that they
+// are chosen where `millrace tune` finds them faster, and only there.
+constexpr double kPanelsOverDirect = 1.1;
 // Where oneDNN has Winograd, ours is taken to cost this much more: it was not measured there.
 constexpr double kTilesOverWinograd = 1.05;
 constexpr double kEmulatedBf16 = 2.7;  // against float32, where there are no instructions for bf16
@@ -72,6 +87,23 @@ double direct_cost(const ConvolutionProblem& problem, const PartCosts& costs) {
   return positions(problem) * product_of(problem.w.shape) * cost;
 }
 
+const StridedCosts& strided_costs(const ConvolutionProblem& problem) {
+  return kStridedOfAvx2[static_cast<size_t>(problem.direction)];
+}
+
+double strides_cost(const ConvolutionProblem& problem) {
+  if (problem.stride[0] * problem.stride[1] == 1) return 1;
+  const graph::Shape& w = problem.w.shape;
+  const bool points = w[w.size() - 1] * w[w.size() - 2] == 1;
+  return points ? strided_costs(problem).of_points : strided_costs(problem).of_others;
+}
+
+// Without strides they are never cheaper than direct by more than what measurements differ.
+double panels_cost(const ConvolutionProblem& problem, const PartCosts& costs, bool narrow) {
+  if (!narrow || strides_cost(problem) == 1) return direct_cost(problem, costs) * kPanelsOverDirect;
+  return positions(problem) * product_of(problem.w.shape) * strided_costs(problem).panels;
+}
+
 double cost_in_f32(const ConvolutionProblem& problem, const PartCosts& costs) {
   const double converted = product_of(problem.x.shape) + product_of(problem.y.shape);
   return static_cast<double>(parts_in_f32(problem)) * winograd_cost(part_in_f32(problem), costs) +
@@ -88,6 +120,8 @@ double cost_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
       break;
     case ConvolutionMethod::direct_general:
       return positions(problem) * product_of(problem.w.shape) * costs.direct_general * kNanosecond;
+    case ConvolutionMethod::panels:
+      return panels_cost(problem, costs, narrow) * kNanosecond;
     case ConvolutionMethod::winograd_tiles:
       return winograd_cost(problem, costs) * (narrow ? 1 : kTilesOverWinograd) * kNanosecond;
     case ConvolutionMethod::winograd:
@@ -95,7 +129,7 @@ double cost_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
     case ConvolutionMethod::winograd_in_f32:
       return cost_in_f32(problem, costs) * kNanosecond;
   }
-  return direct_cost(problem, costs) * kNanosecond;
+  return direct_cost(problem, costs) * (narrow ? strides_cost(problem) : 1) * kNanosecond;
 }
 
 ConvolutionMethod cheapest_method(const ConvolutionProblem& problem,

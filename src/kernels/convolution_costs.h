@@ -2,6 +2,7 @@
 //
 // A method's work is a sum of parts, each with a cost of its own for every direction:
 //   direct, direct_general    products of values
+//   panels                    the same, with a cost of its own where there are strides (AVX2)
 //   winograd, winograd_tiles  products in tiles of 4x4 outputs (a quarter of the direct ones, but
 //                             tiles at the edge count whole), values of images and gradients
 //                             brought to and from tiles, and values of weights, whatever the batch

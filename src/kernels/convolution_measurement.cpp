@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "base/parallel.h"
 #include "kernels/convolution_problem.h"
+#include "kernels/panels/panel_convolution.h"
 #include "kernels/support/conversion.h"
 #include "kernels/winograd/tiled_convolution.h"
 
@@ -116,11 +117,10 @@ std::function<void()> rehearse_in_f32(const ConvolutionProblem& problem) {
   };
 }
 
-// Whatever the direction, inputs and outputs have room for any of the three tensors.
-std::function<void()> rehearse_tiles(const ConvolutionProblem& problem) {
-  if (!refusal_of_tiles(problem, tile_loops_here()).empty()) return {};
-  const std::shared_ptr<Kernel> kernel =
-      make_tiled_convolution(problem, team_size(), *tile_loops_here());
+// In loops of our own. Whatever the direction, inputs and outputs have room for any of the three
+// tensors.
+std::function<void()> rehearse_kernel(const ConvolutionProblem& problem,
+                                      const std::shared_ptr<Kernel>& kernel) {
   const auto largest = static_cast<size_t>(
       std::max({problem.x.elements(), problem.w.elements(), problem.y.elements()}));
   const auto tensors =
@@ -134,6 +134,17 @@ std::function<void()> rehearse_tiles(const ConvolutionProblem& problem) {
   };
 }
 
+std::function<void()> rehearse_tiles(const ConvolutionProblem& problem) {
+  if (!refusal_of_tiles(problem, tile_loops_here()).empty()) return {};
+  return rehearse_kernel(problem, make_tiled_convolution(problem, team_size(), *tile_loops_here()));
+}
+
+std::function<void()> rehearse_panels(const ConvolutionProblem& problem) {
+  if (!refusal_of_panels(problem, panel_loops_here()).empty()) return {};
+  return rehearse_kernel(problem,
+                         make_panel_convolution(problem, team_size(), *panel_loops_here()));
+}
+
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
@@ -143,6 +154,7 @@ double seconds_of(const std::function<void()>& run) {
 std::function<void()> rehearsal_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
   if (method == ConvolutionMethod::winograd_in_f32) return rehearse_in_f32(problem);
   if (method == ConvolutionMethod::winograd_tiles) return rehearse_tiles(problem);
+  if (method == ConvolutionMethod::panels) return rehearse_panels(problem);
   return rehearse(problem, method);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/convolution_choices.h"
+#include "kernels/panels/panel_convolution.h"
 #include "kernels/winograd/tiled_convolution.h"
 
 namespace millrace::kernels {
@@ -142,6 +143,9 @@ uint64_t workspace_of(const ConvolutionProblem& problem, ConvolutionMethod metho
   if (method == ConvolutionMethod::winograd_tiles) {
     return make_tiled_convolution(problem, threads, *tile_loops_here())->workspace_bytes();
   }
+  if (method == ConvolutionMethod::panels) {
+    return make_panel_convolution(problem, threads, *panel_loops_here())->workspace_bytes();
+  }
   if (method != ConvolutionMethod::winograd_in_f32) {
     return offer_convolution(problem, method, any_descs(problem), nullptr)->scratchpad.get_size();
   }
@@ -233,6 +237,8 @@ std::string_view name_of(ConvolutionMethod method) {
       return "direct";
     case ConvolutionMethod::direct_general:
       return "direct_general";
+    case ConvolutionMethod::panels:
+      return "panels";
     case ConvolutionMethod::winograd_tiles:
       return "winograd_tiles";
     case ConvolutionMethod::winograd:
@@ -268,6 +274,9 @@ std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem) {
     if (possible) methods.push_back(ConvolutionMethod::winograd_in_f32);
     return methods;
   }
+  if (refusal_of_panels(problem, panel_loops_here()).empty()) {
+    methods.push_back(ConvolutionMethod::panels);
+  }
   if (refusal_of_tiles(problem, tile_loops_here()).empty()) {
     methods.push_back(ConvolutionMethod::winograd_tiles);
   }
@@ -293,7 +302,9 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
   });
   if (options.convolution == ConvolutionAlgorithm::winograd) {
     const ConvolutionMethod last = methods.back();
-    return last == ConvolutionMethod::direct_general ? ConvolutionMethod::direct : last;
+    const bool other =
+        last == ConvolutionMethod::direct_general || last == ConvolutionMethod::panels;
+    return other ? ConvolutionMethod::direct : last;
   }
   if (methods.size() == 1 || options.choices == nullptr) return ConvolutionMethod::direct;
   return options.choices->choose(problem, options, methods);

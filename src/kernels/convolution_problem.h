@@ -16,10 +16,12 @@ namespace millrace::kernels {
 // `direct_general` passes over its special code for 1x1 kernels, which is not always the faster
 // one. `winograd_in_f32` serves images of bf16, for which there is no Winograd, by float32 copies
 // of a part of the batch at a time. `winograd_tiles` is Winograd's method in loops of our own
-// (winograd/tiled_convolution.h).
+// (winograd/tiled_convolution.h), `panels` products of matrices in such
+// (panels/panel_convolution.h).
 enum class ConvolutionMethod : uint8_t {
   direct,
   direct_general,
+  panels,
   winograd_tiles,
   winograd,
   winograd_in_f32
@@ -68,8 +70,8 @@ struct ConvolutionOffer {
   std::function<dnnl::primitive()> make;
 };
 
-// Empty if oneDNN has no such method for the problem; `refusal` says why. Not for winograd_tiles,
-// nor for winograd_in_f32: that is winograd for part_in_f32.
+// Empty if oneDNN has no such method for the problem; `refusal` says why. Not for panels and
+// winograd_tiles, nor for winograd_in_f32: that is winograd for part_in_f32.
 std::optional<ConvolutionOffer> offer_convolution(const ConvolutionProblem& problem,
                                                   ConvolutionMethod method,
                                                   const ConvolutionDescs& descs,

@@ -91,8 +91,10 @@ class Implementations : public ::testing::TestWithParam<std::string> {
 // oneDNN's Winograd convolution exists for AVX-512 alone, and is what asking for Winograd gives
 // there, else our own (which has a test of its own, tiled_convolution_test.cpp); the general direct
 // one is only ever chosen by measuring and has a test of its own (convolution_choices_test.cpp),
-// and so has Winograd for bf16 (halves_test.cpp), because the shapes here are float32.
+// panels by measuring or costs (panel_convolution_test.cpp), and so has Winograd for bf16
+// (halves_test.cpp), because the shapes here are float32.
 bool exists_here(const std::string& name) {
+  if (name.ends_with("/panels")) return false;
   if (name.ends_with("/direct_general") || name.ends_with("/winograd in f32")) return false;
   if (name.ends_with("/winograd tiles")) {
     return kernels::vector_instructions() == kernels::VectorInstructions::avx2;
