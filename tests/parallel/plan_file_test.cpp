@@ -107,7 +107,7 @@ TEST(PlanFileTest, LayersThatAreDividedMustBeThere) {
   };
   EXPECT_THAT(error_of(), HasSubstr("divides a layer 'nosuch', but no linear or convolution"));
   plan.stages.push_back(Placement{{DeviceId{0, 1}}});
-  EXPECT_THAT(error_of(), HasSubstr("single layers ('nosuch') within one stage only; it has 2."));
+  EXPECT_THAT(error_of(), HasSubstr("divides the layer 'nosuch', which works within one stage"));
 }
 
 }  // namespace
