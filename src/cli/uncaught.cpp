@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/flag_names.h"
 #include "comm/job_processes.h"
 #include "comm/launcher.h"
 
@@ -21,7 +22,7 @@ namespace {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
   } catch (const std::exception& error) {
     sentence = describe_shortage(error);
-    if (sentence.empty()) sentence = error.what();
+    if (sentence.empty()) sentence = with_flags(marked_text(error));
   } catch (...) {  // NOLINT: nothing is known of it
   }
   fmt::print(stderr, "millrace: {}\n", sentence);

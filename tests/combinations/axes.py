@@ -200,7 +200,8 @@ def mended(draw):
             draw["scale"] = "dynamic"  # each stage skips by itself: tests/train/overflow_test.cpp
         if draw["head"] and draw["schedule"] == "2bw":
             draw["schedule"] = "1f1b"
-    if draw["scale"] == "overflow" and draw["trained"] in ("late", "only") and len(stages) > 1:
+    in_stages = len(stages) > 1 or draw["resume"] == "stages"
+    if draw["scale"] == "overflow" and draw["trained"] in ("late", "only", "thawed") and in_stages:
         draw["scale"] = "dynamic"  # the first device may have no gradient that could overflow
     draw = in_range(draw)
     if draw["head-parallel"].startswith("pfc"):
