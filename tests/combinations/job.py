@@ -297,6 +297,8 @@ def other_placement(draw):
         other["parallel"] = "hybrid"
     if max(map(len, stages)) == 1:
         other["sync"] = ""
+    if draw["precision"] == "fp16" and axes.travels(other) and not axes.travels(draw):
+        other["wire"] = "fp32"  # what travels in fp16 overflows at scales at which what stays does not
     other["batch"] = str(global_batch(draw) // axes.devices_of(other))
     return other
 

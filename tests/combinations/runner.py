@@ -23,6 +23,7 @@ import results
 
 MOST = 120  # seconds of processor time; a run takes a few
 IDLE = 60  # seconds in which a run does nothing
+PAUSE = 10  # seconds between two looks, of which there is one a second: the machine slept
 WAITING = 0.3  # seconds of processor time in each second that ranks use while they wait for each other
 
 
@@ -30,7 +31,7 @@ class Watch:
     """Tells a run that has come to a stop from one that the machine leaves no time for."""
 
     def __init__(self, session):
-        self.session, self.used, self.idle_since = session, 0.0, None
+        self.session, self.used, self.idle_since, self.asked = session, 0.0, None, None
 
     def members(self):
         for place in pathlib.Path("/proc").glob("[0-9]*"):
@@ -56,6 +57,9 @@ class Watch:
     def has_stopped(self, now):
         """To be asked every second."""
         used, wants = self.sample()
+        if self.asked is None or now - self.asked > PAUSE:
+            self.idle_since = None  # everything was stopped, this program too
+        self.asked = now
         crowded = os.getloadavg()[0] > 2 * os.cpu_count()
         if used > self.used + WAITING or (wants and crowded) or self.idle_since is None:
             self.idle_since = now
