@@ -1,18 +1,24 @@
 #!/usr/bin/python3
 """Face networks with margin heads: five steps of the program against PyTorch from common weights.
 
-    insightface.py MILLRACE [--image 112] [--seed 1] [--case WORDS] [--quick]
+    insightface.py MILLRACE [--image 112] [--seed 1] [--rate 0.02 0.1] [--case WORDS] [--quick]
 
 PyTorch trains as InsightFace's recipes do: embeddings and centres are normalised, the classes below
 change the cosine of a sample's own class, and SGD with momentum 0.9 and weight decay 5e-4 steps
 everything, the centres as one dense parameter. The program is given the same weights, centres and
 images as files; the images are one batch, so that their order does not matter. PyTorch computes
-mobilefacenet in double: its norms over few values magnify rounding, and in float32 PyTorch's own
-losses are off by up to 10 % after five steps. Compared are the losses (1 %), and how far the centres (2 %) and the whole backbone
-have moved.
+mobilefacenet in double: its norms over few values magnify rounding. Compared are the losses (1 %),
+and how far the centres (2 %) and the whole backbone (5 %) have moved.
+
+At a rate of 0.1 these bounds are closer than float32 is. A PReLU whose input is 0 but for rounding
+decides either way, and one decision among millions changes gradients by a thousandth; each step makes
+twenty times as much of that. There mobilefacenet may be as far from double as the furthest of PyTorch's
+own float32 runs, from the weights and from these moved by their last bit, twice: the furthest of a few
+samples of a random thing is not the furthest of all.
 """
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -27,10 +33,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import face_models  # noqa: E402
 import safetensors_file  # noqa: E402
 
-# At a rate of 0.1 the losses rise first, and rounding grows from step to step: mobilefacenet with arcface,
-# 112 pixels, batch 8 is 15 % off in the fifth loss in PyTorch's own float32 (against its double), as here.
-STEPS, BATCH, CLASSES, SCALE, RATE = 5, 8, 24, 64.0, 0.02
-LOSS_TOLERANCE, CENTRE_TOLERANCE, BACKBONE_TOLERANCE = 1e-2, 2e-2, 5e-2
+STEPS, BATCH, CLASSES, SCALE = 5, 8, 24, 64.0
+TOLERANCES = {"losses": 1e-2, "centres": 2e-2, "backbone": 5e-2}
+STEEP, SAMPLES, TIMES = 0.1, 3, 2  # from this rate on, so many samples of PyTorch's own rounding, so many times
 
 
 class ArcFace(torch.nn.Module):
@@ -75,11 +80,15 @@ CASES = {
                                   ["--head", "arcface", "--head-gradient", "plain"]),
     "iresnet18, arcface, exact": ("iresnet18", ExactArcFace(), ["--head", "arcface"]),
     "iresnet18, cosface": ("iresnet18", CosFace(), ["--head", "cosface"]),
+    "iresnet18, cosface, plain": ("iresnet18", CosFace(),
+                                  ["--head", "cosface", "--head-gradient", "plain"]),
     "mobilefacenet, arcface, plain": ("mobilefacenet", ArcFace(),
                                       ["--head", "arcface", "--head-gradient", "plain"]),
     "mobilefacenet, arcface, exact": ("mobilefacenet", ExactArcFace(), ["--head", "arcface"]),
     "mobilefacenet, cosface": ("mobilefacenet", CosFace(0.35),
                                ["--head", "cosface", "--margin", "0.35"]),
+    "mobilefacenet, cosface, plain": ("mobilefacenet", CosFace(),
+                                      ["--head", "cosface", "--head-gradient", "plain"]),
     "mobilefacenet, cosface, mp on two devices": (
         "mobilefacenet", CosFace(),
         ["--head", "cosface", "--head-parallel", "mp", "--devices", "2", "--sync-batch-norm"]),
@@ -94,12 +103,17 @@ QUICK = ["iresnet18, arcface, plain", "iresnet18, cosface", "mobilefacenet, arcf
          "mobilefacenet, cosface, mp on two devices"]
 
 
-def train_here(model, centres, margin, images, labels):
+def train_here(network, image, start, kind, margin, pixels, labels, rate):
+    """The losses in PyTorch, and what the weights have become."""
+    model = face_models.build(network, image)
+    model.load_state_dict({key: value for key, value in start.items() if key != "head.centres"}, strict=False)
+    model = model.to(kind).train()
+    images = (pixels.permute(0, 3, 1, 2).to(kind) / 255 - 0.5) / 0.5
+    centres = torch.nn.Parameter(start["head.centres"].to(kind, copy=True))
     everything = [weight for weight in model.parameters() if weight.requires_grad] + [centres]
-    optimizer = torch.optim.SGD(everything, lr=RATE, momentum=0.9, weight_decay=5e-4)
+    optimizer = torch.optim.SGD(everything, lr=rate, momentum=0.9, weight_decay=5e-4)
     normalize = torch.nn.functional.normalize
     losses = []
-    model.train()
     for _ in range(STEPS):
         cosines = normalize(model(images)) @ normalize(centres).T
         loss = torch.nn.functional.cross_entropy(margin(cosines, labels), labels)
@@ -107,16 +121,16 @@ def train_here(model, centres, margin, images, labels):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    return losses
+    return losses, {**model.state_dict(), "head.centres": centres.detach()}
 
 
-def train_there(program, directory, flags, image):
+def train_there(program, directory, flags, image, rate):
     def path(name):
         return os.path.join(directory, name)
 
     devices = int(flags[flags.index("--devices") + 1]) if "--devices" in flags else 1
     command = [program, "train", "--quiet", "--data", "raw:" + path("images"), "--image", image,
-               "--classes", CLASSES, "--batch", BATCH // devices, "--steps", STEPS, "--lr", RATE,
+               "--classes", CLASSES, "--batch", BATCH // devices, "--steps", STEPS, "--lr", rate,
                "--momentum", 0.9, "--weight-decay", 5e-4, "--decay-all", "--dropout", "off",
                "--augment", "none", "--conv-algo", "direct", "--threads-per-device", 1,
                "--load-weights", path("start"), "--save-weights", path("end"),
@@ -128,48 +142,61 @@ def train_there(program, directory, flags, image):
     with open(path("metrics"), encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     losses = [line["loss"] for line in lines if line["kind"] == "step"]
-    return losses, safetensors_file.load(path("end"))[0]
+    end = safetensors_file.load(path("end"))[0]
+    return losses, {key: torch.from_numpy(numpy.array(value)) for key, value in end.items()}
 
 
-def compare(program, directory, name, image, seed):
+def moved_by_a_bit(start, seed):
+    """The weights, each with its last bit drawn anew."""
+    generator = torch.Generator().manual_seed(seed)
+    return {key: value * (1 + 2.0 ** -23 * torch.randint(-1, 2, value.shape, generator=generator))
+            if value.is_floating_point() else value for key, value in start.items()}
+
+
+def distances(run, expected, start):
+    """How far a run is from the expected one: its worst loss, and what training has changed."""
+    (losses, end), (expected_losses, expected_end) = run, expected
+    moved, apart = {}, {}
+    for key, value in start.items():
+        part = "centres" if key == "head.centres" else "backbone"
+        change, own = (weights[key].double() - value.double() for weights in (expected_end, end))
+        moved[part] = moved.get(part, 0.0) + change.norm().item() ** 2
+        apart[part] = apart.get(part, 0.0) + (own - change).norm().item() ** 2
+    worst = max(abs(own - loss) / loss for own, loss in zip(losses, expected_losses))
+    return {"losses": worst, **{part: (apart[part] / moved[part]) ** 0.5 for part in moved}}
+
+
+def compare(program, directory, name, image, rate, seed):
     torch.manual_seed(seed)
     network, margin, flags = CASES[name]
     model = face_models.build(network, image)
     face_models.small_start(model, 0.1, 0.3)
-    centres = torch.nn.Parameter(0.01 * torch.randn(CLASSES, 512))
+    centres = 0.01 * torch.randn(CLASSES, 512)
     pixels = torch.randint(0, 256, (BATCH, image, image, 3), dtype=torch.uint8)
     labels = torch.randint(0, CLASSES, (BATCH,))
     start = {key: value.detach().clone() for key, value in model.state_dict().items()
              if not key.endswith("num_batches_tracked")}
-    start["head.centres"] = centres.detach().clone()
+    start["head.centres"] = centres
     safetensors_file.save(os.path.join(directory, "start"),
                           {key: value.numpy() for key, value in start.items()})
     safetensors_file.save(os.path.join(directory, "images"),
                           {"images": pixels.numpy(), "labels": labels.int().numpy()})
 
-    losses, end = train_there(program, directory, ["--model", network, *flags], image)
-    kind = torch.double if network == "mobilefacenet" else torch.float
-    images = (pixels.permute(0, 3, 1, 2).to(kind) / 255 - 0.5) / 0.5
-    centres = torch.nn.Parameter(centres.detach().to(kind))
-    expected = train_here(model.to(kind), centres, margin, images, labels)
-
-    final = {**model.state_dict(), "head.centres": centres.detach()}
-    moved, apart = {}, {}
-    for key, value in start.items():
-        change = final[key].double() - value.double()
-        own = torch.from_numpy(numpy.array(end[key])).double() - value.double()
-        part = "centres" if key == "head.centres" else "backbone"
-        moved[part] = moved.get(part, 0.0) + change.norm().item() ** 2
-        apart[part] = apart.get(part, 0.0) + (own - change).norm().item() ** 2
-    worst = max(abs(own - loss) / loss for own, loss in zip(losses, expected))
-    centre, backbone = ((apart[part] / moved[part]) ** 0.5 for part in ("centres", "backbone"))
-    good = (len(losses) == STEPS and worst <= LOSS_TOLERANCE and centre <= CENTRE_TOLERANCE
-            and backbone <= BACKBONE_TOLERANCE)
-    print(f"{name}: losses {expected[0]:.2f} to {expected[-1]:.2f} differ by {worst:.1e}, the change "
-          f"of the centres by {centre:.1e}, of the backbone by {backbone:.1e}"
-          f"{'' if good else '  WRONG'}", flush=True)
+    own = train_there(program, directory, ["--model", network, *flags], image, rate)
+    reference = functools.partial(train_here, network, image, margin=margin, pixels=pixels, labels=labels, rate=rate)
+    expected = reference(start, torch.double if network == "mobilefacenet" else torch.float)
+    found, allowed = distances(own, expected, start), dict(TOLERANCES)
+    if network == "mobilefacenet" and rate >= STEEP:
+        for sample in range(SAMPLES):
+            other = moved_by_a_bit(start, seed + sample) if sample else start
+            for part, distance in distances(reference(other, torch.float), expected, start).items():
+                allowed[part] = max(allowed[part], TIMES * distance)
+    good = len(own[0]) == STEPS and all(found[part] <= allowed[part] for part in allowed)
+    print(f"{name}, rate {rate}: losses {expected[0][0]:.2f} to {expected[0][-1]:.2f}; apart: "
+          + ", ".join(f"{part} {found[part]:.1e} (of {allowed[part]:.1e})" for part in allowed)
+          + ("" if good else "  WRONG"), flush=True)
     if not good:
-        print(f"  {losses} instead of {expected}")
+        print(f"  {own[0]} instead of {expected[0]}")
     return good
 
 
@@ -178,6 +205,7 @@ def main():
     parser.add_argument("program")
     parser.add_argument("--image", type=int, default=112)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, nargs="+", default=[0.02, 0.1])
     parser.add_argument("--case", default="")
     parser.add_argument("--quick", action="store_true", help="four of the cases")
     arguments = parser.parse_args()
@@ -185,8 +213,8 @@ def main():
     chosen = [name for name in CASES
               if arguments.case in name and (name in QUICK or not arguments.quick)]
     with tempfile.TemporaryDirectory(prefix="millrace-heads-") as directory:
-        good = [compare(os.path.abspath(arguments.program), directory, name, arguments.image,
-                        arguments.seed) for name in chosen]
+        good = [compare(os.path.abspath(arguments.program), directory, name, arguments.image, rate,
+                        arguments.seed) for name in chosen for rate in arguments.rate]
     sys.exit(0 if good and all(good) else 1)
 
 
