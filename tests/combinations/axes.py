@@ -32,12 +32,14 @@ LAYOUTS = {
     "2": [[0, 1]],
     "3": [[0, 1, 2]],
     "4": [[0, 1, 2, 3]],
+    "5": [[0, 1, 2, 3, 4]],
     "1.1": [[0], [1]],
     "2.1": [[0, 1], [2]],
     "1.2": [[0], [1, 2]],
     "2.2": [[0, 1], [2, 3]],
     "3.1": [[0, 1, 2], [3]],
     "1.3": [[0], [1, 2, 3]],
+    "3.2": [[0, 1, 2], [3, 4]],
     "1.1.1": [[0], [1], [2]],
     "1.2.1": [[0], [1, 2], [3]],
     "2.1.1": [[0, 1], [2], [3]],
@@ -65,9 +67,9 @@ AXES = {
     "cut": ["", "weights", "after"],
     "plan": ["", "file", "layers"],
     "total": ["", "said"],
-    "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars", "lamb"],
+    "optimizer": ["", "plain", "nesterov", "long", "adamw", "adamw-betas", "adamw-odd", "lars", "lars-plain", "lamb"],
     "decay": ["", "0", "0.01", "0.01-all"],
-    "clip": ["", "0.5", "1000", "backbone"],
+    "clip": ["", "0.5", "1000", "0.001", "backbone"],
     "share": ["", "on"],
     "sync": ["", "on"],
     "precision": ["", "fp16", "bf16", "bf16-storage"],
@@ -76,14 +78,14 @@ AXES = {
     "recompute": ["", "none", "cheap", "all"],
     "convolutions": ["", "winograd"],
     "backend": ["", "strict", "strict-eager", "strict-random"],
-    "scale": ["", "32", "1024", "dynamic", "window", "overflow"],
+    "scale": ["", "32", "1024", "0.125", "dynamic", "window", "bounded", "overflow"],
     "dropout": ["", "off"],
-    "smoothing": ["", "0.1"],
+    "smoothing": ["", "0.1", "0.9"],
     "trained": ["", "late", "middle", "only", "decayed", "scaled", "thawed"],
     "norms": ["", "frozen"],
     "weighted": ["", "balanced", "file"],
     "average": ["", "0.9"],
-    "rate": ["", "step", "cosine", "polynomial", "warmup"],
+    "rate": ["", "step", "cosine", "polynomial", "root", "warmup"],
     "head": ["", "softmax", "arcface", "arcface-32", "cosface", "combined", "adaface", "magface",
              "curricularface", "filtered"],
     "head-rate": ["", "high"],
@@ -95,6 +97,7 @@ AXES = {
     "data": ["raw", "small", "synthetic", "changed", "jitter", "mixup", "cutmix", "either",
              "sampled"],
     "finite": ["", "on"],
+    "trace": ["", "on"],
     "resume": ["", "same", "alone", "apart", "stages", "hybrid"],
 }
 
@@ -196,7 +199,7 @@ def mended(draw):
     if draw["schedule"] in STALE and len(stages) > 1:
         draw["average"] = ""  # no step has weights of its own
         draw["clip"] = ""  # stages that update by themselves know of no common norm
-        if draw["scale"] in ("overflow", "window"):
+        if draw["scale"] in ("overflow", "window", "bounded"):
             draw["scale"] = "dynamic"  # each stage skips by itself: tests/train/overflow_test.cpp
         if draw["head"] and draw["schedule"] == "2bw":
             draw["schedule"] = "1f1b"
@@ -206,7 +209,8 @@ def mended(draw):
     draw = in_range(draw)
     if draw["head-parallel"].startswith("pfc"):
         draw["microbatches"] = "1"
-        if draw["head-momentum"] == "none" and draw["optimizer"] in ("adamw", "adamw-betas", "lamb"):
+        if draw["head-momentum"] == "none" and (
+                "adamw" in draw["optimizer"] or draw["optimizer"] == "lamb"):
             draw["head-momentum"] = ""  # they cannot do without their moments
     else:
         draw["head-momentum"] = ""

@@ -13,7 +13,7 @@ def learning_rate(draw):
     are times 64, have steep losses."""
     if "adamw" in draw["optimizer"]:
         return "0.0001" if draw["head"] else "0.001"
-    if draw["optimizer"] in ("lars", "lamb"):
+    if draw["optimizer"] in ("lars", "lars-plain", "lamb"):
         return "0.001" if draw["head"] else "0.01"
     return "0.00001" if draw["head"] else "0.01" if draw["model"] == "fashion_cnn" else "0.001"
 
@@ -22,10 +22,13 @@ OPTIMIZERS = {
     "": [],
     "plain": ["--momentum", "0"],
     "nesterov": ["--nesterov"],
+    "long": ["--nesterov", "--momentum", "0.99"],
     "adamw": ["--optimizer", "adamw"],
     "adamw-betas": ["--optimizer", "adamw", "--adam-beta1", "0.8", "--adam-beta2", "0.95",
                     "--adam-epsilon", "1e-3"],
+    "adamw-odd": ["--optimizer", "adamw", "--adam-beta1", "0", "--adam-beta2", "0.5", "--adam-epsilon", "0.1"],
     "lars": ["--optimizer", "lars", "--lars-trust", "0.02"],
+    "lars-plain": ["--optimizer", "lars", "--lars-trust", "0.02", "--momentum", "0"],
     "lamb": ["--optimizer", "lamb"],
 }
 
@@ -33,11 +36,14 @@ OPTIMIZERS = {
 WORDS = {
     "decay": {"0": ["--weight-decay", "0"], "0.01": ["--weight-decay", "0.01"],
               "0.01-all": ["--weight-decay", "0.01", "--decay-all"]},
-    "clip": {"0.5": ["--clip-norm", "0.5"], "1000": ["--clip-norm", "1000"],
+    "clip": {"0.5": ["--clip-norm", "0.5"], "1000": ["--clip-norm", "1000"], "0.001": ["--clip-norm", "0.001"],
              "backbone": ["--clip-norm", "0.5", "--clip-backbone"]},
     "precision": {"fp16": ["--precision", "fp16"], "bf16": ["--precision", "bf16"],
                   "bf16-storage": ["--precision", "bf16", "--precision-arithmetic", "storage"]},
-    "scale": {"32": ["--loss-scale", "32"], "1024": ["--loss-scale", "1024"], "dynamic": ["--loss-scale", "dynamic"],
+    "scale": {"32": ["--loss-scale", "32"], "1024": ["--loss-scale", "1024"],
+              "0.125": ["--loss-scale", "0.125"], "dynamic": ["--loss-scale", "dynamic"],
+              "bounded": ["--loss-scale", "dynamic", "--loss-scale-window", "2", "--loss-scale-min", "256",
+                          "--loss-scale-max", "1024"],
               "window": ["--loss-scale", "dynamic", "--loss-scale-window", "2"],
               "overflow": ["--loss-scale", "dynamic", "--inject-overflow", "2"]},
     "trained": {"decayed": ["--layer-decay", "0.5"]},
@@ -45,10 +51,11 @@ WORDS = {
     "weighted": {"balanced": ["--class-weights", "balanced"]},
     "average": {"0.9": ["--ema", "0.9"]},
     "dropout": {"off": ["--dropout", "off"]},
-    "smoothing": {"0.1": ["--label-smoothing", "0.1"]},
+    "smoothing": {"0.1": ["--label-smoothing", "0.1"], "0.9": ["--label-smoothing", "0.9"]},
     "rate": {"step": ["--lr-schedule", "step", "--lr-milestones", "1,3", "--lr-gamma", "0.3"],
              "cosine": ["--lr-schedule", "cosine"],
              "polynomial": ["--lr-schedule", "polynomial", "--lr-power", "2", "--lr-final", "0.001"],
+             "root": ["--lr-schedule", "polynomial", "--lr-power", "0.5"],
              "warmup": ["--lr-warmup-steps", "2"]},
     "head": {"softmax": ["--head", "softmax"], "arcface": ["--head", "arcface"],
              "arcface-32": ["--head", "arcface", "--margin", "0.4", "--scale", "32"],
@@ -63,6 +70,7 @@ WORDS = {
     "head-rate": {},
     "convolutions": {"winograd": ["--conv-algo", "winograd"], "": ["--conv-algo", "direct"]},
     "finite": {"on": ["--check-finite"]},
+    "trace": {"on": ["--trace", "trace.json"]},
     # How a job is divided: one device says none of these.
     "parallel": {"data": ["--parallel", "data"], "model": ["--parallel", "model"],
                  "hybrid": ["--parallel", "hybrid"]},
@@ -98,7 +106,7 @@ CHANGES = {
 MEANING = ("trained", "norms", "weighted", "average", "decay", "clip", "precision", "scale", "dropout",
            "smoothing", "rate", "head", "head-rate", "head-gradient", "head-dtype", "convolutions")
 DIVISION = ("parallel", "static", "replicas", "share", "sync", "wire", "recompute", "backend",
-            "head-parallel", "head-momentum", "finite")
+            "head-parallel", "head-momentum", "finite", "trace")
 
 CUTS = {  # layers behind which the stages end
     "fashion_cnn": ["bn1", "layer1.0", "layer2.0"],

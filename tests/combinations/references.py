@@ -93,7 +93,7 @@ def directly(flags):
 
 
 def scale_is_dynamic(draw):
-    if draw["scale"] in ("dynamic", "window", "overflow"):
+    if draw["scale"] in ("dynamic", "window", "bounded", "overflow"):
         return True
     return draw["scale"] == "" and "fp16" in (draw["precision"], draw["wire"])
 
@@ -106,7 +106,7 @@ def segments(draw, first=0):
     stops = {job.STEPS}
     if draw["resume"] or draw["eval"] == "every":
         stops.add(job.MIDDLE)
-    window = 2 if draw["scale"] == "window" else 2000
+    window = 2 if draw["scale"] in ("window", "bounded") else 2000
     marks, good = [first], first % window
     while marks[-1] < job.STEPS:
         most = good + 1 if scale_is_dynamic(draw) else 32
@@ -123,7 +123,7 @@ def plain_model(draw, data):
     if is_stale(draw) and draw["scale"] == "overflow" or draw["trained"] == "thawed":
         return None
     scale = "dynamic" if scale_is_dynamic(draw) and not draw["scale"] else draw["scale"]
-    quiet = {**draw, "scale": scale, "wire": "", "recompute": "", "share": "", "finite": "",
+    quiet = {**draw, "scale": scale, "wire": "", "recompute": "", "share": "", "finite": "", "trace": "",
              "backend": "", "plan": "", "total": "", "eval": draw["eval"] if draw["eval"] == "share" else ""}
     return [*job.flags_of(quiet, data), "--ranks", draw["ranks"], "--segments",
             ",".join(map(str, segments(draw)))]
