@@ -5,52 +5,85 @@
 namespace millrace::kernels {
 namespace {
 
-// Nanoseconds of a product or value of each part. Fitted by tools/fit-convolutions to 561 problems
-// measured with all methods in turn, minima of several runs: the 3x3 and 1x1 convolutions of
-// ResNet, VGG, AlexNet, IResNet and MobileFaceNet, with images of 112 and 224 pixels and batches of
-// 1 to 252, on one thread of a Zen 4 core (AVX-512, 1 MiB of L2), oneDNN 2.6.3. Together the chosen
-// methods take 1.004 times what the fastest do. ONEDNN_MAX_CPU_ISA=AVX512_CORE gives the same
-// figures but for bf16; with AVX2 no problem has more than one method. The cost of a conversion is
-// an estimate: no choice of winograd_in_f32 was measured.
-struct PartCosts {
-  double direct;
-  double direct_bf16;  // with instructions for it
-  double direct_general;
+// Nanoseconds of a product in a convolution of 1x1 kernels, of others, and of both with strides.
+struct ProductCosts {
+  double points;
+  double others;
+  double strided_points;
+  double strided_others;
+};
+// Of a product at the points of Winograd's method, and of a value brought to or from them.
+struct WinogradCosts {
   double products;
   double images;
   double weights;
 };
-constexpr PartCosts kCosts[] = {
-    {0.0170, 0.00799, 0.0170, 0.0220, 0.246, 0.670},  // forward, which has no direct_general
-    {0.0184, 0.00854, 0.0218, 0.0216, 0.262, 0.741},  // backward_data
-    {0.0202, 0.00961, 0.0206, 0.0209, 0.514, 0.561},  // backward_weights
+struct MethodCosts {
+  ProductCosts direct;
+  double direct_bf16;  // with instructions for it
+  double direct_general;
+  ProductCosts panels;
+  WinogradCosts winograd;
+  WinogradCosts tiles;
 };
-// The same with AVX2, of one thread of a Zen 3 core: direct, and winograd_tiles in place of
-// winograd.
-constexpr PartCosts kCostsOfAvx2[] = {
-    {0.0235, 0, 0, 0.0260, 0.50, 0.95},
-    {0.0245, 0, 0, 0.0260, 0.50, 0.95},
-    {0.0340, 0, 0, 0.0260, 0.50, 0.95},
+// Medians, and for Winograd fits, of 211 problems measured with all methods in turn, minima of
+// several runs: ResNet-50 with batches of 8 and 64, iresnet50 with 64 and VGG-16 with 28, on two
+// threads of a Zen 5 processor (AVX-512, 1 MiB of L2), oneDNN 2.6.3. Together the chosen methods
+// take 1.01 times what the fastest do. Panels of points without strides are fitted as equal to
+// direct forward and to the gradient of inputs; they are taken to be a little cheaper because they
+// are at most 7 % slower anywhere and up to 28 % faster. What bf16 costs is in the proportion to
+// float32 that a Zen 4 processor had, and the cost of a conversion is an estimate: no choice of
+// winograd_in_f32 was measured.
+constexpr double kPanelsOfPoints = 0.94;
+constexpr MethodCosts kCosts[] = {
+    // forward, which has no direct_general
+    {{0.0081, 0.0082, 0.0086, 0.0107},
+     0.0038,
+     0.0081,
+     {0.0081 * kPanelsOfPoints, 0.0090, 0.0090, 0.0092},
+     {0.00989, 0.312, 0.694},
+     {0.01148, 0.0347, 0.583}},
+    // backward_data
+    {{0.0083, 0.0083, 0.0096, 0.0098},
+     0.0039,
+     0.0100,
+     {0.0083 * kPanelsOfPoints, 0.0093, 0.0190, 0.0123},
+     {0.01019, 0.301, 0.662},
+     {0.01123, 0.0748, 0.871}},
+    // backward_weights
+    {{0.0092, 0.0090, 0.0094, 0.0095},
+     0.0043,
+     0.0110,
+     {0.0102, 0.0099, 0.0103, 0.0106},
+     {0.01154, 0.543, 0.449},
+     {0.00998, 0.169, 0.255}},
 };
-// The same processor's panels, and what strides add to direct: of kernels of 1x1, and of others.
-// Medians of the strided convolutions of ResNet-50, batches of 8, processor time.
-struct StridedCosts {
-  double panels;
-  double of_points;
-  double of_others;
+// The same with AVX2, of one thread of a Zen 3 core, where there is neither oneDNN's Winograd nor
+// bf16. What strides cost are medians of the strided convolutions of ResNet-50, batches of 8,
+// processor time; without them panels are never cheaper than direct by more than what measurements
+// differ, and are chosen where `millrace tune` finds them faster, and only there.
+constexpr MethodCosts kCostsOfAvx2[] = {
+    {{0.0235, 0.0235, 0.0259, 0.0301},
+     0,
+     0,
+     {0.0259, 0.0259, 0.0272, 0.0272},
+     {},
+     {0.0260, 0.50, 0.95}},
+    {{0.0245, 0.0245, 0.0304, 0.0289},
+     0,
+     0,
+     {0.0270, 0.0270, 0.0320, 0.0320},
+     {},
+     {0.0260, 0.50, 0.95}},
+    {{0.0340, 0.0340, 0.0367, 0.0401},
+     0,
+     0,
+     {0.0374, 0.0374, 0.0275, 0.0275},
+     {},
+     {0.0260, 0.50, 0.95}},
 };
-constexpr StridedCosts kStridedOfAvx2[] = {
-    {0.0272, 1.10, 1.28},
-    {0.0320, 1.24, 1.18},
-    {0.0275, 1.08, 1.18},
-};
-// Where they were not measured, panels are taken to cost this much more than direct, so that they
-// are chosen where `millrace tune` finds them faster, and only there.
-constexpr double kPanelsOverDirect = 1.1;
-// Where oneDNN has Winograd, ours is taken to cost this much more: it was not measured there.
-constexpr double kTilesOverWinograd = 1.05;
 constexpr double kEmulatedBf16 = 2.7;  // against float32, where there are no instructions for bf16
-constexpr double kConversion = 0.5;    // a value from bf16 to float32 or back
+constexpr double kConversion = 0.25;   // a value from bf16 to float32 or back
 constexpr double kNanosecond = 1e-9;
 
 constexpr int64_t kTile = 4;                                 // outputs in a row of a tile
@@ -73,7 +106,7 @@ double tiles(const ConvolutionProblem& problem) {
   return static_cast<double>(y[0] * across(y[2]) * across(y[3]));
 }
 
-double winograd_cost(const ConvolutionProblem& problem, const PartCosts& costs) {
+double winograd_cost(const ConvolutionProblem& problem, const WinogradCosts& costs) {
   const auto inputs = static_cast<double>(problem.x.shape[1]);
   const auto outputs = static_cast<double>(problem.y.shape[1]);
   return kTileProducts *
@@ -81,55 +114,52 @@ double winograd_cost(const ConvolutionProblem& problem, const PartCosts& costs) 
           inputs * outputs * costs.weights);
 }
 
-double direct_cost(const ConvolutionProblem& problem, const PartCosts& costs) {
-  double cost = costs.direct;
-  if (problem.halves) cost = has_native_bf16() ? costs.direct_bf16 : cost * kEmulatedBf16;
-  return positions(problem) * product_of(problem.w.shape) * cost;
-}
-
-const StridedCosts& strided_costs(const ConvolutionProblem& problem) {
-  return kStridedOfAvx2[static_cast<size_t>(problem.direction)];
-}
-
-double strides_cost(const ConvolutionProblem& problem) {
-  if (problem.stride[0] * problem.stride[1] == 1) return 1;
+double product_cost(const ConvolutionProblem& problem, const ProductCosts& costs) {
   const graph::Shape& w = problem.w.shape;
   const bool points = w[w.size() - 1] * w[w.size() - 2] == 1;
-  return points ? strided_costs(problem).of_points : strided_costs(problem).of_others;
+  if (problem.stride[0] * problem.stride[1] == 1) return points ? costs.points : costs.others;
+  return points ? costs.strided_points : costs.strided_others;
 }
 
-// Without strides they are never cheaper than direct by more than what measurements differ.
-double panels_cost(const ConvolutionProblem& problem, const PartCosts& costs, bool narrow) {
-  if (!narrow || strides_cost(problem) == 1) return direct_cost(problem, costs) * kPanelsOverDirect;
-  return positions(problem) * product_of(problem.w.shape) * strided_costs(problem).panels;
+double direct_cost(const ConvolutionProblem& problem, const MethodCosts& costs) {
+  if (!problem.halves) return product_cost(problem, costs.direct);
+  return has_native_bf16() ? costs.direct_bf16 : costs.direct.others * kEmulatedBf16;
 }
 
-double cost_in_f32(const ConvolutionProblem& problem, const PartCosts& costs) {
+double cost_in_f32(const ConvolutionProblem& problem, const WinogradCosts& costs) {
   const double converted = product_of(problem.x.shape) + product_of(problem.y.shape);
   return static_cast<double>(parts_in_f32(problem)) * winograd_cost(part_in_f32(problem), costs) +
          converted * kConversion;
+}
+
+// Nanoseconds.
+double cost_by(const MethodCosts& costs, const ConvolutionProblem& problem,
+               ConvolutionMethod method) {
+  const double products = positions(problem) * product_of(problem.w.shape);
+  switch (method) {
+    case ConvolutionMethod::direct:
+      break;
+    case ConvolutionMethod::direct_general:
+      return products * costs.direct_general;
+    case ConvolutionMethod::panels:
+      return products * product_cost(problem, costs.panels);
+    case ConvolutionMethod::winograd_tiles:
+      return winograd_cost(problem, costs.tiles);
+    case ConvolutionMethod::winograd:
+      return winograd_cost(problem, costs.winograd);
+    case ConvolutionMethod::winograd_in_f32:
+      return cost_in_f32(problem, costs.winograd);
+  }
+  return products * direct_cost(problem, costs);
 }
 
 }  // namespace
 
 double cost_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
   const bool narrow = vector_instructions() != VectorInstructions::avx512;
-  const PartCosts& costs = (narrow ? kCostsOfAvx2 : kCosts)[static_cast<size_t>(problem.direction)];
-  switch (method) {
-    case ConvolutionMethod::direct:
-      break;
-    case ConvolutionMethod::direct_general:
-      return positions(problem) * product_of(problem.w.shape) * costs.direct_general * kNanosecond;
-    case ConvolutionMethod::panels:
-      return panels_cost(problem, costs, narrow) * kNanosecond;
-    case ConvolutionMethod::winograd_tiles:
-      return winograd_cost(problem, costs) * (narrow ? 1 : kTilesOverWinograd) * kNanosecond;
-    case ConvolutionMethod::winograd:
-      return winograd_cost(problem, costs) * kNanosecond;
-    case ConvolutionMethod::winograd_in_f32:
-      return cost_in_f32(problem, costs) * kNanosecond;
-  }
-  return direct_cost(problem, costs) * (narrow ? strides_cost(problem) : 1) * kNanosecond;
+  const auto direction = static_cast<size_t>(problem.direction);
+  return cost_by(narrow ? kCostsOfAvx2[direction] : kCosts[direction], problem, method) *
+         kNanosecond;
 }
 
 ConvolutionMethod cheapest_method(const ConvolutionProblem& problem,

@@ -1,13 +1,14 @@
 // What the methods of a convolution cost, by a formula with figures that come with the program.
 //
 // A method's work is a sum of parts, each with a cost of its own for every direction:
-//   direct, direct_general    products of values
-//   panels                    the same, with a cost of its own where there are strides (AVX2)
+//   direct, panels            products of values, of kernels of 1x1 and others, with strides and
+//                             without, each with a cost of its own
+//   direct_general            products of values
 //   winograd, winograd_tiles  products in tiles of 4x4 outputs (a quarter of the direct ones, but
 //                             tiles at the edge count whole), values of images and gradients
 //                             brought to and from tiles, and values of weights, whatever the batch
 //   winograd_in_f32           the same for each part of the batch, and the conversions
-// The figures are those of one thread; more threads are taken to divide all parts alike and so
+// The figures are those of a thread; more threads are taken to divide all parts alike and so
 // leave the choice as it is. There are figures for AVX-512 and for AVX2. Only a comparison of
 // methods means something: another processor is taken to be faster or slower at all of them. Sizes
 // of caches are not in it. A method that there is not for an instruction set (oneDNN's Winograd

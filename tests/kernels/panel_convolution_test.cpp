@@ -141,29 +141,31 @@ TEST(PanelConvolutionChoice, OnlyItsShapesAreServed) {
   EXPECT_TRUE(refused([](auto& p) { p.halves = true; }));
 }
 
-// Strided gradients of weights are what they are clearly faster at.
-TEST(PanelConvolutionChoice, TheyAreChosenWithAvx2) {
+// Where they are clearly faster, as measured: with strides, and with AVX-512 also points without
+// them but for gradients of weights.
+TEST(PanelConvolutionChoice, TheyAreChosenWhereTheyAreFaster) {
+  using kernels::ConvolutionDirection;
   using kernels::ConvolutionMethod;
-  const auto chosen = [](const PanelCase& each, kernels::ConvolutionDirection direction) {
+  const auto chosen = [](const PanelCase& each, ConvolutionDirection direction) {
     const kernels::KernelOptions options;
     const SingleOperator single = operator_of(each, direction);
     const auto problem = kernels::convolution_problem(single.request(options));
     return kernels::cheapest_method(problem, kernels::methods_for(problem));
   };
   const bool avx2 = kernels::vector_instructions() == kernels::VectorInstructions::avx2;
-  const auto strided = avx2 ? ConvolutionMethod::panels : ConvolutionMethod::direct;
-  const PanelCase points = {8, 256, 512, 56, 56, 1, 2, 0};
+  const auto with_avx2 = avx2 ? ConvolutionMethod::panels : ConvolutionMethod::direct;
+  const auto else_than_avx2 = avx2 ? ConvolutionMethod::direct : ConvolutionMethod::panels;
+  const PanelCase strided_points = {8, 256, 512, 56, 56, 1, 2, 0};
   const PanelCase wide = {8, 256, 256, 28, 28, 3, 2, 1};
-  EXPECT_EQ(chosen(points, kernels::ConvolutionDirection::forward), ConvolutionMethod::direct);
-  EXPECT_EQ(chosen(wide, kernels::ConvolutionDirection::forward), strided);
-  EXPECT_EQ(chosen(wide, kernels::ConvolutionDirection::backward_weights), strided);
-  if (!avx2) return;
-  EXPECT_EQ(chosen(points, kernels::ConvolutionDirection::backward_weights), strided);
-  for (const auto direction :
-       {kernels::ConvolutionDirection::forward, kernels::ConvolutionDirection::backward_data,
-        kernels::ConvolutionDirection::backward_weights}) {
-    EXPECT_EQ(chosen({8, 256, 512, 28, 28, 1, 1, 0}, direction), ConvolutionMethod::direct);
-  }
+  const PanelCase points = {8, 256, 512, 28, 28, 1, 1, 0};
+  EXPECT_EQ(chosen(strided_points, ConvolutionDirection::forward), ConvolutionMethod::direct);
+  EXPECT_EQ(chosen(strided_points, ConvolutionDirection::backward_data), ConvolutionMethod::direct);
+  EXPECT_EQ(chosen(strided_points, ConvolutionDirection::backward_weights), with_avx2);
+  EXPECT_EQ(chosen(wide, ConvolutionDirection::forward), ConvolutionMethod::panels);
+  EXPECT_EQ(chosen(wide, ConvolutionDirection::backward_weights), with_avx2);
+  EXPECT_EQ(chosen(points, ConvolutionDirection::forward), else_than_avx2);
+  EXPECT_EQ(chosen(points, ConvolutionDirection::backward_data), else_than_avx2);
+  EXPECT_EQ(chosen(points, ConvolutionDirection::backward_weights), ConvolutionMethod::direct);
 }
 
 }  // namespace

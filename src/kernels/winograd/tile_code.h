@@ -422,20 +422,35 @@ MILLRACE_TILE_INLINE void multiply_rows(const float* a, int64_t row, int64_t ste
   }
 }
 
-// All rows of a panel from `first` on, kRows at a time, the last ones fewer and fewer.
 template <int kLanes, int kRows, bool kAlong>
-void multiply_panel(const PanelProduct& product, int64_t first, const float* b, float* c) {
-  for (; first + kRows <= product.rows; first += kRows) {
-    multiply_rows<kLanes, kRows, kAlong>(product.a + first * product.row, product.row, product.step,
-                                         product.depth, b, c + first * 2 * kLanes, product.add);
+void multiply_so_many(const PanelProduct& product, int64_t first, int64_t count, const float* b,
+                      float* c) {
+  if (count == kRows) {
+    return multiply_rows<kLanes, kRows, kAlong>(product.a + first * product.row, product.row,
+                                                product.step, product.depth, b,
+                                                c + first * 2 * kLanes, product.add);
   }
-  if constexpr (kRows > 1) multiply_panel<kLanes, kRows / 2, kAlong>(product, first, b, c);
+  if constexpr (kRows > 1) {
+    multiply_so_many<kLanes, kRows - 1, kAlong>(product, first, count, b, c);
+  }
+}
+
+// All rows of a panel, at most kRows at a time, and about equally many, so that no few are left
+// over.
+template <int kLanes, int kRows, bool kAlong>
+void multiply_panel(const PanelProduct& product, const float* b, float* c) {
+  int64_t first = 0;
+  for (int64_t left = (product.rows + kRows - 1) / kRows; left > 0; --left) {
+    const int64_t count = (product.rows - first + left - 1) / left;
+    multiply_so_many<kLanes, kRows, kAlong>(product, first, count, b, c);
+    first += count;
+  }
 }
 
 template <int kLanes, int kRows, bool kAlong>
 void multiply_all(const PanelProduct& product) {
   for (int64_t panel = 0; panel < product.panels; ++panel) {
-    multiply_panel<kLanes, kRows, kAlong>(product, 0, product.b + panel * product.b_panel,
+    multiply_panel<kLanes, kRows, kAlong>(product, product.b + panel * product.b_panel,
                                           product.c + panel * product.c_panel);
   }
 }
@@ -451,7 +466,6 @@ template <int kLanes, int kRows>
 constexpr TileLoops make_tile_loops() {
   return {kLanes,
           2 * kLanes,
-          kRows,
           cut_tiles<kLanes>,
           cut_gradient_tiles<kLanes>,
           join_tiles<kLanes>,

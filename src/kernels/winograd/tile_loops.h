@@ -57,7 +57,6 @@ struct PanelProduct {
 struct TileLoops {
   int64_t lanes;
   int64_t panel;
-  int64_t rows;  // of a product at a time: pieces should be multiples of it
 
   // Inputs to the points, as left sides.
   void (*cut)(const float* x, const TiledImages& images, const TilePiece& piece, float* points);

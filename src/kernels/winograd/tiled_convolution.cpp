@@ -56,11 +56,11 @@ struct TiledWork {
         threads(parts),
         panels(rounded_up(sides.to.channels, loops.panel) / loops.panel) {}
 
-  // As few equal pieces as the limit allows.
+  // A part's tiles in as few equal pieces as the limit allows.
   void cut_into_pieces(int64_t most, int64_t parts) {
-    const int64_t rounds = std::max<int64_t>(1, (sides.tiles + most * parts - 1) / (most * parts));
-    piece = rounded_up((sides.tiles + rounds * parts - 1) / (rounds * parts), loops.rows);
-    pieces = (sides.tiles + piece - 1) / piece;
+    const int64_t share = (sides.tiles + parts - 1) / parts;
+    pieces = std::max<int64_t>(1, (share + most - 1) / most);
+    piece = (share + pieces - 1) / pieces;
     left_plane = plane_of(piece * sides.from.channels);
     right_plane = plane_of(piece * panels * loops.panel);
     weight_plane = plane_of(sides.from.channels * panels * loops.panel);
@@ -69,7 +69,8 @@ struct TiledWork {
     const int64_t each = kWinogradPoints * (sides.from.channels + sides.to.channels);
     return std::clamp(floats / each, kFewestTiles, kMostTiles);
   }
-  int64_t tiles_of(int64_t index) const { return std::min(piece, sides.tiles - index * piece); }
+  // From which tile of `count` on the pieces with that number are.
+  int64_t begin_of(int64_t index, int64_t count) const { return count * index / pieces; }
   int64_t left_floats() const { return kWinogradPoints * left_plane; }
   int64_t right_floats() const { return kWinogradPoints * right_plane; }
   int64_t weight_floats() const { return kWinogradPoints * weight_plane; }
@@ -78,8 +79,8 @@ struct TiledWork {
   Sides sides;
   int64_t threads;
   int64_t panels;
-  int64_t piece = 0;  // tiles
-  int64_t pieces = 0;
+  int64_t piece = 0;   // tiles of the largest
+  int64_t pieces = 0;  // of a part
   int64_t left_plane = 0;
   int64_t right_plane = 0;
   int64_t weight_plane = 0;
@@ -120,22 +121,23 @@ class TiledForward : public Kernel {
     const float* bias = bias_ ? arguments.input<const float>(2) : nullptr;
     parallel_for(work_.threads, 1, [&](int64_t part) {
       float* left = pieces + part * (work_.left_floats() + work_.right_floats());
-      const int64_t first = work_.pieces * part / work_.threads;
-      const int64_t last = work_.pieces * (part + 1) / work_.threads;
-      for (int64_t index = first; index < last; ++index) {
-        convolve(index, arguments.input<const float>(0), weights, bias, left,
-                 arguments.output<float>(0));
+      const int64_t first = work_.sides.tiles * part / work_.threads;
+      const int64_t count = work_.sides.tiles * (part + 1) / work_.threads - first;
+      for (int64_t index = 0; index < work_.pieces; ++index) {
+        const int64_t begin = work_.begin_of(index, count);
+        convolve(first + begin, work_.begin_of(index + 1, count) - begin,
+                 arguments.input<const float>(0), weights, bias, left, arguments.output<float>(0));
       }
     });
   }
 
  private:
-  void convolve(int64_t index, const float* x, const float* weights, const float* bias, float* left,
-                float* y) const {
+  void convolve(int64_t first, int64_t count, const float* x, const float* weights,
+                const float* bias, float* left, float* y) const {
     const TileLoops& loops = work_.loops;
     const int64_t inputs = work_.sides.from.channels;
     float* right = left + work_.left_floats();
-    TilePiece piece = {index * work_.piece, work_.tiles_of(index), work_.piece, work_.left_plane};
+    TilePiece piece = {first, count, work_.piece, work_.left_plane};
     loops.cut(x, work_.sides.from, piece, left);
     for (int64_t point = 0; point < kWinogradPoints; ++point) {
       const float* a = left + point * work_.left_plane;
@@ -187,7 +189,7 @@ class TiledWeightGradient : public Kernel {
       parallel_for(kWinogradPoints * work_.panels, 1, [&](int64_t item) {
         const int64_t point = item / work_.panels;
         const int64_t panel = item % work_.panels;
-        loops.multiply({left + point * work_.left_plane, 1, inputs, inputs, work_.tiles_of(round),
+        loops.multiply({left + point * work_.left_plane, 1, inputs, inputs, tiles_of(round),
                         right + point * work_.right_plane + panel * work_.piece * loops.panel, 0, 1,
                         products + point * work_.weight_plane + panel * inputs * loops.panel, 0,
                         round > 0});
@@ -207,13 +209,18 @@ class TiledWeightGradient : public Kernel {
   }
 
  private:
+  int64_t tiles_of(int64_t round) const {
+    return work_.begin_of(round + 1, work_.sides.tiles) - work_.begin_of(round, work_.sides.tiles);
+  }
+
   void cut(int64_t round, int64_t part, const KernelArguments& arguments, float* left, float* right,
            float* sums) const {
     const TileLoops& loops = work_.loops;
-    const int64_t count = work_.tiles_of(round);
+    const int64_t first = work_.begin_of(round, work_.sides.tiles);
+    const int64_t count = tiles_of(round);
     const int64_t begin = count * part / work_.threads;
     const int64_t end = count * (part + 1) / work_.threads;
-    TilePiece piece = {round * work_.piece + begin, end - begin, work_.piece, work_.left_plane};
+    TilePiece piece = {first + begin, end - begin, work_.piece, work_.left_plane};
     loops.cut(arguments.input<const float>(0), work_.sides.from, piece,
               left + begin * work_.sides.from.channels);
     piece.plane = work_.right_plane;
