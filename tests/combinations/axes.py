@@ -65,7 +65,7 @@ AXES = {
     "cut": ["", "weights", "after"],
     "plan": ["", "file", "layers"],
     "total": ["", "said"],
-    "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars", "lamb"],
+    "optimizer": ["", "plain", "nesterov", "adamw", "adamw-betas", "lars", "lamb", "rmsprop"],
     "decay": ["", "0", "0.01", "0.01-all"],
     "clip": ["", "0.5", "1000", "backbone"],
     "share": ["", "on"],

@@ -13,6 +13,8 @@ def learning_rate(draw):
     are times 64, have steep losses."""
     if "adamw" in draw["optimizer"]:
         return "0.0001" if draw["head"] else "0.001"
+    if draw["optimizer"] == "rmsprop":
+        return "0.00003" if draw["head"] else "0.0003"
     if draw["optimizer"] in ("lars", "lamb"):
         return "0.001" if draw["head"] else "0.01"
     return "0.00001" if draw["head"] else "0.01" if draw["model"] == "fashion_cnn" else "0.001"
@@ -27,6 +29,7 @@ OPTIMIZERS = {
                     "--adam-epsilon", "1e-3"],
     "lars": ["--optimizer", "lars", "--lars-trust", "0.02"],
     "lamb": ["--optimizer", "lamb"],
+    "rmsprop": ["--optimizer", "rmsprop", "--adam-beta2", "0.9", "--adam-epsilon", "0.03"],
 }
 
 # Words that are flags of their own.
