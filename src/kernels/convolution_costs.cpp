@@ -47,6 +47,8 @@ constexpr StridedCosts kStridedOfAvx2[] = {
 // Where they were not measured, panels are taken to cost this much more than direct, so that they
 // are chosen where `millrace tune` finds them faster, and only there.
 constexpr double kPanelsOverDirect = 1.1;
+// Faster in every shape that was measured.
+constexpr double kDepthwiseOverDirect = 0.5;
 // Where oneDNN has Winograd, ours is taken to cost this much more: it was not measured there.
 constexpr double kTilesOverWinograd = 1.05;
 constexpr double kEmulatedBf16 = 2.7;  // against float32, where there are no instructions for bf16
@@ -122,6 +124,8 @@ double cost_of(const ConvolutionProblem& problem, ConvolutionMethod method) {
       return positions(problem) * product_of(problem.w.shape) * costs.direct_general * kNanosecond;
     case ConvolutionMethod::panels:
       return panels_cost(problem, costs, narrow) * kNanosecond;
+    case ConvolutionMethod::depthwise:
+      return direct_cost(problem, costs) * kDepthwiseOverDirect * kNanosecond;
     case ConvolutionMethod::winograd_tiles:
       return winograd_cost(problem, costs) * (narrow ? 1 : kTilesOverWinograd) * kNanosecond;
     case ConvolutionMethod::winograd:
