@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -16,6 +18,9 @@
 
 namespace millrace::bench {
 namespace {
+
+// In which the threads of the process before stop waiting for work by spinning.
+constexpr std::chrono::milliseconds kPause{100};
 
 using Progress = std::function<void(const std::string&)>;
 
@@ -112,6 +117,7 @@ struct HeadRunner {
   }
 
   void step(bool counts) {
+    std::this_thread::sleep_for(kPause);
     const double time = process.ask("step").at("seconds").get<double>();
     if (counts) seconds.push_back(time);
   }
