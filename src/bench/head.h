@@ -25,9 +25,10 @@ struct HeadBenchOptions {
   int threads = 2;
   std::string storage = "fp32";  // or bf16, fp16
   bool peer = false;
-  std::string peer_update = "sampled";  // or dense: see the script
-  std::filesystem::path program;        // the millrace program itself
-  std::filesystem::path peer_script;    // bench/peer_partial_fc.py
+  std::string peer_update = "best";                        // of sampled and dense: see the script
+  std::filesystem::path program;                           // the millrace program itself
+  std::filesystem::path peer_script;                       // bench/peer_partial_fc.py
+  std::filesystem::path peer_python = "/usr/bin/python3";  // Debian's, which has its PyTorch
 };
 
 struct HeadRow {

@@ -30,6 +30,7 @@ struct HeadBenchFlags {
   std::string modes = "mp,pfc";
   bench::HeadBenchOptions options;
   std::string peer_script = "bench/peer_partial_fc.py";
+  std::string peer_python = "/usr/bin/python3";
   std::string summary;
 };
 
@@ -53,6 +54,7 @@ int run(const HeadBenchFlags& flags) {
   options.modes = split(flags.modes, ',');
   options.program = std::filesystem::read_symlink("/proc/self/exe");
   options.peer_script = flags.peer_script;
+  options.peer_python = flags.peer_python;
   head_storage(options.storage);
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   const auto rows = bench::run_head_bench(options, [](const std::string& sentence) {
@@ -111,9 +113,12 @@ void add_bench_head_command(CLI::App& bench, Action& chosen) {
   suite->add_flag("--peer", options.peer, "Measure PyTorch beside it");
   suite
       ->add_option("--peer-update", options.peer_update,
-                   "How PyTorch updates in pfc: sampled (only the sample's centres) or dense")
+                   "How PyTorch updates in pfc: sampled (only the sample's centres), dense, or the "
+                   "best of both")
       ->capture_default_str();
   suite->add_option("--peer-script", flags->peer_script, "The script that runs PyTorch")
+      ->capture_default_str();
+  suite->add_option("--peer-python", flags->peer_python, "The Python that has PyTorch")
       ->capture_default_str();
   suite->add_option("--summary", flags->summary, "Write the rows to this file as a JSON list");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });

@@ -255,7 +255,7 @@ constexpr FlagRule kBenchSingle[] = {
 };
 
 constexpr FlagRule kBenchHead[] = {
-    {"--peer-script --peer-update", [](Flags flags) { return flags.given("--peer"); },
+    {"--peer-script --peer-update --peer-python", [](Flags flags) { return flags.given("--peer"); },
      "without --peer"},
     {"--sample-rate",
      [](Flags flags) { return flags.value("--modes").find("pfc") != std::string::npos; },

@@ -1,6 +1,7 @@
 // convolution and its two gradients, by oneDNN or own loops: the method that was chosen, else
 // direct.
 #include "kernels/convolution_problem.h"
+#include "kernels/depthwise/depthwise_convolution.h"
 #include "kernels/panels/panel_convolution.h"
 #include "kernels/reference/reference.h"
 #include "kernels/support/widened.h"
@@ -174,8 +175,8 @@ std::unique_ptr<Kernel> create_in_f32(const KernelRequest& request, std::string*
                       parts_in_f32(problem));
 }
 
-// The layouts of the operator's images and weights that loops of our own work with: panels and
-// winograd_tiles take the same.
+// The layouts of the operator's images and weights that loops of our own work with: all of them
+// take the same, but for weights of groups, which are plain.
 LayoutWish layouts_of_loops(const KernelRequest& request, const ConvolutionProblem& problem) {
   LayoutWish wish = {std::vector<graph::Layout>(request.inputs.size()),
                      std::vector<graph::Layout>(request.outputs.size())};
@@ -185,7 +186,7 @@ LayoutWish layouts_of_loops(const KernelRequest& request, const ConvolutionProbl
     return (role.source == DnnlArgument::Source::input ? wish.inputs : wish.outputs)[role.index];
   };
   place(roles.x) = place(roles.y) = tiled_images(loops);
-  place(roles.w) = tiled_weights(loops);
+  if (problem.groups == 1) place(roles.w) = tiled_weights(loops);
   return wish;
 }
 
@@ -210,6 +211,9 @@ std::unique_ptr<Kernel> create_in_loops(const KernelRequest& request, std::strin
   }
   if (method == ConvolutionMethod::panels) {
     return make_panel_convolution(problem, request.options.threads, *panel_loops_here());
+  }
+  if (method == ConvolutionMethod::depthwise) {
+    return make_depthwise_convolution(problem, *depthwise_loops_here());
   }
   return make_tiled_convolution(problem, request.options.threads, *tile_loops_here());
 }
@@ -244,7 +248,8 @@ LayoutWish layouts(const KernelRequest& request) {
     return layouts(widened_request({request.op, request.inputs, request.outputs, options},
                                    parts_in_f32(problem)));
   }
-  if (method == ConvolutionMethod::winograd_tiles || method == ConvolutionMethod::panels) {
+  if (method == ConvolutionMethod::winograd_tiles || method == ConvolutionMethod::panels ||
+      method == ConvolutionMethod::depthwise) {
     return layouts_of_loops(request, problem);
   }
   auto offer = offer_convolution(problem, method, any_descs(problem), nullptr);
@@ -280,30 +285,35 @@ std::vector<KernelFamily> kernels() {
   const KernelImplementation tiles = {"winograd tiles",
                                       create_in_loops<ConvolutionMethod::winograd_tiles>};
   const KernelImplementation panels = {"panels", create_in_loops<ConvolutionMethod::panels>};
+  const KernelImplementation depthwise = {"depthwise",
+                                          create_in_loops<ConvolutionMethod::depthwise>};
   const KernelImplementation general = {"direct_general",
                                         create<ConvolutionMethod::direct_general>};
   const KernelImplementation direct = {"direct", create<ConvolutionMethod::direct>, true};
-  return {{"convolution",
-           {in_f32, kWinograd, tiles, panels, direct, {"reference", reference_convolution}},
-           layouts},
-          {"convolution_backward_data",
-           {in_f32,
-            kWinograd,
-            tiles,
-            panels,
-            general,
-            direct,
-            {"reference", reference_convolution_backward_data}},
-           layouts},
-          {"convolution_backward_weights",
-           {in_f32,
-            kWinograd,
-            tiles,
-            panels,
-            general,
-            direct,
-            {"reference", reference_convolution_backward_weights}},
-           layouts}};
+  return {
+      {"convolution",
+       {in_f32, kWinograd, tiles, panels, depthwise, direct, {"reference", reference_convolution}},
+       layouts},
+      {"convolution_backward_data",
+       {in_f32,
+        kWinograd,
+        tiles,
+        panels,
+        depthwise,
+        general,
+        direct,
+        {"reference", reference_convolution_backward_data}},
+       layouts},
+      {"convolution_backward_weights",
+       {in_f32,
+        kWinograd,
+        tiles,
+        panels,
+        depthwise,
+        general,
+        direct,
+        {"reference", reference_convolution_backward_weights}},
+       layouts}};
 }
 
 }  // namespace millrace::kernels::convolution

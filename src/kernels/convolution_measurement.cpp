@@ -8,6 +8,7 @@
 #include "base/half.h"
 #include "base/parallel.h"
 #include "kernels/convolution_problem.h"
+#include "kernels/depthwise/depthwise_convolution.h"
 #include "kernels/panels/panel_convolution.h"
 #include "kernels/support/conversion.h"
 #include "kernels/winograd/tiled_convolution.h"
@@ -145,6 +146,11 @@ std::function<void()> rehearse_panels(const ConvolutionProblem& problem) {
                          make_panel_convolution(problem, team_size(), *panel_loops_here()));
 }
 
+std::function<void()> rehearse_depthwise(const ConvolutionProblem& problem) {
+  if (!refusal_of_depthwise(problem, depthwise_loops_here()).empty()) return {};
+  return rehearse_kernel(problem, make_depthwise_convolution(problem, *depthwise_loops_here()));
+}
+
 double seconds_of(const std::function<void()>& run) {
   const auto start = std::chrono::steady_clock::now();
   run();
@@ -155,6 +161,7 @@ std::function<void()> rehearsal_of(const ConvolutionProblem& problem, Convolutio
   if (method == ConvolutionMethod::winograd_in_f32) return rehearse_in_f32(problem);
   if (method == ConvolutionMethod::winograd_tiles) return rehearse_tiles(problem);
   if (method == ConvolutionMethod::panels) return rehearse_panels(problem);
+  if (method == ConvolutionMethod::depthwise) return rehearse_depthwise(problem);
   return rehearse(problem, method);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/convolution_choices.h"
+#include "kernels/depthwise/depthwise_convolution.h"
 #include "kernels/panels/panel_convolution.h"
 #include "kernels/winograd/tiled_convolution.h"
 
@@ -146,6 +147,9 @@ uint64_t workspace_of(const ConvolutionProblem& problem, ConvolutionMethod metho
   if (method == ConvolutionMethod::panels) {
     return make_panel_convolution(problem, threads, *panel_loops_here())->workspace_bytes();
   }
+  if (method == ConvolutionMethod::depthwise) {
+    return make_depthwise_convolution(problem, *depthwise_loops_here())->workspace_bytes();
+  }
   if (method != ConvolutionMethod::winograd_in_f32) {
     return offer_convolution(problem, method, any_descs(problem), nullptr)->scratchpad.get_size();
   }
@@ -239,6 +243,8 @@ std::string_view name_of(ConvolutionMethod method) {
       return "direct_general";
     case ConvolutionMethod::panels:
       return "panels";
+    case ConvolutionMethod::depthwise:
+      return "depthwise";
     case ConvolutionMethod::winograd_tiles:
       return "winograd_tiles";
     case ConvolutionMethod::winograd:
@@ -274,6 +280,10 @@ std::vector<ConvolutionMethod> methods_for(const ConvolutionProblem& problem) {
     if (possible) methods.push_back(ConvolutionMethod::winograd_in_f32);
     return methods;
   }
+  if (refusal_of_depthwise(problem, depthwise_loops_here()).empty()) {
+    methods.push_back(ConvolutionMethod::depthwise);
+    return methods;
+  }
   if (refusal_of_panels(problem, panel_loops_here()).empty()) {
     methods.push_back(ConvolutionMethod::panels);
   }
@@ -302,9 +312,10 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
   });
   if (options.convolution == ConvolutionAlgorithm::winograd) {
     const ConvolutionMethod last = methods.back();
-    const bool other =
-        last == ConvolutionMethod::direct_general || last == ConvolutionMethod::panels;
-    return other ? ConvolutionMethod::direct : last;
+    const bool winograd = last == ConvolutionMethod::winograd_tiles ||
+                          last == ConvolutionMethod::winograd ||
+                          last == ConvolutionMethod::winograd_in_f32;
+    return winograd ? last : ConvolutionMethod::direct;
   }
   if (methods.size() == 1 || options.choices == nullptr) return ConvolutionMethod::direct;
   return options.choices->choose(problem, options, methods);

@@ -199,7 +199,7 @@ TEST_F(FlagEffectsTest, WhatWorksOrHoldsAnywayPasses) {
         "data synth recordio:d.rec --faces --pairs 0 --seed 3 --quality 80",
         "data synth ofrecord:d --part-size 1MiB",
         "data convert idx:d folder:e --split test",
-        "bench head --peer --peer-update dense --sample-rate 0.1",
+        "bench head --peer --peer-update dense --peer-python p --sample-rate 0.1",
         "bench published --cross",
         "report run -o out --steps 3"}) {
     EXPECT_EQ(complaint(line), "") << line;

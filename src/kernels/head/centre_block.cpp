@@ -35,8 +35,9 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
     const int64_t number = classes[static_cast<size_t>(r)];
     const std::byte* row = centres.row(number);
     if (!in_order && r + kCentreRowsAhead < count) {
-      prefetch_row(centres.row(classes[static_cast<size_t>(r + kCentreRowsAhead)]),
-                   centres.row_bytes());
+      const int64_t ahead = classes[static_cast<size_t>(r + kCentreRowsAhead)];
+      prefetch_row(centres.row(ahead), centres.row_bytes());
+      if (late != nullptr) late->prefetch(ahead);
     }
     if (in_place) {
       const bool is_float = centres.storage == graph::DataType::f32;

@@ -72,4 +72,11 @@ void LateRows::catch_up(int64_t row, float* centre, float* const* states) const 
   if (missed > 0) rule_.apply(pauses_[missed], centre, states, dimension_);
 }
 
+void LateRows::prefetch(int64_t row) const {
+  if (clock_.missed(row) == 0) return;
+  for (size_t i = 0; i < state_count(rule_.kind); ++i) {
+    prefetch_row(states_[i].row(row), states_[i].row_bytes());
+  }
+}
+
 }  // namespace millrace::kernels

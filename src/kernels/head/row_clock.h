@@ -65,6 +65,9 @@ class LateRows {
   // The same for a row and its states.
   void catch_up(int64_t row, float* centre, float* const* states) const;
 
+  // Asks for the states of a row that is brought up to date soon.
+  void prefetch(int64_t row) const;
+
  private:
   UpdateRule rule_;
   size_t states_input_ = 0;

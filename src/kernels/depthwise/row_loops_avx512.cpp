@@ -1,0 +1,10 @@
+#include "kernels/depthwise/row_code.h"
+
+namespace millrace::kernels {
+
+const DepthwiseLoops& depthwise_loops_avx512() {
+  static constexpr DepthwiseLoops kLoops = row_code::make_depthwise_loops<16, 25>();
+  return kLoops;
+}
+
+}  // namespace millrace::kernels
