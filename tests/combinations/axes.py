@@ -211,7 +211,7 @@ def mended(draw):
     if draw["head-parallel"].startswith("pfc"):
         draw["microbatches"] = "1"
         if draw["head-momentum"] == "none" and (
-                "adamw" in draw["optimizer"] or draw["optimizer"] == "lamb"):
+                "adamw" in draw["optimizer"] or draw["optimizer"] in ("lamb", "rmsprop")):
             draw["head-momentum"] = ""  # they cannot do without their moments
     else:
         draw["head-momentum"] = ""
