@@ -99,6 +99,11 @@ void Interruption::finish_first(std::string sentence) {
   sentence_ = std::move(sentence);
 }
 
+void Interruption::tell(std::function<void()> listener) {
+  const std::lock_guard lock(mutex_);
+  told_ = std::move(listener);
+}
+
 void Interruption::be_silent() {
   const std::lock_guard lock(mutex_);
   silent_ = true;
@@ -117,6 +122,7 @@ void Interruption::listen() {
 void Interruption::answer() {
   const std::lock_guard lock(mutex_);
   stop_ = true;
+  if (told_) told_();
   if (!finishes_) end();
   say();
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -29,6 +30,9 @@ class Interruption {
   // program with status 130 soon after that.
   void finish_first(std::string sentence);
 
+  // Who else is told of the first signal, before it is answered.
+  void tell(std::function<void()> listener);
+
   // Says nothing: another process of the job does.
   void be_silent();
 
@@ -41,6 +45,7 @@ class Interruption {
   void say() const;
 
   std::mutex mutex_;  // of the sentence and what it stands for
+  std::function<void()> told_;
   std::string sentence_;
   bool finishes_ = false;
   bool silent_ = false;

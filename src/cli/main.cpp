@@ -16,6 +16,7 @@
 #include "cli/flag_names.h"
 #include "cli/interruption.h"
 #include "cli/uncaught.h"
+#include "comm/job_processes.h"
 #include "comm/launcher.h"
 #include "comm/launchers.h"
 #include "comm/mpi_group.h"
@@ -39,14 +40,14 @@ int main(int count, char** arguments) {
   // Of a rank that waits in MPI for others which are lost.
   const auto last_word = [&](const std::string& sentence) {
     if (!said.exchange(true)) cli::fail(sentence, cli::kExitJobFailed);
-    comm::end_launchers(launchers);
+    comm::end_launchers(launchers, comm::other_ranks());
     ::_exit(cli::kExitJobFailed);
   };
   std::optional<comm::MpiSession> session;  // ends last, when errors have been printed
   const auto report = [&](std::string_view message, int status) {
     if (session) session->expect_no_answer(status);
     if (!said.exchange(true)) cli::fail(message, status);
-    if (session && session->failed()) comm::end_launchers(launchers);
+    if (session && session->failed()) comm::end_launchers(launchers, comm::other_ranks());
     return status;
   };
   try {
@@ -56,6 +57,7 @@ int main(int count, char** arguments) {
     if (comm::launched_ranks() > 1) {
       interruption.end_at_once("Interrupted while the job began; nothing was changed.");
       session.emplace(last_word);
+      interruption.tell([&session] { session->expect_end(); });
     }
     if (session && session->rank() != 0) interruption.be_silent();
     return cli::run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr,
@@ -63,7 +65,8 @@ int main(int count, char** arguments) {
   } catch (const InputError& error) {
     return report(error.marked(), cli::kExitBadInput);
   } catch (const std::exception& error) {
-    const std::string shortage = cli::describe_shortage(error);
+    const std::string shortage =
+        cli::describe_shortage(error, session ? session->doing() : ", while the job began");
     return report(shortage.empty() ? marked_text(error) : shortage, cli::kExitJobFailed);
   }
 }
