@@ -4,7 +4,9 @@
 // milliseconds, wherever it comes, by a thread that does nothing else: it says a sentence and
 // either ends the program with status 130 or, where work has results to keep, sets `stop` and
 // leaves the end to that work. A second signal, 0.3 s later or more, ends the program at once.
-// Signals that whoever started the program had ignored stay ignored.
+// Signals that whoever started the program had ignored stay ignored. Output into a pipe that nobody
+// reads (SIGPIPE) ends the program as usual, but counts as a first signal where work has results to
+// keep; not in a job of several ranks, where one that ends is told by its launcher.
 #pragma once
 
 #include <atomic>

@@ -15,6 +15,7 @@
 #include "cli/command_line.h"
 #include "cli/flag_names.h"
 #include "cli/interruption.h"
+#include "cli/standard_files.h"
 #include "cli/uncaught.h"
 #include "comm/job_processes.h"
 #include "comm/launcher.h"
@@ -25,8 +26,18 @@ namespace millrace::cli {
 namespace {
 
 int fail(std::string_view message, int status) {
-  fmt::print(stderr, "millrace: {}\n", with_flags(message));
+  print_error("millrace: {}\n", with_flags(message));
   return status;
+}
+
+// What a job prints tells how it goes, and its results are in files; of other commands it is the
+// result.
+int end_output(const std::vector<std::string>& arguments, int status) {
+  const std::string lost = finish_output();
+  if (lost.empty()) return status;
+  const bool is_job = !arguments.empty() && arguments[0] == "train";
+  print_error("millrace: {}{}\n", is_job ? "warning: " : "", lost);
+  return status == kExitSuccess && !is_job ? kExitJobFailed : status;
 }
 
 }  // namespace
@@ -34,6 +45,7 @@ int fail(std::string_view message, int status) {
 
 int main(int count, char** arguments) {
   using namespace millrace;
+  cli::open_standard_files();
   cli::tell_uncaught_errors();
   const std::vector<comm::ProcessMark> launchers = comm::launchers_above();
   std::atomic<bool> said = false;
@@ -60,8 +72,9 @@ int main(int count, char** arguments) {
       interruption.tell([&session] { session->expect_end(); });
     }
     if (session && session->rank() != 0) interruption.be_silent();
-    return cli::run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr,
-                                 interruption);
+    const int status = cli::run_command_line({arguments + 1, arguments + count},
+                                             session ? &*session : nullptr, interruption);
+    return cli::end_output({arguments + 1, arguments + count}, status);
   } catch (const InputError& error) {
     return report(error.marked(), cli::kExitBadInput);
   } catch (const std::exception& error) {

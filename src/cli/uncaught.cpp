@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flag_names.h"
+#include "cli/standard_files.h"
 #include "comm/job_processes.h"
 #include "comm/launcher.h"
 
@@ -25,7 +26,7 @@ namespace {
     if (sentence.empty()) sentence = with_flags(marked_text(error));
   } catch (...) {  // NOLINT: nothing is known of it
   }
-  fmt::print(stderr, "millrace: {}\n", sentence);
+  print_error("millrace: {}\n", sentence);
   ::_exit(kExitJobFailed);
 }
 
