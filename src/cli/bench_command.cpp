@@ -15,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/interruption.h"
 #include "cli/job_flags.h"
+#include "cli/standard_files.h"
 
 namespace millrace::cli {
 namespace {
@@ -50,10 +51,8 @@ int run(const SingleFlags& flags) {
   options.limit = !flags.no_limit;
   options.program = std::filesystem::read_symlink("/proc/self/exe");
   options.peer_script = flags.peer_script;
-  const auto rows = bench::run_single(options, [](const std::string& sentence) {
-    fmt::print(stderr, "{}\n", sentence);
-    std::fflush(stderr);
-  });
+  const auto rows = bench::run_single(
+      options, [](const std::string& sentence) { print_error("{}\n", sentence); });
   fmt::print("{}", bench::to_table(rows));
   if (!flags.summary.empty()) write_text(flags.summary, bench::to_json(rows).dump(2) + "\n");
   return kExitSuccess;

@@ -15,6 +15,7 @@
 #include "bench/head_server.h"
 #include "cli/command.h"
 #include "cli/head_flags.h"
+#include "cli/standard_files.h"
 
 namespace millrace::cli {
 namespace {
@@ -57,10 +58,8 @@ int run(const HeadBenchFlags& flags) {
   options.peer_python = flags.peer_python;
   head_storage(options.storage);
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
-  const auto rows = bench::run_head_bench(options, [](const std::string& sentence) {
-    fmt::print(stderr, "{}\n", sentence);
-    std::fflush(stderr);
-  });
+  const auto rows = bench::run_head_bench(
+      options, [](const std::string& sentence) { print_error("{}\n", sentence); });
   fmt::print("{}", bench::to_table(rows));
   if (!flags.summary.empty())
     write_text(flags.summary, bench::to_json(rows, options).dump(2) + "\n");

@@ -15,6 +15,7 @@
 #include "cli/interruption.h"
 #include "cli/job_flags.h"
 #include "cli/plan_pipedream.h"
+#include "cli/standard_files.h"
 #include "planner/published/checked_predictions.h"
 #include "planner/published/interval.h"
 #include "planner/published/report.h"
@@ -90,8 +91,7 @@ class RowProgress {
       left = fmt::format(", about {} left", format_duration(rest));
     }
     ++done_;
-    fmt::print(stderr, "row {} of {}: {} {} {}{}\n", done_, rows_, row.system, row.model, row.label,
-               left);
+    print_error("row {} of {}: {} {} {}{}\n", done_, rows_, row.system, row.model, row.label, left);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "bench/scaling.h"
 #include "cli/job_flags.h"
+#include "cli/standard_files.h"
 
 namespace millrace::cli {
 namespace {
@@ -30,10 +31,8 @@ int run(const ScalingFlags& flags) {
   if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
   options.cores = backend::available_cores();
   options.program = std::filesystem::read_symlink("/proc/self/exe");
-  const auto rows = bench::run_scaling(options, [](const std::string& sentence) {
-    fmt::print(stderr, "{}\n", sentence);
-    std::fflush(stderr);
-  });
+  const auto rows = bench::run_scaling(
+      options, [](const std::string& sentence) { print_error("{}\n", sentence); });
   fmt::print("{}", bench::to_table(rows, options));
   if (!flags.summary.empty())
     write_text(flags.summary, bench::to_json(rows, options).dump(2) + "\n");

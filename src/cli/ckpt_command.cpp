@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/plan_pipedream.h"
+#include "cli/standard_files.h"
 #include "data/safetensors.h"
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
@@ -153,7 +154,7 @@ std::filesystem::path newest_of(const CkptFlags& flags) {
     return *best;
   }
   return train::newest_checkpoint(flags.source, [](std::string_view sentence) {
-    fmt::print(stderr, "millrace: warning: {}\n", with_flags(sentence));
+    print_error("millrace: warning: {}\n", with_flags(sentence));
   });
 }
 

@@ -12,6 +12,7 @@
 #include "cli/flag_names.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "cli/standard_files.h"
 #include "train/confusion.h"
 #include "train/evaluation.h"
 #include "train/faces/embedding.h"
@@ -41,7 +42,7 @@ struct EvalFlags {
 };
 
 void warn_of_checkpoint(std::string_view sentence) {
-  fmt::print(stderr, "millrace: warning: {}\n", with_flags(sentence));
+  print_error("millrace: warning: {}\n", with_flags(sentence));
 }
 
 train::TrainJob to_evaluation_job(EvalFlags flags) {

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "comm/launcher.h"
 
 namespace millrace::cli {
 namespace {
@@ -56,17 +57,24 @@ void handle(int) {
 // When the command has ended, which its status tells: only a second signal is in a hurry.
 void handle_late(int) { is_first_signal(); }
 
+// Nobody reads what is printed any more, which every line tells again.
+void handle_closed_pipe(int) {
+  if (first_signal == 0 && is_first_signal()) ring(kSignalled);
+}
+
+void set_handler(int signal, void (*handler)(int)) {
+  struct sigaction action = {};
+  ::sigaction(signal, nullptr, &action);
+  if (action.sa_handler == SIG_IGN) return;
+  action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+}
+
 void set_handlers(void (*handler)(int)) {
-  for (const int signal : kSignals) {
-    struct sigaction action = {};
-    ::sigaction(signal, nullptr, &action);
-    if (action.sa_handler == SIG_IGN) continue;
-    action = {};
-    action.sa_handler = handler;
-    action.sa_flags = SA_RESTART;
-    ::sigemptyset(&action.sa_mask);
-    ::sigaction(signal, &action, nullptr);
-  }
+  for (const int signal : kSignals) set_handler(signal, handler);
 }
 
 }  // namespace
@@ -95,8 +103,14 @@ void Interruption::end_at_once(std::string sentence) {
 
 void Interruption::finish_first(std::string sentence) {
   const std::lock_guard lock(mutex_);
+  if (!finishes_ && comm::launched_ranks() == 1) set_handler(SIGPIPE, handle_closed_pipe);
   finishes_ = true;
   sentence_ = std::move(sentence);
+}
+
+void Interruption::tell(std::function<void()> listener) {
+  const std::lock_guard lock(mutex_);
+  told_ = std::move(listener);
 }
 
 void Interruption::be_silent() {
@@ -117,6 +131,7 @@ void Interruption::listen() {
 void Interruption::answer() {
   const std::lock_guard lock(mutex_);
   stop_ = true;
+  if (told_) told_();
   if (!finishes_) end();
   say();
 }
@@ -137,6 +152,7 @@ void Interruption::say() const {
 
 void forget_interruption() {
   set_handlers(SIG_DFL);
+  set_handler(SIGPIPE, SIG_DFL);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 

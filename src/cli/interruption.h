@@ -4,10 +4,13 @@
 // milliseconds, wherever it comes, by a thread that does nothing else: it says a sentence and
 // either ends the program with status 130 or, where work has results to keep, sets `stop` and
 // leaves the end to that work. A second signal, 0.3 s later or more, ends the program at once.
-// Signals that whoever started the program had ignored stay ignored.
+// Signals that whoever started the program had ignored stay ignored. Output into a pipe that nobody
+// reads (SIGPIPE) ends the program as usual, but counts as a first signal where work has results to
+// keep; not in a job of several ranks, where one that ends is told by its launcher.
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -29,6 +32,9 @@ class Interruption {
   // program with status 130 soon after that.
   void finish_first(std::string sentence);
 
+  // Who else is told of the first signal, before it is answered.
+  void tell(std::function<void()> listener);
+
   // Says nothing: another process of the job does.
   void be_silent();
 
@@ -41,6 +47,7 @@ class Interruption {
   void say() const;
 
   std::mutex mutex_;  // of the sentence and what it stands for
+  std::function<void()> told_;
   std::string sentence_;
   bool finishes_ = false;
   bool silent_ = false;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/card_flags.h"
+#include "cli/standard_files.h"
 
 namespace millrace::cli {
 
@@ -53,9 +54,9 @@ train::TrainJob look_job(const LookFlags& flags, size_t images) {
 
 void tell_unread(const train::UnreadFiles& unread) {
   if (unread.count == 0) return;
-  fmt::print(stderr, "millrace: warning: {} file{} could not be read:\n", unread.count,
-             unread.count == 1 ? "" : "s");
-  for (const std::string& sentence : unread.sentences) fmt::print(stderr, "  {}\n", sentence);
+  print_error("millrace: warning: {} file{} could not be read:\n", unread.count,
+              unread.count == 1 ? "" : "s");
+  for (const std::string& sentence : unread.sentences) print_error("  {}\n", sentence);
 }
 
 }  // namespace millrace::cli

@@ -15,7 +15,9 @@
 #include "cli/command_line.h"
 #include "cli/flag_names.h"
 #include "cli/interruption.h"
+#include "cli/standard_files.h"
 #include "cli/uncaught.h"
+#include "comm/job_processes.h"
 #include "comm/launcher.h"
 #include "comm/launchers.h"
 #include "comm/mpi_group.h"
@@ -24,8 +26,18 @@ namespace millrace::cli {
 namespace {
 
 int fail(std::string_view message, int status) {
-  fmt::print(stderr, "millrace: {}\n", with_flags(message));
+  print_error("millrace: {}\n", with_flags(message));
   return status;
+}
+
+// What a job prints tells how it goes, and its results are in files; of other commands it is the
+// result.
+int end_output(const std::vector<std::string>& arguments, int status) {
+  const std::string lost = finish_output();
+  if (lost.empty()) return status;
+  const bool is_job = !arguments.empty() && arguments[0] == "train";
+  print_error("millrace: {}{}\n", is_job ? "warning: " : "", lost);
+  return status == kExitSuccess && !is_job ? kExitJobFailed : status;
 }
 
 }  // namespace
@@ -33,20 +45,21 @@ int fail(std::string_view message, int status) {
 
 int main(int count, char** arguments) {
   using namespace millrace;
+  cli::open_standard_files();
   cli::tell_uncaught_errors();
   const std::vector<comm::ProcessMark> launchers = comm::launchers_above();
   std::atomic<bool> said = false;
   // Of a rank that waits in MPI for others which are lost.
   const auto last_word = [&](const std::string& sentence) {
     if (!said.exchange(true)) cli::fail(sentence, cli::kExitJobFailed);
-    comm::end_launchers(launchers);
+    comm::end_launchers(launchers, comm::other_ranks());
     ::_exit(cli::kExitJobFailed);
   };
   std::optional<comm::MpiSession> session;  // ends last, when errors have been printed
   const auto report = [&](std::string_view message, int status) {
     if (session) session->expect_no_answer(status);
     if (!said.exchange(true)) cli::fail(message, status);
-    if (session && session->failed()) comm::end_launchers(launchers);
+    if (session && session->failed()) comm::end_launchers(launchers, comm::other_ranks());
     return status;
   };
   try {
@@ -56,14 +69,17 @@ int main(int count, char** arguments) {
     if (comm::launched_ranks() > 1) {
       interruption.end_at_once("Interrupted while the job began; nothing was changed.");
       session.emplace(last_word);
+      interruption.tell([&session] { session->expect_end(); });
     }
     if (session && session->rank() != 0) interruption.be_silent();
-    return cli::run_command_line({arguments + 1, arguments + count}, session ? &*session : nullptr,
-                                 interruption);
+    const int status = cli::run_command_line({arguments + 1, arguments + count},
+                                             session ? &*session : nullptr, interruption);
+    return cli::end_output({arguments + 1, arguments + count}, status);
   } catch (const InputError& error) {
     return report(error.marked(), cli::kExitBadInput);
   } catch (const std::exception& error) {
-    const std::string shortage = cli::describe_shortage(error);
+    const std::string shortage =
+        cli::describe_shortage(error, session ? session->doing() : ", while the job began");
     return report(shortage.empty() ? marked_text(error) : shortage, cli::kExitJobFailed);
   }
 }

@@ -11,6 +11,7 @@
 #include "cli/flag_names.h"
 #include "cli/plan_check.h"
 #include "cli/progress.h"
+#include "cli/standard_files.h"
 #include "cli/subprocess.h"
 #include "train/plan.h"
 
@@ -32,9 +33,9 @@ class MeasuringProgress {
     ++done_;
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
     const auto left = static_cast<double>(expected_ - std::min(done_, expected_));
-    fmt::print(stderr, "{} of {}, about {} left: {}\n", done_, expected_,
-               format_duration(elapsed.count() / static_cast<double>(done_) * left),
-               with_flags(what));
+    print_error("{} of {}, about {} left: {}\n", done_, expected_,
+                format_duration(elapsed.count() / static_cast<double>(done_) * left),
+                with_flags(what));
   }
 
  private:

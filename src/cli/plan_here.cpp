@@ -15,6 +15,7 @@
 #include "cli/here_report.h"
 #include "cli/measured_finalists.h"
 #include "cli/progress.h"
+#include "cli/standard_files.h"
 #include "cli/subprocess.h"
 #include "planner/cluster/processor_machine.h"
 #include "profile/calibration.h"
@@ -144,7 +145,7 @@ class HerePlanner {
   void calibrate_costs() {
     const planner::Cluster cluster = cluster_of(1);
     const double most = static_cast<double>(batch_);
-    fmt::print(stderr, "Measuring the layers of {} here.\n", inputs_.network.model);
+    print_error("Measuring the layers of {} here.\n", inputs_.network.model);
     try {
       require_memory(whole_job(most), machine_.host_memory_bytes);
       const profile::LayerSeconds few =
@@ -157,8 +158,8 @@ class HerePlanner {
       inputs_.constants = std::move(costs.constants);
       inputs_.software = std::move(costs.software);
     } catch (const std::runtime_error& error) {
-      fmt::print(stderr, "Layers could not be measured, formulas stand in for that: {}\n",
-                 with_flags(marked_text(error)));
+      print_error("Layers could not be measured, formulas stand in for that: {}\n",
+                  with_flags(marked_text(error)));
     }
   }
 

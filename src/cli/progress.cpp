@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "cli/flag_names.h"
+#include "cli/standard_files.h"
 
 namespace millrace::cli {
 namespace {
@@ -89,13 +90,13 @@ void ProgressPrinter::on_checkpoint(const train::CheckpointReport& report) {
 void ProgressPrinter::on_message(train::Severity severity, std::string_view sentence) {
   if (severity == train::Severity::note) return print_line(with_flags(sentence));
   clear_live_line();
-  fmt::print(stderr, "millrace: warning: {}\n", with_flags(sentence));
+  print_error("millrace: warning: {}\n", with_flags(sentence));
 }
 
 void ProgressPrinter::print_line(const std::string& line) {
   if (quiet_) return;
   clear_live_line();
-  fmt::print("{}\n", line);
+  std::fputs((line + "\n").c_str(), stdout);
   std::fflush(stdout);
 }
 

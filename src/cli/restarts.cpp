@@ -16,6 +16,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/interruption.h"
+#include "cli/standard_files.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_lock.h"
 
@@ -149,8 +150,8 @@ int run_restarting(const Restarts& restarts, Interruption& interruption) {
           end, step);
     }
     if (exited) failed_step = step;
-    fmt::print(stderr, "millrace: The job {}; restart {} of {} goes on from step {}{}.\n", end,
-               number + 1, restarts.most, step, change);
+    print_error("millrace: The job {}; restart {} of {} goes on from step {}{}.\n", end, number + 1,
+                restarts.most, step, change);
     wait_for_lock(restarts.checkpoint, interruption.stop());
   }
 }

@@ -14,6 +14,7 @@
 #include "cli/job_flags.h"
 #include "cli/progress.h"
 #include "cli/restarts.h"
+#include "cli/standard_files.h"
 #include "comm/launcher.h"
 #include "comm/mpi_group.h"
 #include "train/event_writer.h"
@@ -222,8 +223,7 @@ void print_interruption(const train::TrainJob& job, const train::TrainResult& re
     kept = fmt::format("the weights alone were saved in '{}', as there is no --checkpoint.",
                        job.save_weights.string());
   }
-  fmt::print(stderr, "millrace: Stopped after step {} of {}; {}\n", result.step, result.total_steps,
-             kept);
+  print_error("millrace: Stopped after step {} of {}; {}\n", result.step, result.total_steps, kept);
 }
 
 void print_end(const train::TrainResult& result, const TrainFlags& flags) {

@@ -12,6 +12,7 @@
 #include "cli/interruption.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "cli/standard_files.h"
 #include "profile/tuning.h"
 
 namespace millrace::cli {
@@ -70,7 +71,7 @@ class TuningPrinter {
     if (progress.done > 0 && !last) {
       line += fmt::format(", {} left", format_duration(progress.seconds_left));
     }
-    fmt::print(stderr, "{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ && !last ? "" : "\n");
+    print_error("{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ && !last ? "" : "\n");
   }
 
  private:

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flag_names.h"
+#include "cli/standard_files.h"
 #include "comm/job_processes.h"
 #include "comm/launcher.h"
 
@@ -25,13 +26,13 @@ namespace {
     if (sentence.empty()) sentence = with_flags(marked_text(error));
   } catch (...) {  // NOLINT: nothing is known of it
   }
-  fmt::print(stderr, "millrace: {}\n", sentence);
+  print_error("millrace: {}\n", sentence);
   ::_exit(kExitJobFailed);
 }
 
 }  // namespace
 
-std::string describe_shortage(const std::exception& error) {
+std::string describe_shortage(const std::exception& error, const std::string& doing) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   const auto is = [&](std::errc code) { return system != nullptr && system->code() == code; };
   const bool memory =
@@ -39,8 +40,8 @@ std::string describe_shortage(const std::exception& error) {
   if (!memory && !is(std::errc::resource_unavailable_try_again)) return "";
   const comm::LaunchPlace place = comm::launch_place();
   const std::string rank = place.ranks < 2 ? ""
-                                           : fmt::format("rank {} on host {}: ", place.rank,
-                                                         comm::host_of_this_process());
+                                           : fmt::format("rank {} on host {}{}: ", place.rank,
+                                                         comm::host_of_this_process(), doing);
   return rank + (memory ? "There is not enough memory for this job."
                         : "No thread could be started: memory (ulimit -v) or the number of "
                           "processes (ulimit -u) is limited.");

@@ -6,9 +6,9 @@
 
 namespace millrace::cli {
 
-// One sentence, which names the rank if there are several, for an error that says that memory, or
-// threads, ran out; empty for any other.
-std::string describe_shortage(const std::exception& error);
+// One sentence, which names the rank and what it was doing (", in step 3") if there are several,
+// for an error that says that memory, or threads, ran out; empty for any other.
+std::string describe_shortage(const std::exception& error, const std::string& doing = "");
 
 // From now on an exception that leaves a thread, or is thrown where none may be, ends the process
 // with one sentence and status 1 instead of an abort.

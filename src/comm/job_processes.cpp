@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "comm/launcher.h"
 #include "comm/launchers.h"
 
 namespace millrace::comm {
@@ -84,6 +85,16 @@ std::vector<RankProcess> find_rank_processes(const JobMark& mark, int own_rank,
     found.push_back({*rank, process, read_process(process).start});
   }
   return found;
+}
+
+std::vector<ProcessMark> other_ranks() {
+  std::vector<ProcessMark> marks;
+  const auto none = [](pid_t) { return false; };
+  for (const RankProcess& each :
+       find_rank_processes(mark_of_this_job(), launch_place().rank, none)) {
+    marks.push_back({each.process, each.start});
+  }
+  return marks;
 }
 
 std::string host_of_this_process() {

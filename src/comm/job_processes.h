@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/launchers.h"
+
 namespace millrace::comm {
 
 // What tells the processes of a job from those of others.
@@ -34,6 +36,9 @@ struct RankProcess {
 // Those of the job's ranks other than `own_rank`, but for processes that `is_known` holds for.
 std::vector<RankProcess> find_rank_processes(const JobMark& mark, int own_rank,
                                              const std::function<bool(pid_t)>& is_known);
+
+// All of the job on this machine but those of this rank, for `end_launchers`.
+std::vector<ProcessMark> other_ranks();
 
 std::string host_of_this_process();
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,9 +74,11 @@ ProcessFacts read_process(pid_t number) {
           line.substr(open + 1, close - open - 1), words[kStart]};
 }
 
-std::vector<ProcessMark> launchers_above() {
+std::vector<ProcessMark> launchers_above() { return launchers_of(::getpid()); }
+
+std::vector<ProcessMark> launchers_of(pid_t process) {
   std::vector<ProcessMark> found;
-  for (pid_t number = ::getppid(); number > 1;) {
+  for (pid_t number = read_process(process).parent; number > 1;) {
     const ProcessFacts facts = read_process(number);
     if (!is_launcher(facts.name)) break;
     found.push_back({number, facts.start});
@@ -84,10 +87,30 @@ std::vector<ProcessMark> launchers_above() {
   return found;
 }
 
+// A shell may be between the launcher and its daemon. The open file itself is best, where the
+// system hands it out, as it keeps the place in a file that is written to by both.
+int open_launcher_errors() {
+  pid_t launcher = -1;
+  for (pid_t number = ::getppid(); number > 1;) {
+    const ProcessFacts facts = read_process(number);
+    if (is_launcher(facts.name)) launcher = number;
+    number = facts.parent;
+  }
+  if (launcher < 0) return -1;
+  const auto handle = static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0));
+  if (handle < 0) return -1;
+  const auto own = static_cast<int>(::syscall(SYS_pidfd_getfd, handle, STDERR_FILENO, 0));
+  ::close(handle);
+  if (own >= 0) return own;
+  const std::string path = "/proc/" + std::to_string(launcher) + "/fd/2";
+  return ::open(path.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+}
+
 // The child has but one thread, whatever the others of its parent held; what it needs of the heap
 // glibc keeps usable behind a fork. Its parent's descriptors it gives up: launchers read to their
 // end.
-void end_launchers(const std::vector<ProcessMark>& launchers) {
+void end_launchers(const std::vector<ProcessMark>& launchers,
+                   const std::vector<ProcessMark>& ranks) {
   if (launchers.empty()) return;
   const pid_t child = ::fork();
   if (child < 0) return;
@@ -103,6 +126,11 @@ void end_launchers(const std::vector<ProcessMark>& launchers) {
   signal_all(launchers, SIGTERM);
   wait_for_all(launchers, kLastLooks);
   signal_all(launchers, SIGKILL);
+  wait_for_all(ranks, kLastLooks);
+  for (const ProcessMark& rank : ranks) {
+    const ProcessFacts facts = read_process(rank.number);
+    if (facts.start == rank.start && facts.state == 'T') ::kill(rank.number, SIGKILL);
+  }
   ::_exit(0);
 }
 

@@ -80,6 +80,16 @@ void MpiSession::set_activity(const std::string& what) {
   if (witness_) witness_->set_activity(what);
 }
 
+std::string MpiSession::doing() const {
+  if (!witness_) return "";
+  const std::string activity = witness_->activity();
+  return activity.empty() ? ", while the job began" : ", in " + activity;
+}
+
+void MpiSession::expect_end() {
+  if (witness_) witness_->expect_end();
+}
+
 void MpiSession::expect_no_answer(int status) {
   status_ = status;
   if (witness_) witness_->be_silent();

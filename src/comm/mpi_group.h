@@ -64,6 +64,12 @@ class MpiSession {
   // What this rank is doing, should it end without a word. From any thread.
   void set_activity(const std::string& what);
 
+  // ", in step 3", or that the job began; empty for a process alone.
+  std::string doing() const;
+
+  // A signal has told this rank to end, which it is about to do. From any thread.
+  void expect_end();
+
   // Who knows what a rank was doing; empty: nobody.
   void set_activities(std::function<std::string(int rank)> activities);
 

@@ -32,6 +32,7 @@ namespace millrace::comm {
 struct RankWitness::Page {
   std::mutex mutex;  // of the rank's threads
   std::atomic<bool> silent;
+  std::atomic<bool> told_to_end;
   std::array<char, 256> activity;
 };
 
@@ -54,6 +55,7 @@ struct Ended {
   EndedRank first;
   std::string activity;
   std::vector<EndedRank> rivals;  // that may have been the first instead
+  bool told_to_end = false;
 };
 
 // How Linux 6.15 and newer tell the status of a process that has ended, whoever its parent is.
@@ -100,10 +102,11 @@ long ended_for_memory() {
   return 0;
 }
 
-// Of this process, and so of the rank that started it (ulimit -v).
-std::optional<uint64_t> memory_limit() {
+// Of the rank while the system knows it, else of this process, which it started (ulimit -v).
+std::optional<uint64_t> memory_limit(pid_t rank) {
   rlimit limit = {};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  if (::prlimit(rank, RLIMIT_AS, nullptr, &limit) != 0) ::getrlimit(RLIMIT_AS, &limit);
+  if (limit.rlim_cur == RLIM_INFINITY) return {};
   return limit.rlim_cur;
 }
 
@@ -135,11 +138,16 @@ bool takes_the_word(const std::string& job) {
 }
 
 // Leaves standard error, and what is kept, which gets the numbers behind it.
-std::array<int, 3> close_others(std::array<int, 3> kept) {
-  for (int& descriptor : kept) descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 64);
-  std::array<int, 3> numbers = {3, 4, 5};
-  for (size_t i = 0; i < kept.size(); ++i) ::dup2(kept[i], numbers[i]);
-  ::close_range(6, ~0U, 0);
+std::array<int, 4> close_others(std::array<int, 4> kept) {
+  constexpr int kBehind = 7;
+  for (int& descriptor : kept) descriptor = ::fcntl(descriptor, F_DUPFD_CLOEXEC, kBehind);
+  std::array<int, 4> numbers = {3, 4, 5, 6};
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (::dup2(kept[i], numbers[i]) >= 0) continue;
+    ::close(numbers[i]);
+    numbers[i] = -1;
+  }
+  ::close_range(kBehind, ~0U, 0);
   ::close(0);
   ::close(1);
   return numbers;
@@ -197,6 +205,10 @@ std::string describe_rival(const EndedRank& each) {
 // "rank 1 on host a (process 7) was ended by signal 9 (Killed) in step 3", without the full stop.
 std::string describe_end(const Ended& ended) {
   const std::string doing = ended.activity.empty() ? "while the job began" : "in " + ended.activity;
+  if (ended.told_to_end && ended.rivals.empty()) {
+    return fmt::format("rank {} on host {} (process {}) was told to end and then killed {}",
+                       ended.first.rank, host_of_this_process(), ended.first.process, doing);
+  }
   if (ended.rivals.empty()) {
     return fmt::format("rank {} on host {} (process {}) {} {}", ended.first.rank,
                        host_of_this_process(), ended.first.process,
@@ -231,7 +243,7 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
     return;
   }
   page_ = new (memory) Page{};
-  const pid_t child = handle < 0 ? -1 : ::fork();
+  const pid_t child = handle < 0 || signs.write[1] < 0 ? -1 : ::fork();
   if (child != 0) {
     for (const int descriptor : {handle, signs.read[0], signs.read[1]}) {
       if (descriptor >= 0) ::close(descriptor);
@@ -247,18 +259,25 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   ::setsid();
   ::prctl(PR_SET_NAME, "rank-witness");
   hide_words();
-  const auto [own, low, high] = close_others({handle, signs.read[0], signs.read[1]});
+  const auto [own, low, high, launcher_errors] =
+      close_others({handle, signs.read[0], signs.read[1], open_launcher_errors()});
+  if (own < 0 || low < 0 || high < 0) ::_exit(0);  // it would not hear of the end
+  const std::vector<ProcessMark> launchers = launchers_of(rank);
   const long memory_ends = ended_for_memory();
   RankEnds ends(place, job, rank, {low, high});
   const RankEnds::Ends seen = ends.wait();
-  const Ended told = {{place.rank, rank, status_of_ended(rank, own)}, page_->activity.data(), {}};
+  const std::optional<int> own_status = status_of_ended(rank, own);
+  const Ended told = {{place.rank, rank, own_status},
+                      page_->activity.data(),
+                      {},
+                      page_->told_to_end && is_ended_by(own_status, {SIGKILL})};
   const Ended ended = find_first(told, seen);
   if (describe_rank_end(ended.first.status).empty() || !seen.own_is_first) ::_exit(0);
   if (seen.other_may_tell) ::usleep(kOthersTell);
   if (!takes_the_word(job.name())) ::_exit(0);
   if (!page_->silent) {
     const std::optional<int> status = ended.first.status;
-    const std::optional<uint64_t> limit = memory_limit();
+    const std::optional<uint64_t> limit = memory_limit(rank);
     const bool short_of_memory = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL &&
                                  ended_for_memory() > memory_ends;
     const std::string sentence = fmt::format(
@@ -267,9 +286,14 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
             ? fmt::format("; its memory was limited to {}", format_bytes(*limit))
             : "",
         short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
-    if (::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) ::_exit(1);
+    if (::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0 &&
+        ::write(launcher_errors, sentence.data(), sentence.size()) < 0) {
+      ::_exit(1);
+    }
   }
   ::close(STDERR_FILENO);
+  ::close(launcher_errors);
+  if (!page_->silent) end_launchers(launchers);
   ends.wait_for_others(kToldMilliseconds);
   ::_exit(0);
 }
@@ -291,6 +315,16 @@ void RankWitness::set_activity(const std::string& what) {
   const size_t length = std::min(what.size(), page_->activity.size() - 1);
   ::memcpy(page_->activity.data(), what.data(), length);
   page_->activity[length] = '\0';
+}
+
+std::string RankWitness::activity() const {
+  if (page_ == nullptr) return "";
+  const std::lock_guard lock(page_->mutex);
+  return page_->activity.data();
+}
+
+void RankWitness::expect_end() {
+  if (page_ != nullptr) page_->told_to_end = true;
 }
 
 void RankWitness::be_silent() {

@@ -22,7 +22,7 @@ namespace millrace::comm {
 // shows neither the arguments nor the variables of the rank.
 class RankWitness {
  public:
-  // Without processes to spare there is no witness, which is no failure.
+  // Without processes or descriptors to spare there is no witness, which is no failure.
   RankWitness(const LaunchPlace& place, const JobMark& job);
 
   // The end of a rank about which nothing need be told; one that `be_silent` was called for keeps
@@ -34,8 +34,14 @@ class RankWitness {
   // What the rank is doing, for example "step 12". From any thread.
   void set_activity(const std::string& what);
 
+  // A signal has told the rank to end. If SIGKILL follows, as launchers have it, that is the answer
+  // to something else, and said as such. From any thread.
+  void expect_end();
+
   // The rank has told, or is about to tell, its end itself. From any thread.
   void be_silent();
+
+  std::string activity() const;
 
   // The witness process; 0 without one.
   pid_t process() const { return process_; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <limits>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -41,6 +42,14 @@ int64_t count_field(const Json& json, const char* name, const std::filesystem::p
   return found->get<int64_t>();
 }
 
+uint32_t checksum_field(const Json& json, const std::filesystem::path& path) {
+  const int64_t value = count_field(json, "crc32", path);
+  if (value > std::numeric_limits<uint32_t>::max()) {
+    fail_input("'{}' has no valid field 'crc32'.", path.string());
+  }
+  return static_cast<uint32_t>(value);
+}
+
 std::optional<int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix) || name.size() < kPrefix.size() + kStepDigits) return {};
   int64_t step = 0;
@@ -51,9 +60,13 @@ std::optional<int64_t> step_of(const std::string& name) {
 }
 
 std::optional<ClassSpan> span_field(const Json& json, const std::filesystem::path& path) {
-  const auto bounds = field<std::vector<int64_t>>(json, "classes", path);
-  if (bounds.size() != 2) fail_input("'{}' has no valid field 'classes'.", path.string());
-  return ClassSpan{bounds[0], bounds[1]};
+  const Json bounds = field<Json>(json, "classes", path);
+  const auto is_whole = [](const Json& bound) { return bound.is_number_integer(); };
+  if (!bounds.is_array() || bounds.size() != 2 ||
+      !std::all_of(bounds.begin(), bounds.end(), is_whole)) {
+    fail_input("'{}' has no valid field 'classes'.", path.string());
+  }
+  return ClassSpan{bounds[0].get<int64_t>(), bounds[1].get<int64_t>()};
 }
 
 // Beside weights, optimizer and perhaps an average there are exactly the shards, in order and
@@ -118,9 +131,9 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   manifest.step = count_field(json, "step", path);
   manifest.epoch = count_field(json, "epoch", path);
   manifest.position = count_field(json, "position", path);
-  manifest.seed = field<uint64_t>(json, "seed", path);
-  if (!json["seed"].is_number_unsigned())
+  if (!json.contains("seed") || !json["seed"].is_number_unsigned())
     fail_input("'{}' has no valid field 'seed'.", path.string());
+  manifest.seed = json["seed"].get<uint64_t>();
   manifest.learning_rate = field<Json>(json, "learning_rate", path);
   manifest.job = field<Json>(json, "job", path);
   manifest.loss_scale = json.value("loss_scale", Json());
@@ -138,7 +151,7 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   for (const auto& [name, entry] : files.items()) {
     manifest.files.push_back(
         {name, static_cast<uint64_t>(count_field(entry, "bytes", path)),
-         field<uint32_t>(entry, "crc32", path),
+         checksum_field(entry, path),
          name.starts_with(kShardPrefix) ? span_field(entry, path) : std::optional<ClassSpan>()});
   }
   for (const std::string_view needed : {kWeightsFile, kOptimizerFile}) {

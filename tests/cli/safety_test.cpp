@@ -187,6 +187,42 @@ TEST_F(SafetyTest, APlanKnowsTheMemoryOfTheHost) {
   EXPECT_GT(plan["host_needs_bytes"].get<int64_t>(), plan["host_memory_bytes"].get<int64_t>());
 }
 
+// In a shell, which closes files and makes pipes.
+TEST_F(SafetyTest, StandardFilesMayBeClosedOrFull) {
+  make_pictures("idx:set");
+  const auto status_in_shell = [&](const std::string& command, const std::string& files) {
+    const std::string line =
+        fmt::format("cd '{}' && {} {} {}", work().string(), MILLRACE_PROGRAM, command, files);
+    const int status = std::system(line.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const std::string job = train_ + " --steps 6 --checkpoint-every 1 --checkpoint ";
+  EXPECT_EQ(status_in_shell(job + "all", "<&- >&- 2>&-"), 0);
+  EXPECT_EQ(status_in_shell(job + "output", "<&- >&- 2> errors"), 0);
+  EXPECT_EQ(read_text(work() / "errors"), "");
+  EXPECT_EQ(status_in_shell(job + "full", "> /dev/full 2> errors"), 0);
+  EXPECT_NE(read_text(work() / "errors").find("could be written to standard output"),
+            std::string::npos);
+  EXPECT_EQ(status_in_shell(job + "deaf --max-lr-of-nobody 1", "2>&-"), 2);
+  EXPECT_EQ(status_in_shell(job + "deaf --batch 0", "2> /dev/full"), 2);
+  for (const char* run_directory : {"all", "output", "full"}) {
+    EXPECT_EQ(run(std::string("ckpt verify ") + run_directory).status, 0);
+    EXPECT_TRUE(fs::exists(work() / run_directory / "step-00000006")) << run_directory;
+  }
+  EXPECT_EQ(status_in_shell("ckpt inspect all", "> /dev/full 2> errors"), 1);
+  EXPECT_NE(read_text(work() / "errors").find("No space left on device"), std::string::npos);
+}
+
+TEST_F(SafetyTest, AJobThatNobodyListensToSavesWhatItHas) {
+  make_pictures("idx:set");
+  const std::string job =
+      fmt::format("cd '{}' && {} {} --steps 100000 --checkpoint run 2> errors | head -n 1 > heard",
+                  work().string(), MILLRACE_PROGRAM, train_);
+  EXPECT_EQ(std::system(("bash -o pipefail -c \"" + job + "\"").c_str()), 130 << 8);
+  EXPECT_NE(read_text(work() / "errors").find("saved in 'run'"), std::string::npos);
+  EXPECT_EQ(run("ckpt verify run").status, 0);
+}
+
 TEST_F(SafetyTest, AHomeThatCannotBeReadEndsNothing) {
   fs::create_directories(directory_ / "cache");
   write_text(directory_ / "cache" / "millrace", "no directory");

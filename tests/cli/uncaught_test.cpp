@@ -34,9 +34,11 @@ TEST(Uncaught, RanksAreNamed) {
   ::setenv("PMI_RANK", "1", 1);
   ::setenv("PMI_SIZE", "3", 1);
   const std::string sentence = describe_shortage(std::bad_alloc());
+  const std::string later = describe_shortage(std::bad_alloc(), ", in step 3");
   ::unsetenv("PMI_RANK");
   ::unsetenv("PMI_SIZE");
   EXPECT_EQ(sentence.find("rank 1 on host "), 0U) << sentence;
+  EXPECT_NE(later.find(", in step 3: There is not enough memory"), std::string::npos) << later;
   EXPECT_EQ(describe_shortage(std::runtime_error("x")), "");
 }
 

@@ -44,5 +44,37 @@ TEST(Launchers, OnlyThoseOfThisJobAreEndedAndOnlyWhenTheyStay) {
   std::filesystem::remove(copy);
 }
 
+// A stopped process does not hear of its launcher's end.
+TEST(Launchers, RanksThatAreStoppedAreEndedWithThem) {
+  const auto start = [] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::sleep(30);
+      ::_exit(0);
+    }
+    return child;
+  };
+  const pid_t stopped = start();
+  const pid_t other = start();
+  const pid_t running = start();
+  for (const pid_t each : {stopped, other}) ::kill(each, SIGSTOP);
+  end_launchers({{-1, "gone"}}, {{stopped, read_process(stopped).start},
+                                 {other, "of another process"},
+                                 {running, read_process(running).start}});
+  int status = 0;
+  pid_t ended = 0;
+  for (int look = 0; look < 50 && ended == 0; ++look) {
+    ::usleep(100'000);
+    ended = ::waitpid(stopped, &status, WNOHANG);
+  }
+  EXPECT_EQ(ended, stopped);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  for (const pid_t each : {other, running}) {
+    EXPECT_EQ(::waitpid(each, &status, WNOHANG), 0);
+    ::kill(each, SIGKILL);
+    ::waitpid(each, &status, 0);
+  }
+}
+
 }  // namespace
 }  // namespace millrace::comm

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ std::string read_all(int descriptor) {
 
 // What the witness says of a process that does `life`, until nobody is left who could speak.
 std::string witnessed(const JobMark& job, const std::function<void(RankWitness&)>& life,
-                      int local_ranks = 1) {
+                      int local_ranks = 1, rlim_t most_descriptors = 0) {
   std::array<int, 2> pipe = {};
   EXPECT_EQ(::pipe(pipe.data()), 0);
   const pid_t child = ::fork();
@@ -38,6 +39,8 @@ std::string witnessed(const JobMark& job, const std::function<void(RankWitness&)
     ::dup2(pipe[1], STDERR_FILENO);
     ::close(pipe[0]);
     ::close(pipe[1]);
+    const rlimit limit = {most_descriptors, most_descriptors};
+    if (most_descriptors > 0) ::setrlimit(RLIMIT_NOFILE, &limit);
     {
       RankWitness witness({.rank = 1, .ranks = 2, .local_rank = 0, .local_ranks = local_ranks},
                           job);
@@ -65,6 +68,20 @@ TEST(RankWitness, NamesTheSignalAndWhatTheRankWasDoing) {
   EXPECT_NE(said.find("in step 12 (stage 1)"), std::string::npos) << said;
   // Where the system does not tell the status of others' children, the rank is just gone.
   EXPECT_TRUE(said.find("was ended by signal 9 (Killed)") != std::string::npos ||
+              said.find("is gone") != std::string::npos)
+      << said;
+}
+
+// So that nobody takes a launcher's answer, given on another host, for the cause.
+TEST(RankWitness, ARankThatWasToldToEndIsNotBlamed) {
+  const std::string said = witnessed(job_named("asked"), [](RankWitness& witness) {
+    witness.set_activity("step 5");
+    witness.expect_end();
+    ::raise(SIGKILL);
+  });
+  EXPECT_EQ(said.find("was ended by signal"), std::string::npos) << said;
+  // Where the system does not tell the status of others' children, nobody knows what ended it.
+  EXPECT_TRUE(said.find("was told to end and then killed in step 5") != std::string::npos ||
               said.find("is gone") != std::string::npos)
       << said;
 }
@@ -237,6 +254,50 @@ TEST(RankWitness, EndsWithTheLastRank) {
     while (is_there(rank.witness)) ::usleep(10'000);
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+// A launcher that ends before its ranks, or in the middle of starting them, passes on nothing.
+TEST(RankWitness, SpeaksWhereTheLauncherDidIfThatIsGone) {
+  std::array<int, 2> launcher_errors = {};
+  std::array<int, 2> rank_errors = {};
+  ASSERT_EQ(::pipe2(launcher_errors.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(rank_errors.data(), O_CLOEXEC), 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    ::prctl(PR_SET_NAME, "mpirun-pretended");
+    ::dup2(launcher_errors[1], STDERR_FILENO);
+    if (::fork() == 0) {
+      ::prctl(PR_SET_NAME, "rank");
+      ::dup2(rank_errors[1], STDERR_FILENO);
+      for (const int end : {launcher_errors[0], launcher_errors[1], rank_errors[1]}) ::close(end);
+      RankWitness witness({.rank = 1, .ranks = 2, .local_rank = 0, .local_ranks = 1},
+                          job_named("orphan"));
+      witness.set_activity("step 7");
+      ::usleep(100'000);
+      ::close(rank_errors[0]);
+      ::raise(SIGKILL);
+    }
+    ::close(rank_errors[0]);
+    ::usleep(50'000);
+    ::_exit(0);
+  }
+  for (const int end : {launcher_errors[1], rank_errors[0], rank_errors[1]}) ::close(end);
+  ::waitpid(launcher, nullptr, 0);
+  const std::string said = read_all(launcher_errors[0]);
+  EXPECT_NE(said.find("rank 1 on host "), std::string::npos) << said;
+  EXPECT_NE(said.find("in step 7"), std::string::npos) << said;
+}
+
+// Without descriptors to spare it may not know of the end, but does not wait for it for ever.
+TEST(RankWitness, FewDescriptorsLeaveNobodyBehind) {
+  for (const rlim_t most : {24, 16, 12, 10, 9, 8}) {
+    const JobMark job = job_named(fmt::format("few-{}", most).c_str());
+    const std::string said = witnessed(
+        job, [&](RankWitness&) { ::raise(SIGKILL); }, 1, most);
+    if (most > 12) {
+      EXPECT_NE(said.find("while the job began"), std::string::npos) << most << ": " << said;
+    }
+  }
 }
 
 TEST(RankWitness, ShowsNothingOfTheRank) {

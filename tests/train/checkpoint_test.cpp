@@ -150,6 +150,13 @@ TEST_F(CheckpointTest, ManifestsWithWrongFieldsAreRefused) {
     write_text(path / kManifestFile, bad.dump());
     EXPECT_THROW(read_manifest(path), InputError) << name << " = " << value.dump();
   }
+  // A sum that is no whole number of 32 bits is not made one.
+  for (const Json& sum : {Json(-3.0), Json(1.5), Json(-1), Json(uint64_t{1} << 32), Json("1")}) {
+    Json bad = good;
+    for (auto& [name, entry] : bad["files"].items()) entry["crc32"] = sum;
+    write_text(path / kManifestFile, bad.dump());
+    EXPECT_THAT(input_error_of([&] { read_manifest(path); }), HasSubstr("'crc32'")) << sum.dump();
+  }
   for (const char* text : {"", "[]", "3", "{", "\xff\xfe", "null"}) {
     write_text(path / kManifestFile, text);
     EXPECT_THROW(read_manifest(path), InputError) << text;
