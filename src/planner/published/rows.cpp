@@ -213,7 +213,9 @@ void cut_again(PublishedTables& tables, const CostConstants& constants) {
     if (!row.cut_by_profile) continue;
     const SoftwareConstants& software = constants.system(row.system, "system");
     const CostContext context{tables.network(row), tables.cluster(row), constants, software};
-    set_cuts(row.job, cut_by_cost(context, row.job));
+    StageLinks links = links_of(context, row.job, Fabric(context.cluster));
+    links.boundaries.clear();  // PipeDream cuts as if messages travelled for free
+    set_cuts(row.job, cut_by_cost(context, row.job, links));
   }
 }
 
