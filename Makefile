@@ -46,7 +46,7 @@ check-dist: dist ## run the tarball in a root that holds the C library alone
 
 check: ## the tests and all slower checks, with what each does and a table of how long each took
 	@tools/check-all test check-separate check-mpich check-dist check-format check-naming check-pytorch check-onnx check-python check-finetune check-tensorboard \
-	  check-combinations check-mutations check-sanitizers check-fuzz check-faults check-ranks check-kill check-interrupt check-soak check-networks check-pages
+	  check-combinations check-mutations check-plans check-sanitizers check-fuzz check-faults check-ranks check-kill check-interrupt check-soak check-networks check-pages
 
 check-format: ## formatting, without changing files
 	@tools/install-deps format
@@ -76,6 +76,10 @@ check-combinations: everything ## N drawn combinations of flags (SEED says which
 
 check-mutations: deps-test ## break the program in one place after the other: does the test that ought to notice fail?
 	@tools/mutation-test
+
+PLANS ?= 2000
+check-plans: build ## PLANS drawn plans for drawn clusters: an answer or a sentence, and more of anything is not worse
+	@/usr/bin/python3 -B tests/planner/drawn_plans.py build/millrace --draws $(PLANS) --seed $(SEED) --jobs 2
 
 check-finetune: everything ## fine-tuning on few pictures, against training from scratch and PyTorch
 	@ctest --test-dir build -C slow -R reference_fine_tuning --no-tests=error --verbose

@@ -17,10 +17,18 @@ def add_common_flags(parser):
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
 
 
-def run_millrace(options, *arguments):
-    """Runs the program to its end; a failure ends the script with the program's own words."""
+REFUSED = 2
+
+
+def run_millrace(options, *arguments, may_refuse=False):
+    """Runs the program to its end; a failure ends the script with the program's own words.
+
+    Where it may refuse, None stands for a refusal.
+    """
     program = os.path.join(options.build, "millrace")
     done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
+    if may_refuse and done.returncode == REFUSED:
+        return None
     if done.returncode != 0:
         sys.exit(f"{program} {' '.join(map(str, arguments))}\nfailed: {done.stderr.strip()}")
     return done.stdout
@@ -43,6 +51,29 @@ def train(options, metrics, *arguments):
 def steps_after_first(lines):
     """The first step warms up and is never counted."""
     return [line for line in lines if line["kind"] == "step"][1:]
+
+
+def add_part_flags(parser):
+    """For scripts whose jobs take longer than one wants to keep a machine quiet."""
+    parser.add_argument("--only", metavar="A-B", help="only these of the jobs, counted from 1")
+    parser.add_argument("--join", nargs="+", metavar="FILE",
+                        help="run nothing: judge the rows of these --json together")
+
+
+def chosen_part(options, jobs):
+    if not options.only:
+        return jobs
+    first, _, last = options.only.partition("-")
+    return jobs[int(first) - 1:int(last or first)]
+
+
+def joined_rows(options):
+    """The rows of the files of --join, in order; none without it."""
+    rows = []
+    for path in options.join or []:
+        with open(path) as file:
+            rows += json.load(file)["rows"]
+    return rows
 
 
 def save_json(path, result):

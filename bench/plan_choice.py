@@ -17,6 +17,7 @@ import millrace_runs as runs
 import prediction
 
 BAR = 0.03  # of the median over the jobs
+RUN_SECONDS, MOST_STEPS = 1.0, 500
 CHOSEN = "chosen"
 
 # Pixels and samples of a step of which the drawn jobs take one each.
@@ -90,11 +91,19 @@ def choose(options, model, plan_file):
         "--json", *job_flags(options, model), *flags))
 
 
+def steps_of_run(options, step_seconds):
+    """As many as a second has: a run of short steps would measure the machine's unrest."""
+    return min(MOST_STEPS, max(options.steps, round(RUN_SECONDS / step_seconds)))
+
+
 def measure(options, model, flags, directory):
-    """The median of the steps of one run."""
+    """The median of the steps of one run; None if the program refuses the plan."""
     summary = os.path.join(directory, "summary.json")
-    runs.run_millrace(options, "train", *job_flags(options, model), "--lr", "0.001", "--steps",
-                      options.steps, "--quiet", "--summary", summary, *flags)
+    done = runs.run_millrace(
+        options, "train", *job_flags(options, model), "--lr", "0.001", "--steps", options.run_steps,
+        "--quiet", "--summary", summary, *flags, may_refuse=True)
+    if done is None:
+        return None
     with open(summary) as file:
         return json.load(file)["seconds_per_step"]["median"]
 
@@ -105,6 +114,7 @@ def try_model(options, model, directory):
     shape = report["search"]["best"][0]["shape"]
     print(f"{model}: chosen {shape}, predicted {report['predicted_seconds_per_step']:.4f} s",
           flush=True)
+    options.run_steps = steps_of_run(options, report["predicted_seconds_per_step"])
     rows = [{"name": CHOSEN, "flags": flags_of(report, plan_file), "measured": []}]
     for name, flags, devices in plans([int(m) for m in options.microbatches.split(",")],
                                       options.stale):
@@ -113,6 +123,12 @@ def try_model(options, model, directory):
     for _ in range(options.repeats):
         for row in rows:
             row["measured"].append(measure(options, model, row["flags"], directory))
+        refused = [row["name"] for row in rows if row["measured"][-1] is None]
+        if CHOSEN in refused:
+            sys.exit(f"{model}: the chosen plan, {shape}, is refused.")
+        if refused:
+            print(f"  refused: {'; '.join(refused)}", flush=True)
+        rows = [row for row in rows if row["name"] not in refused]
     for row in sorted(rows, key=lambda row: statistics.median(row["measured"])):
         print(f"  {row['name']:<20}{statistics.median(row['measured']):>10.4f} s", flush=True)
     best = best_of_others(rows)
@@ -143,17 +159,19 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stale", action="store_true", help="also plans with --allow-stale")
     parser.add_argument("--samples", type=int, default=16, help="of a step")
-    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--steps", type=int, default=12, help="at least; a second's")
     parser.add_argument("--rounds", type=int, default=5, help="of the planner's measurements")
     parser.add_argument("--finalists", type=int, help="plans that the planner measures")
     parser.add_argument("--repeats", type=int, default=3, help="runs of every plan")
     parser.add_argument("--finals", type=int, default=5, help="runs of the chosen and the best")
     parser.add_argument("--microbatches", default="1,2,4,8")
     parser.add_argument("--conv-algo", help="as in `millrace train`")
+    runs.add_part_flags(parser)
     options = parser.parse_args()
-    results = []
+    results = runs.joined_rows(options)
     jobs = ([(model, options.image, options.samples) for model in options.model.split(",")]
             if options.jobs is None else draw(options.jobs, options.seed))
+    jobs = [] if options.join else runs.chosen_part(options, jobs)
     with tempfile.TemporaryDirectory() as directory:
         for model, options.image, options.samples in jobs:
             results.append(try_model(options, model, directory))
@@ -161,7 +179,7 @@ def main():
     met = statistics.median(losses) <= BAR + 1e-9
     print(f"{len(results)} jobs: the choice loses {100 * statistics.median(losses):.1f} % (median, bar "
           f"{100 * BAR:.0f} %), {100 * max(losses):.1f} % at most: {runs.verdict(met)}")
-    runs.save_json(options.json, {"models": results, "median_loss": statistics.median(losses),
+    runs.save_json(options.json, {"rows": results, "median_loss": statistics.median(losses),
                                   "met": met})
     sys.exit(0 if met else 1)
 

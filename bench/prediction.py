@@ -130,16 +130,18 @@ def main():
     parser.add_argument("--links", action="store_true", help="also over a shaped link (root)")
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--list", action="store_true", help="only print the jobs")
+    runs.add_part_flags(parser)
     options = parser.parse_args()
     jobs = [(*job, False) for job in draw(options.draws, options.seed)]
     if options.links:
         jobs += [(model, name, ["--batch", "8", *shape], True) for model in ("vgg16", "resnet50")
                  for name, shape in LINKED.items()]
+    jobs = [] if options.join else runs.chosen_part(options, jobs)
     if options.list:
         for model, name, shape, _ in jobs:
             print(f"{model:<16}{name:<20}{' '.join(shape)}")
         return
-    rows = []
+    rows = runs.joined_rows(options)
     print(f"{'model':<16}{'job':<24}{'predicted s':>12}{'measured s':>12}{'error':>9}"
           f"{'estimate':>10}{'arena':>8}{'RSS error':>11}")
     for model, name, shape, linked in jobs:

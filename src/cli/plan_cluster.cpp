@@ -107,6 +107,9 @@ class ClusterPlanner {
     job.round_robin = plan.round_robin;
     job.share_optimizer = plan.share_optimizer;
     check_combination(job);
+    // PipeDream's mini-batch goes whole to one device; a plan and `train` count samples per device.
+    const bool counted_whole = flags_.system == "pipedream" && job_flags_.plan.plan_file.empty();
+    if (job.round_robin && !counted_whole) job.batch *= job.devices();
     job.recompute = job_.recompute == passes::RecomputePolicy::all;
     cut(job, plan);
     return job;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "profile/simulation/collectives.h"
 #include "profile/simulation/messages.h"
@@ -13,6 +14,13 @@ namespace {
 using Kind = CostedStep::Kind;
 
 constexpr const char* kPhaseNames[] = {"forward", "backward", "update"};
+
+// A task of a stage is one thing in a trace, also where it updates weights on the way.
+std::string_view category_in_trace(parallel::Work work) {
+  return work == parallel::Work::forward  ? "forward"
+         : work == parallel::Work::update ? "update"
+                                          : "backward";
+}
 
 std::string_view name_in_trace(parallel::Work work) {
   return work == parallel::Work::backward_input     ? "backward to inputs"
@@ -54,12 +62,14 @@ class ProgramSimulationBuilder {
     }
   }
 
-  // Runs the steps of a phase on one device; returns its last item.
-  int run_steps(const CostedSteps& steps, std::string_view name, int worker, int64_t micro_batch) {
+  // Runs the steps of a task, or of a whole program, on one device; returns its last item.
+  int run_steps(const CostedSteps& steps, std::optional<parallel::Work> task, int worker,
+                int64_t micro_batch) {
     for (const CostedStep& step : steps) {
-      const char* category = kPhaseNames[static_cast<size_t>(step.phase)];
+      const std::string_view phase = kPhaseNames[static_cast<size_t>(step.phase)];
       if (step.kind == Kind::compute) {
-        writer_.add_own(name.empty() ? category : std::string(name), category, worker, step.seconds,
+        writer_.add_own(std::string(task ? name_in_trace(*task) : phase),
+                        std::string(task ? category_in_trace(*task) : phase), worker, step.seconds,
                         step.busy_seconds, micro_batch);
         continue;
       }
@@ -77,7 +87,7 @@ class ProgramSimulationBuilder {
 
   void run_whole(int64_t step) {
     for (int worker = 0; worker < workers().count(); ++worker) {
-      run_steps(program(worker).forward, "", worker, step);
+      run_steps(program(worker).forward, {}, worker, 0);  // a segment of its own, as in a run
     }
     writer_.join_devices(step);
   }
@@ -97,8 +107,8 @@ class ProgramSimulationBuilder {
         task.work == parallel::Work::backward || task.work == parallel::Work::backward_input;
     if (forward || backward) messages_.receive(worker, backward, task.micro_batch);
     const int before = writer_.count();
-    const int last = run_steps(steps_of_work(program(worker), task.work), name_in_trace(task.work),
-                               worker, task.micro_batch);
+    const int last =
+        run_steps(steps_of_work(program(worker), task.work), task.work, worker, task.micro_batch);
     if (writer_.count() > before) count_memory(worker, task.work, before, last);
     if (forward || backward) messages_.send(worker, backward, task.micro_batch);
     if (!forward || workers()[worker].stage + 1 != schedule.stages) return;

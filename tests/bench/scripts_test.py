@@ -2,6 +2,7 @@
 
 usage: scripts_test.py BUILD_DIRECTORY [TEST...]
 """
+import argparse
 import importlib.util
 import json
 import os
@@ -15,6 +16,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "bench"))
 
 import checkpoint_slowdown
+import millrace_runs as runs
 import plan_choice
 import prediction
 import real_data
@@ -82,9 +84,25 @@ class Figures(unittest.TestCase):
                 for one in later]
         self.assertAlmostEqual(timelines.compare(ours, slow, 1.0)["worst"], 0.1)
         self.assertRaises(ValueError, timelines.compare, ours, later[:3], 1.0)
+        # A program that runs whole updates weights between pieces of its backward pass.
+        pieces = []
+        for step in (0, 1, 2):
+            pieces += [event("forward", 0, step, step + 0.2), event("forward", 0, step + 0.3, step + 0.5)]
+            for part in (0, 1):
+                begin = step + 0.5 + part / 4
+                pieces += [event("backward", 0, begin, begin + 0.2),
+                           event("update", 0, begin + 0.2, begin + 0.25)]
+        spans = timelines.tasks_of(pieces)
+        self.assertEqual(spans[0, 0, "forward", "forward", 0][1], (1, 1.5))
+        self.assertEqual([len(one) for one in spans.values()], [3, 3, 3])
+        self.assertAlmostEqual(spans[0, 0, "backward", "backward", 0][2][1], 2.95)
+        self.assertAlmostEqual(spans[0, 0, "update", "update", 0][2][0], 2.7)
         single = [event("forward", number, number, number + 0.5) for number in range(5)]
         moved = [{**one, "ts": one["ts"] + 3e6} for one in single]
         self.assertAlmostEqual(timelines.compare(single, moved, 1.0)["worst"], 0)
+        moved[0] = event("forward", 0, 2, 3.5)
+        self.assertAlmostEqual(timelines.compare(single, moved, 1.0)["worst"], 1)
+        self.assertAlmostEqual(timelines.compare(single, moved, 1.0, 1)["worst"], 0)
 
     def test_choice_is_held_against_the_best_measured(self):
         result = plan_choice.judge([1.02, 9.0, 1.0, 1.02, 1.03], [1.0, 1.0, 5.0, 0.9, 1.0])
@@ -96,6 +114,18 @@ class Figures(unittest.TestCase):
                 {"name": "a", "measured": [1.0, 3.0, 3.0]},
                 {"name": "b", "measured": [2.0, 2.0, 9.0]}]
         self.assertEqual(plan_choice.best_of_others(rows)["name"], "b")
+
+    def test_jobs_are_measured_in_parts(self):
+        part = lambda only: runs.chosen_part(argparse.Namespace(only=only), list("abcde"))
+        self.assertEqual([part(None), part("2-3"), part("5")],
+                         [list("abcde"), ["b", "c"], ["e"]])
+        with tempfile.TemporaryDirectory() as directory:
+            files = [os.path.join(directory, name) for name in "xy"]
+            for number, path in enumerate(files):
+                runs.save_json(path, {"rows": [number]})
+            self.assertEqual(runs.joined_rows(argparse.Namespace(join=files)), [0, 1])
+        self.assertEqual(plan_choice.steps_of_run(argparse.Namespace(steps=12), 0.005), 200)
+        self.assertEqual(plan_choice.steps_of_run(argparse.Namespace(steps=12), 0.5), 12)
 
     def test_chosen_plan_is_trained_with_its_flags(self):
         report = {"flags": {"--batch": 8.0, "--recompute": "none"}}
@@ -179,7 +209,7 @@ class PlanChoice(unittest.TestCase):
             with open(path) as file:
                 result = json.load(file)
             self.assertEqual(result["met"], done.returncode == 0)
-            model, = result["models"]
+            model, = result["rows"]
             self.assertEqual(len(model["rows"]), 6)
             self.assertEqual(len(model["finalists"]), 2)
             self.assertEqual(model["predicted_seconds"],

@@ -21,6 +21,12 @@ double forward_operations(const NetworkWork& network, WorkKind kind, double samp
   return sum;
 }
 
+TEST(NetworkWorkTest, KnowsBatchNormsOfOneValue) {
+  EXPECT_EQ(work("resnet50").least_samples, 1);
+  EXPECT_EQ(work("mobilefacenet").least_samples, 2);  // behind a convolution over the whole image
+  EXPECT_EQ(work("vgg16").least_samples, 1);
+}
+
 // Parameters by torchvision's documentation.
 TEST(NetworkWorkTest, CountsParameters) {
   for (const auto& [model, count] :

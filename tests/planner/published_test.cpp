@@ -188,6 +188,20 @@ TEST(IntervalTest, CoverageLeavesOutTheGroupItself) {
   EXPECT_EQ(held_by_others(LeftOut::model, errors), 10u);
 }
 
+TEST(IntervalTest, OtherArchitecturesHaveErrorsOfTheirOwn) {
+  const std::vector<HeldOutError> errors = {{LeftOut::system, "one", 0.1},
+                                            {LeftOut::cluster, "TITAN V", 0.1},
+                                            {LeftOut::model, "vgg16", 0.1},
+                                            {LeftOut::architecture, "A100", 0.4}};
+  const auto unlike = [&](const char* device) {
+    return interval_for({"one", device, "vgg16"}, errors).unlike;
+  };
+  EXPECT_EQ(unlike("V100-SXM3-32GB"), std::vector{LeftOut::cluster});
+  EXPECT_EQ(unlike("TITAN RTX"), std::vector{LeftOut::architecture});
+  EXPECT_EQ(unlike("A100"), std::vector{LeftOut::architecture});
+  EXPECT_NEAR(std::log(interval_for({"one", "board", "vgg16"}, errors).high), 1.25 * 0.4, 1e-9);
+}
+
 TEST(IntervalTest, KeptErrorsAreThoseOfTheTables) {
   const std::vector<HeldOutError> errors = kept_held_out_errors();
   const PublishedTables tables = published_tables(builtin_constants());
@@ -197,6 +211,7 @@ TEST(IntervalTest, KeptErrorsAreThoseOfTheTables) {
   for (const LeftOut kind : {LeftOut::model, LeftOut::cluster, LeftOut::system}) {
     EXPECT_EQ(counts[kind], 27u) << name_of(kind);
   }
+  EXPECT_EQ(counts[LeftOut::architecture], tables.elsewhere.size());
   const std::vector<RowError> now = errors_of(tables, builtin_constants(), Rows::unseen);
   size_t place = 0;
   for (const HeldOutError& error : errors) {

@@ -266,6 +266,33 @@ TEST(ProgramSimulationTest, TraceIsThatOfARun) {
   EXPECT_LE(forward + backward + waited, 3 * result.seconds + 1e-5);
 }
 
+// A stage's backward task that updates weights on the way is one task in a trace; a program that
+// runs whole tells its phases apart, and each of its steps is a segment of its own.
+TEST(ProgramSimulationTest, TraceNamesTasksAsARunDoes) {
+  using Category = runtime::TraceCategory;
+  PipelineCase pipeline(parallel::ScheduleKind::one_f_one_b, 2, 1);
+  pipeline.job.steps = 3;
+  pipeline.program.backward.push_back(compute(1, graph::Phase::update));
+  pipeline.program.update.clear();
+  pipeline.program.updates_in_backward = true;
+  const auto events_of = [](const SimulatedJob& job) {
+    const ProgramSimulation simulation = build_simulation(job);
+    return trace_log(simulation, planner::simulate(simulation.input)).events;
+  };
+  for (const runtime::TraceEvent& event : events_of(pipeline.job)) {
+    EXPECT_NE(event.category, Category::update);
+  }
+  pipeline.program.forward.insert(pipeline.program.forward.end(), pipeline.program.backward.begin(),
+                                  pipeline.program.backward.end());
+  pipeline.job.schedule = nullptr;
+  int updates = 0;
+  for (const runtime::TraceEvent& event : events_of(pipeline.job)) {
+    EXPECT_LE(event.micro_batch, 0);
+    updates += event.category == Category::update ? 1 : 0;
+  }
+  EXPECT_EQ(updates, 2 * 3);
+}
+
 TEST(ProgramSimulationTest, ManyDevices) {
   constexpr int kStages = 16, kMembers = 64;
   const planner::Cluster cluster = cluster_of(kStages * kMembers / 8, 8, kBandwidth, 1e-6);

@@ -96,13 +96,14 @@ class Fields {
 };
 
 DeviceKind parse_device(const Fields& fields) {
-  fields.allow({"name", "memory_bytes", "fp32_operations", "fp16_operations", "bf16_operations",
-                "memory_bandwidth"});
+  fields.allow({"name", "memory_bytes", "fp32_operations", "tf32_operations", "fp16_operations",
+                "bf16_operations", "memory_bandwidth"});
   DeviceKind device;
   device.name = fields.text("name");
   device.memory_bytes = fields.number("memory_bytes", 1);
   device.fp32_operations = fields.number("fp32_operations", 1);
   device.memory_bandwidth = fields.number("memory_bandwidth", 1);
+  device.tf32_operations = fields.has("tf32_operations") ? fields.number("tf32_operations", 0) : 0;
   device.fp16_operations = fields.has("fp16_operations") ? fields.number("fp16_operations", 0) : 0;
   device.bf16_operations = fields.has("bf16_operations") ? fields.number("bf16_operations", 0) : 0;
   return device;
@@ -262,6 +263,7 @@ Json describe(const Cluster& cluster) {
   json["device"] = {{"name", cluster.device.name},
                     {"memory_bytes", cluster.device.memory_bytes},
                     {"fp32_operations", cluster.device.fp32_operations},
+                    {"tf32_operations", cluster.device.tf32_operations},
                     {"fp16_operations", cluster.device.fp16_operations},
                     {"bf16_operations", cluster.device.bf16_operations},
                     {"memory_bandwidth", cluster.device.memory_bandwidth}};

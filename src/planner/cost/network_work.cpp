@@ -118,6 +118,8 @@ class NetworkReader {
     return std::move(layers_);
   }
 
+  double least_samples() const { return normalizes_samples_ ? 2 : 1; }
+
   Linear tensor(graph::TensorId id) const {
     return line_through(elements(fewer_, id), elements(more_, id));
   }
@@ -186,6 +188,10 @@ class NetworkReader {
         layer.saved += tensor(output);
       }
     }
+    if (op.type.starts_with("batch_norm")) {
+      normalizes_samples_ = normalizes_samples_ || tensor(op.inputs.front()).per_sample <=
+                                                       elements(fewer_, op.inputs.at(1));
+    }
     index_[op.name] = static_cast<int>(layers_.size());
     forward_.push_back(id);
     layers_.push_back(std::move(layer));
@@ -225,6 +231,7 @@ class NetworkReader {
   std::set<graph::OperatorId> joins_;  // operators that read two or more trained tensors
   std::vector<LayerWork> layers_;
   std::vector<graph::OperatorId> forward_;  // of each layer
+  bool normalizes_samples_ = false;         // some batch norm sees one value of a sample
   std::map<std::string, int> index_;
 };
 
@@ -244,6 +251,7 @@ NetworkWork read_network(std::string_view model, const graph::Graph& fewer,
   NetworkWork network;
   network.model = model;
   network.layers = reader.layers();
+  network.least_samples = reader.least_samples();
   network.input = reader.tensor(fewer.find_tensor("images"));
   return network;
 }

@@ -73,6 +73,8 @@ struct NetworkWork {
   std::string model;
   std::vector<LayerWork> layers;  // in an order in which data flows
   Linear input;                   // elements of the image
+  // Samples that a device needs at a time: two where a batch norm has one value of each.
+  double least_samples = 1;
 };
 
 // Reads the work of a named model; `options.batch` does not matter. Throws InputError as

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "parallel/schedule.h"
+#include "parallel/simulation.h"
 #include "planner/cost/stage_traffic.h"
 
 namespace millrace::planner {
@@ -78,17 +79,35 @@ class StepBuilder : private StageTraffic {
     return parallel::make_schedule(request);
   }
 
-  // The rows of the schedule, or the orders of its devices, merged place by place, so that lanes
-  // that run what is ready prefer the earlier micro-batch.
+  int device_of_row(const parallel::Row& row) const {
+    const std::vector<int>& devices = job_.stages[static_cast<size_t>(row.stage)].devices;
+    return devices[job_.round_robin ? static_cast<size_t>(row.replica) : 0];
+  }
+
+  // What each device does, in order; stages that share one are merged as at run time. Lanes that
+  // run what is ready have an order for each row.
+  std::vector<std::vector<parallel::RowTask>> orders_of(const parallel::Schedule& table) const {
+    if (!table.orders.empty()) return table.orders;
+    std::map<int, std::vector<int>> rows;
+    for (int row = 0; row < static_cast<int>(table.rows.size()); ++row) {
+      const bool free = job_.schedule == parallel::ScheduleKind::ssp;
+      rows[free ? row : device_of_row(table.rows[static_cast<size_t>(row)])].push_back(row);
+    }
+    const bool shared = rows.size() < table.rows.size();
+    const auto channels =
+        shared ? parallel::channels_between(table) : std::vector<parallel::Channel>();
+    std::vector<std::vector<parallel::RowTask>> orders;
+    for (const auto& [device, own] : rows) {
+      orders.push_back(parallel::interleave(table, own, channels));
+    }
+    return orders;
+  }
+
+  // The orders of the devices, merged place by place, so that lanes that run what is ready prefer
+  // the earlier micro-batch.
   void emit() {
     const parallel::Schedule table = schedule();
-    std::vector<std::vector<parallel::RowTask>> orders = table.orders;
-    for (size_t row = 0; table.orders.empty() && row < table.rows.size(); ++row) {
-      orders.emplace_back();
-      for (const parallel::Task& task : table.rows[row].tasks) {
-        orders.back().push_back({static_cast<int>(row), task});
-      }
-    }
+    const std::vector<std::vector<parallel::RowTask>> orders = orders_of(table);
     size_t longest = 0;
     for (const auto& order : orders) longest = std::max(longest, order.size());
     for (size_t place = 0; place < longest; ++place) {

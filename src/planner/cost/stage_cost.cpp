@@ -33,7 +33,9 @@ double share_of(WorkKind kind, graph::DataType precision, const OperatorConstant
 double rate_of(WorkKind kind, const DeviceKind& device, graph::DataType precision,
                const OperatorConstants& constants) {
   constexpr auto kFull = graph::DataType::f32;
-  const double full = device.operations(kFull) * share_of(kind, kFull, constants);
+  const double full =
+      std::max(device.operations(kFull) * share_of(kind, kFull, constants),
+               device.tf32_operations * share_of(kind, graph::DataType::f16, constants));
   return std::max(full, device.operations(precision) * share_of(kind, precision, constants));
 }
 

@@ -19,6 +19,7 @@ std::vector<double> checked_errors() {
 }
 
 double quantile(std::vector<double> values, double share) {
+  if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   const double place = share * static_cast<double>(values.size() - 1);
   const auto below = static_cast<size_t>(place);

@@ -41,6 +41,11 @@ bool is_known(LeftOut kind, const std::string& group, const std::vector<HeldOutE
   });
 }
 
+bool any_of_kind(LeftOut kind, const std::vector<HeldOutError>& errors) {
+  return std::any_of(errors.begin(), errors.end(),
+                     [&](const HeldOutError& error) { return error.kind == kind; });
+}
+
 double band_of(const Groups& groups) {
   if (groups.empty()) return std::log(kBeyond);
   std::vector<double> bands;
@@ -65,7 +70,10 @@ TimeInterval interval_for(const JobKind& job, const std::vector<HeldOutError>& e
   for (const auto& [kind, group] :
        {std::pair(LeftOut::model, &job.model), std::pair(LeftOut::cluster, &job.device),
         std::pair(LeftOut::system, &job.system)}) {
-    if (!is_known(kind, *group, errors)) interval.unlike.push_back(kind);
+    if (is_known(kind, *group, errors)) continue;
+    const bool elsewhere = kind == LeftOut::cluster && !is_known_architecture(job.device);
+    interval.unlike.push_back(
+        elsewhere && any_of_kind(LeftOut::architecture, errors) ? LeftOut::architecture : kind);
   }
   std::vector<LeftOut> kinds = interval.unlike;
   if (kinds.empty()) kinds.push_back(LeftOut::nothing);

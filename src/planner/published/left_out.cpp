@@ -13,7 +13,8 @@
 namespace millrace::planner {
 namespace {
 
-constexpr std::string_view kLeftOutNames[] = {"nothing", "model", "cluster", "system"};
+constexpr std::string_view kLeftOutNames[] = {"nothing", "model", "cluster", "system",
+                                              "architecture"};
 
 void add_errors(const PublishedTables& tables, const CostConstants& constants, LeftOut kind,
                 const std::string& group, std::vector<HeldOutError>& found) {
@@ -33,6 +34,10 @@ void add_errors(const PublishedTables& tables, const CostConstants& constants, L
 
 std::string_view name_of(LeftOut kind) { return kLeftOutNames[static_cast<size_t>(kind)]; }
 
+bool is_known_architecture(std::string_view device) {
+  return device.find("V100") != std::string_view::npos || device == "TITAN V";
+}
+
 std::string group_of(LeftOut kind, const PublishedTables& tables, const PublishedRow& row) {
   switch (kind) {
     case LeftOut::nothing:
@@ -43,6 +48,8 @@ std::string group_of(LeftOut kind, const PublishedTables& tables, const Publishe
       return tables.cluster(row).device.name;
     case LeftOut::system:
       return row.system;
+    case LeftOut::architecture:
+      return tables.cluster(row).device.name;
   }
   throw std::logic_error("unknown kind of group");
 }
@@ -69,6 +76,13 @@ std::vector<HeldOutError> leave_out(const CostConstants& start) {
       cut_again(tables, constants);
       add_errors(tables, constants, kind, group, found);
     }
+  }
+  const CostConstants constants = fit_constants(start, all);
+  for (const PublishedRow& row : all.elsewhere) {
+    const Prediction prediction = predict(all.network(row), row.job, all.cluster(row), constants,
+                                          constants.system(row.system, "system"));
+    found.push_back({LeftOut::architecture, group_of(LeftOut::architecture, all, row),
+                     std::log(prediction.seconds_per_step / *row.seconds_per_step)});
   }
   return found;
 }

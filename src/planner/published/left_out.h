@@ -1,5 +1,5 @@
 // Errors on published rows of a kind that a fit has not seen: of another system, on another
-// cluster, of another model.
+// cluster or architecture, of another model.
 #pragma once
 
 #include <string>
@@ -14,6 +14,7 @@ enum class LeftOut : uint8_t {
   model,
   cluster,  // by its devices
   system,
+  architecture,  // rates of devices whose architecture no other row has
 };
 
 inline constexpr LeftOut kLeftOut[] = {LeftOut::nothing, LeftOut::model, LeftOut::cluster,
@@ -28,11 +29,15 @@ struct HeldOutError {
   std::vector<double> memory = {};  // the same of published memory, where it was found just now
 };
 
+// Whether devices are built like one that the published rows have (Volta's).
+bool is_known_architecture(std::string_view device);
+
 // The group of a row that is left out together.
 std::string group_of(LeftOut kind, const PublishedTables& tables, const PublishedRow& row);
 
 // Fits to all rows but those of each group in turn, calibration without it too, and predicts the
-// rows of the group; `nothing`: fits to the marked rows, and predicts the others.
+// rows of the group; `nothing`: fits to the marked rows, and predicts the others; `architecture`:
+// predicts the rates of other architectures, which no fit sees.
 std::vector<HeldOutError> leave_out(const CostConstants& start);
 
 // As data/held_out_errors.csv has them, and back.

@@ -49,7 +49,11 @@ class TableReader {
     for (auto& record : read_table(embedded_file("published_training.csv"))) add_training(record);
     for (auto& record : read_table(embedded_file("published_heads.csv"))) add_head(record);
     for (auto& record : read_table(embedded_file("calibration.csv"))) add_calibration(record);
+    for (auto& record : read_table(embedded_file("other_architectures.csv"))) {
+      tables_.elsewhere.push_back(rate_row(record));
+    }
     for (const PublishedRow& row : tables_.rows) add_cluster(row);
+    for (const PublishedRow& row : tables_.elsewhere) add_cluster(row);
     for (const CalibrationRow& calibration : tables_.calibration) add_cluster(calibration.row);
     return std::move(tables_);
   }
@@ -66,9 +70,9 @@ class TableReader {
     tables_.clusters[row.cluster] = find_cluster(row.cluster, "cluster");
   }
 
-  void add_calibration(std::map<std::string, std::string>& record) {
-    CalibrationRow calibration;
-    PublishedRow& row = calibration.row;
+  // Data parallel on the first devices of a cluster; one where the table does not say how many.
+  PublishedRow rate_row(std::map<std::string, std::string>& record) {
+    PublishedRow row;
     row.system = record["system"];
     row.model = record["model"];
     row.cluster = record["cluster"];
@@ -77,10 +81,16 @@ class TableReader {
     row.job.batch = std::stod(record["batch"]);
     row.job.precision = record["precision"] == "fp16" ? graph::DataType::f16 : graph::DataType::f32;
     const NetworkWork& work = network(row.model, row.options);
-    row.job.stages = {{{0}, 0, static_cast<int>(work.layers.size())}};
+    PlannedStage stage{{}, 0, static_cast<int>(work.layers.size())};
+    const int devices = record.contains("devices") ? std::stoi(record["devices"]) : 1;
+    for (int device = 0; device < devices; ++device) stage.devices.push_back(device);
+    row.job.stages = {stage};
     row.seconds_per_step = row.job.samples_per_step() / std::stod(record["samples_per_second"]);
-    calibration.tolerance = std::stod(record["tolerance"]);
-    tables_.calibration.push_back(std::move(calibration));
+    return row;
+  }
+
+  void add_calibration(std::map<std::string, std::string>& record) {
+    tables_.calibration.push_back({rate_row(record), std::stod(record["tolerance"])});
   }
 
   void add_training(std::map<std::string, std::string>& record) {
@@ -213,7 +223,9 @@ void cut_again(PublishedTables& tables, const CostConstants& constants) {
     if (!row.cut_by_profile) continue;
     const SoftwareConstants& software = constants.system(row.system, "system");
     const CostContext context{tables.network(row), tables.cluster(row), constants, software};
-    set_cuts(row.job, cut_by_cost(context, row.job));
+    StageLinks links = links_of(context, row.job, Fabric(context.cluster));
+    links.boundaries.clear();  // PipeDream cuts as if messages travelled for free
+    set_cuts(row.job, cut_by_cost(context, row.job, links));
   }
 }
 

@@ -43,6 +43,7 @@ struct CalibrationRow {
 struct PublishedTables {
   std::vector<PublishedRow> rows;
   std::vector<CalibrationRow> calibration;
+  std::vector<PublishedRow> elsewhere;  // on devices of other architectures; no fit sees them
   std::map<std::string, NetworkWork> networks;
   std::map<std::string, Cluster> clusters;
 

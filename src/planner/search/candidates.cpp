@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "planner/cost/boundary.h"
 #include "planner/search/cuts.h"
 
 namespace millrace::planner {
@@ -51,14 +50,14 @@ std::vector<parallel::ScheduleKind> schedules_for(const SearchRequest& request, 
 }
 
 std::vector<int> micro_batches_for(const SearchRequest& request, const std::vector<int>& shares,
-                                   parallel::ScheduleKind kind, int turns) {
+                                   parallel::ScheduleKind kind, int turns, double least_samples) {
   const int most_replicas = *std::max_element(shares.begin(), shares.end());
   const int stages = static_cast<int>(shares.size());
   std::vector<int> counts;
   const int first = request.micro_batches.value_or(1);
   const int last = request.micro_batches.value_or(kMostMicroBatches);
   for (int count = first; count <= last; count *= 2) {
-    if (request.global_batch / most_replicas / count < 1) break;
+    if (request.global_batch / most_replicas / count < least_samples) break;
     if (std::fmod(request.global_batch, count) != 0) break;
     if (kind == parallel::ScheduleKind::two_bw && count < stages) continue;
     if (kind == parallel::ScheduleKind::ssp && count > 1) break;
@@ -99,25 +98,9 @@ double slots_of(const PlannedJob& job) {
   return work + (devices - 1) / (job.schedule == parallel::ScheduleKind::zero_bubble ? 3 : 1);
 }
 
-// What the devices of a job's stages reach, however the network is cut.
-struct ShapeLinks {
-  std::vector<double> rings;       // bytes per second of each stage's
-  std::vector<double> boundaries;  // seconds of a byte behind each stage but the last
-};
-
-ShapeLinks links_of(const CostContext& context, const PlannedJob& job, const Fabric& fabric) {
-  ShapeLinks links{ring_rates(fabric, job), {}};
-  for (size_t i = 0; i + 1 < job.stages.size(); ++i) {
-    links.boundaries.push_back(boundary_seconds(job.stages[i], job.stages[i + 1], 1,
-                                                context.cluster, fabric,
-                                                context.software.transfer_efficiency));
-  }
-  return links;
-}
-
 // Seconds per step: the slowest stage sets the pace.
 double estimate(const CostContext& context, const PlannedJob& job, const StageTimes& times,
-                const ShapeLinks& links) {
+                const StageLinks& links) {
   const SoftwareConstants& software = context.software;
   const double samples = job.samples_per_step();
   double slowest = 0, rest = 0;
@@ -253,7 +236,8 @@ class Enumeration {
     links_ = links_of(context_, job, fabric_);
     for (const parallel::ScheduleKind kind : schedules_for(request_, shares.size(), turns)) {
       job.schedule = kind;
-      for (const int count : micro_batches_for(request_, shares, kind, turns)) {
+      for (const int count :
+           micro_batches_for(request_, shares, kind, turns, context_.network.least_samples)) {
         job.micro_batches = count;
         add_cut(job, divided);
       }
@@ -280,7 +264,7 @@ class Enumeration {
   }
 
   void add_cut(PlannedJob job, bool divided) {
-    if (!divided) set_cuts(job, cut_by_cost(context_, job, links_.rings));
+    if (!divided) set_cuts(job, cut_by_cost(context_, job, links_));
     for (const bool share :
          choices(request_.share_optimizer, has_replicas(job) && !job.round_robin)) {
       job.share_optimizer = share;
@@ -305,7 +289,7 @@ class Enumeration {
   const CostContext& context_;
   const SearchRequest& request_;
   const Fabric fabric_;
-  ShapeLinks links_;  // of the shape at hand
+  StageLinks links_;  // of the shape at hand
   std::vector<Candidate> result_;
 };
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "planner/cost/boundary.h"
 
 namespace millrace::planner {
 // Times of operators are close to straight lines in the batch; two points give the line.
@@ -58,18 +59,27 @@ double StageTimes::seconds(int begin, int end, int replicas, double link_rate) c
   return std::max(working + update, reduce * (1 - exposed)) + reduce * exposed;
 }
 
-std::vector<double> ring_rates(const Fabric& fabric, const PlannedJob& job) {
-  std::vector<double> rates;
-  for (const PlannedStage& stage : job.stages) rates.push_back(fabric.ring(stage.devices).rate);
-  return rates;
+StageLinks links_of(const CostContext& context, const PlannedJob& job, const Fabric& fabric) {
+  StageLinks links;
+  for (const PlannedStage& stage : job.stages) {
+    links.rings.push_back(fabric.ring(stage.devices).rate);
+  }
+  for (size_t i = 0; i + 1 < job.stages.size(); ++i) {
+    const PlannedStage &from = job.stages[i], &to = job.stages[i + 1];
+    const bool stays = from.devices == to.devices;
+    links.boundaries.push_back(stays ? 0
+                                     : boundary_seconds(from, to, 1, context.cluster, fabric,
+                                                        context.software.transfer_efficiency));
+  }
+  return links;
 }
 
 std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job) {
-  return cut_by_cost(context, job, ring_rates(Fabric(context.cluster), job));
+  return cut_by_cost(context, job, links_of(context, job, Fabric(context.cluster)));
 }
 
 std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
-                             const std::vector<double>& rates) {
+                             const StageLinks& links) {
   const NetworkWork& network = context.network;
   const int layers = static_cast<int>(network.layers.size());
   const int stages = static_cast<int>(job.stages.size());
@@ -82,17 +92,25 @@ std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
   // best[e]: the slowest of the stages so far, which together end at layer e.
   std::vector<double> best(static_cast<size_t>(layers) + 1, kNever);
   best[0] = 0;
+  std::vector<double> crossing = {0.0};  // bytes, by where the later stage begins
+  const double samples = job.samples_per_step();
+  for (const LayerWork& layer : network.layers) {
+    crossing.push_back(layer.cut.at(samples) / job.micro_batches * job.boundary_size());
+  }
   std::vector<std::vector<int>> begins;
   for (int stage = 0; stage < stages; ++stage) {
     const std::vector<int>& devices = job.stages[stage].devices;
-    const double rate = rates[static_cast<size_t>(stage)];
+    const double rate = links.rings[static_cast<size_t>(stage)];
+    const double of_byte = stage == 0 || links.boundaries.empty()
+                               ? 0
+                               : links.boundaries[static_cast<size_t>(stage - 1)];
     std::vector<double> next(best.size(), kNever);
     std::vector<int> begin_of(best.size(), 0);
     for (int end = stage + 1; end <= layers; ++end) {
       for (int begin = end - 1; begin >= stage; --begin) {
         const double own = times.seconds(begin, end, static_cast<int>(devices.size()), rate);
         if (own >= next[end]) break;  // and longer stages are slower still
-        const double slowest = std::max(best[begin], own);
+        const double slowest = std::max({best[begin], own, crossing[begin] * of_byte});
         if (slowest < next[end]) {
           next[end] = slowest;
           begin_of[end] = begin;

@@ -33,14 +33,20 @@ class StageTimes {
   double exposed_, collective_efficiency_;
 };
 
-// Cuts so that the slowest stage is as fast as possible on the devices that each stage has;
-// returns the end of each stage.
-std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job);
+// What the devices of a job's stages reach, however the network is cut.
+struct StageLinks {
+  std::vector<double> rings;       // bytes per second of each stage's
+  std::vector<double> boundaries;  // seconds of a byte behind each stage but the last
+};
 
-// The same with the rate of the ring of each stage, where many jobs have the same devices.
+StageLinks links_of(const CostContext& context, const PlannedJob& job, const Fabric& fabric);
+
+// Cuts so that the slowest stage or boundary is as fast as possible on the devices that each stage
+// has; returns the end of each stage. Without boundaries in `links` messages count for nothing, as
+// PipeDream has it.
 std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
-                             const std::vector<double>& ring_rates);
-std::vector<double> ring_rates(const Fabric& fabric, const PlannedJob& job);
+                             const StageLinks& links);
+std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job);
 
 // Gives each stage of the job its layers.
 void set_cuts(PlannedJob& job, const std::vector<int>& ends);

@@ -28,18 +28,12 @@ PlanAnswer answer_given(const PlanInputs& inputs, const PlannedJob& job) {
   return result;
 }
 
-// All devices in one stage, in every way that divides its layers.
-std::vector<PlannedJob> dividing_jobs(const PlanInputs& inputs, const SearchRequest& request) {
-  const bool possible = inputs.divide && request.devices > 1 && request.devices <= kMostDividing &&
-                        std::fmod(request.global_batch, request.devices) == 0 &&
-                        request.micro_batches.value_or(1) == 1 && !request.straight &&
-                        !request.share_optimizer.value_or(false) &&
-                        request.head.parallel == PlannedHead::Parallel::none;
-  std::vector<PlannedJob> jobs;
-  if (!possible) return jobs;
+// So many devices in one stage, in every way that divides its layers.
+void add_dividing_jobs(const SearchRequest& request, int devices, std::vector<PlannedJob>& jobs) {
   PlannedJob job = basic_job(request);
+  job.batch = request.global_batch / devices;
   job.stages.emplace_back();
-  job.stages[0].devices.resize(static_cast<size_t>(request.devices));
+  job.stages[0].devices.resize(static_cast<size_t>(devices));
   std::iota(job.stages[0].devices.begin(), job.stages[0].devices.end(), 0);
   for (const parallel::Parallelism parallelism :
        {parallel::Parallelism::hybrid, parallel::Parallelism::model}) {
@@ -50,6 +44,21 @@ std::vector<PlannedJob> dividing_jobs(const PlanInputs& inputs, const SearchRequ
       job.recompute = recompute;
       jobs.push_back(job);
     }
+  }
+}
+
+// All devices, and where some may be left idle a half, a quarter ...
+std::vector<PlannedJob> dividing_jobs(const PlanInputs& inputs, const SearchRequest& request) {
+  const bool possible = inputs.divide && request.micro_batches.value_or(1) == 1 &&
+                        !request.straight && !request.share_optimizer.value_or(false) &&
+                        request.head.parallel == PlannedHead::Parallel::none;
+  std::vector<PlannedJob> jobs;
+  for (int devices = request.devices; possible && devices > 1; devices /= 2) {
+    const bool fills = request.global_batch / devices >= inputs.network.least_samples;
+    if (devices <= kMostDividing && fills && std::fmod(request.global_batch, devices) == 0) {
+      add_dividing_jobs(request, devices, jobs);
+    }
+    if (!request.fewer) break;
   }
   return jobs;
 }
@@ -120,6 +129,13 @@ SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
                                    (best / result.samples_per_second - 1) * 100);
     }
     insert_result(outcome, std::move(result));
+  }
+  const double least = inputs.network.least_samples;
+  if (outcome.tried == 0 && !outcome.pipedream && request.global_batch < least) {
+    fail_input(
+        "'{}' needs at least {} samples on a device, for batch norms that see one value of each; "
+        "use a larger ‹batch›.",
+        inputs.network.model, least);
   }
   if (outcome.tried == 0 && (request.parallelism || request.micro_batches)) {
     fail_input(
@@ -206,6 +222,7 @@ PlanQuestion with_precision(PlanQuestion question, graph::DataType precision) {
 PlanQuestion with_faster_devices(PlanQuestion question, double arithmetic, double memory) {
   DeviceKind& device = question.inputs.cluster.device;
   device.fp32_operations *= arithmetic;
+  device.tf32_operations *= arithmetic;
   device.fp16_operations *= arithmetic;
   device.bf16_operations *= arithmetic;
   device.memory_bandwidth *= memory;
