@@ -6,6 +6,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 #include <variant>
 
 #include "backend/address.h"
@@ -24,6 +25,9 @@ struct Launch {
   DeviceAddress workspace = {};
   const kernels::StepState* step = nullptr;  // may be null for kernels that do not look
   bool settles = false;                      // Kernel::settle instead of Kernel::run
+  // For backends that check, of the inputs, the outputs and the workspace; may be empty.
+  std::span<const kernels::Extent> extents = {};
+  std::string_view name = {};
 };
 
 struct Copy {

@@ -16,6 +16,7 @@ struct BackendSettings {
   Kind kind = Kind::cpu;
   Order order = Order::lazy;
   uint64_t seed = 0;
+  bool checks = true;  // of the strict backend: whether commands may meet in any order
 
   bool operator==(const BackendSettings&) const = default;
 };

@@ -178,7 +178,8 @@ class Assembler {
       if (sharing == nullptr) {
         const bool versioned = tensor.role == graph::Role::parameter;
         int64_t& end = versioned ? memory.weights : memory.state;
-        slot.address = {versioned ? ArenaRegion::weights : ArenaRegion::state, end};
+        slot.address = {
+            versioned ? ArenaRegion::weights : ArenaRegion::state, end, {slot.bytes, id}};
         end += aligned(slot.bytes);
       } else {
         const auto found = known.find(slot.name);
@@ -359,8 +360,12 @@ class Assembler {
     }
     const MemoryPlan plan = plan_memory(requests);
     for (size_t i = 0; i < placed.size(); ++i) {
-      const Address address = {region, plan.offsets[i]};
-      if (placed[i]->tensor == graph::kNone) {
+      const bool workspace = placed[i]->tensor == graph::kNone;
+      const int buffer = workspace
+                             ? graph_.tensor_count() + static_cast<int>(placed[i]->instruction)
+                             : placed[i]->tensor;
+      const Address address = {region, plan.offsets[i], {placed[i]->request.bytes, buffer}};
+      if (workspace) {
         program_.instructions[placed[i]->instruction].workspace = address;
       } else {
         put(placed[i]->tensor, address);
@@ -387,6 +392,9 @@ class Assembler {
       }
       for (graph::TensorId id : op.inputs) instruction.inputs.push_back(address_of(roots, id));
       for (graph::TensorId id : op.outputs) instruction.outputs.push_back(address_of(roots, id));
+      for (const kernels::WrittenTensor& tensor : instruction.written) {
+        if (!tensor.is_output) instruction.inputs[tensor.index].extent.written = true;
+      }
     }
     const std::vector<bool> used = used_tensors(graph_);
     for (graph::TensorId id = 0; id < graph_.tensor_count(); ++id) {

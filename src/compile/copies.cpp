@@ -79,10 +79,12 @@ class CopyMaker {
                                           .rows = end.rows(),
                                           .out = end.sends,
                                           .wire = end.route.wire});
-    const Address message = {ArenaRegion::channels, end.offset};
+    const Address message = {ArenaRegion::channels, end.offset, {end.route.bytes}};
     copy.inputs = {end.sends ? slot.address : message};
     copy.outputs = {end.sends ? message : slot.address};
-    copy.workspace = {ArenaRegion::channels, parallel::ring_bytes(channels_)};
+    copy.workspace = {ArenaRegion::channels,
+                      parallel::ring_bytes(channels_),
+                      {static_cast<int64_t>(copy.kernel->workspace_bytes())}};
     const int64_t rows = end.route.rows.end - end.route.rows.begin;
     copy.bytes_touched = end.route.bytes + slot.bytes / slot.type.shape[0] * rows;
     copy.channel = channel;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "kernels/kernel.h"
+
 namespace millrace::compile {
 
 // state: what lives across steps, once. weights: the parameters, once per version. saved: what a
@@ -13,8 +15,12 @@ enum class ArenaRegion : uint8_t { state, weights, saved, scratch, channels };
 struct Address {
   ArenaRegion region = ArenaRegion::scratch;
   int64_t offset = 0;
+  kernels::Extent extent = {};
 
-  bool operator==(const Address&) const = default;
+  // Whether it is the same place.
+  bool operator==(const Address& other) const {
+    return region == other.region && offset == other.offset;
+  }
 };
 
 // The arena is [state | weights x versions | saved x slots | scratch | channels]. Plain data.

@@ -34,6 +34,15 @@ struct StepState {
   int64_t updates() const { return step - skipped; }
 };
 
+// What an operand's address stands for, for backends that check who touches what.
+struct Extent {
+  static constexpr int kAnyone = -1;
+
+  int64_t bytes = 0;
+  int buffer = kAnyone;  // of its program; tensors that share memory on purpose are of one buffer
+  bool written = false;  // though it is an input
+};
+
 struct KernelArguments {
   std::span<std::byte* const> inputs;  // in the operator's order
   std::span<std::byte* const> outputs;

@@ -17,6 +17,7 @@ struct BoundOperands {
   std::span<const backend::DeviceAddress> inputs;
   std::span<const backend::DeviceAddress> outputs;
   backend::DeviceAddress workspace;
+  std::span<const kernels::Extent> extents;  // of all of them
 };
 
 // Owns a background stream for collectives with a ticket; the others are enqueued where the

@@ -51,6 +51,7 @@ Session::Session(backend::Device& device, std::vector<const compile::Program*> p
   }
   inputs_.resize(most);
   outputs_.resize(most);
+  extents_.resize(2 * most + 1);
 }
 
 Session::~Session() = default;
@@ -117,17 +118,35 @@ BoundOperands Session::bind(const compile::Program& program,
                  [&](const compile::Address& operand) { return place(operand, read); });
   std::transform(instruction.outputs.begin(), instruction.outputs.end(), outputs_.begin(),
                  [&](const compile::Address& operand) { return place(operand, written); });
+  const auto extent_of = [](const compile::Address& operand) { return operand.extent; };
+  auto end = std::transform(instruction.inputs.begin(), instruction.inputs.end(), extents_.begin(),
+                            extent_of);
+  end = std::transform(instruction.outputs.begin(), instruction.outputs.end(), end, extent_of);
+  *end++ = instruction.workspace.extent;
   return {{inputs_.data(), instruction.inputs.size()},
           {outputs_.data(), instruction.outputs.size()},
-          place(instruction.workspace, written)};
+          place(instruction.workspace, written),
+          {extents_.begin(), end}};
+}
+
+backend::command::Launch Session::launch_of(kernels::Kernel& kernel,
+                                            const compile::Instruction& instruction,
+                                            const BoundOperands& operands,
+                                            const kernels::StepState* step) {
+  return {.kernel = &kernel,
+          .inputs = operands.inputs,
+          .outputs = operands.outputs,
+          .workspace = operands.workspace,
+          .step = step,
+          .extents = operands.extents,
+          .name = instruction.name};
 }
 
 void Session::launch(const compile::Program& program, const compile::Instruction& instruction,
                      const Frame& frame, const kernels::StepState& step) {
   const BoundOperands operands = bind(program, instruction, frame);
   if (instruction.kind == compile::InstructionKind::compute) {
-    stream_->give(backend::command::Launch{instruction.kernel.get(), operands.inputs,
-                                           operands.outputs, operands.workspace, &step},
+    stream_->give(launch_of(*instruction.kernel, instruction, operands, &step),
                   note_of(program, instruction, frame));
   } else if (collectives_ == nullptr) {
     throw std::logic_error("a program for several devices runs without their collectives");
@@ -135,8 +154,7 @@ void Session::launch(const compile::Program& program, const compile::Instruction
     collectives_->run(instruction, operands, *stream_, note_of(program, instruction, frame));
   }
   if (instruction.watch == nullptr) return;
-  stream_->give(backend::command::Launch{instruction.watch.get(), operands.inputs, operands.outputs,
-                                         operands.workspace, &step});
+  stream_->give(launch_of(*instruction.watch, instruction, operands, &step));
 }
 
 void Session::copy(const compile::Program& program, const compile::Instruction& instruction,
@@ -153,9 +171,7 @@ void Session::copy(const compile::Program& program, const compile::Instruction& 
   const bool arrives = instruction.inputs[0].region == compile::ArenaRegion::channels;
   if (!arrives) channels_->reserve(instruction.channel, *stream_, frame.micro_batch);
   (arrives ? inputs_ : outputs_)[0] = channels_->buffer(instruction.channel);
-  stream_->give(backend::command::Launch{instruction.kernel.get(), operands.inputs,
-                                         operands.outputs, operands.workspace},
-                note);
+  stream_->give(launch_of(*instruction.kernel, instruction, operands, nullptr), note);
   if (arrives) channels_->release(instruction.channel, *stream_);
 }
 
@@ -184,10 +200,10 @@ void Session::settle() {
   finish([&] {
     for (const compile::Instruction& instruction : program.instructions) {
       if (instruction.kind != compile::InstructionKind::compute) continue;
-      const BoundOperands operands = bind(program, instruction, frame);
-      stream_->give(backend::command::Launch{instruction.kernel.get(), operands.inputs,
-                                             operands.outputs, operands.workspace, &step,
-                                             /*settles=*/true});
+      backend::command::Launch launch =
+          launch_of(*instruction.kernel, instruction, bind(program, instruction, frame), &step);
+      launch.settles = true;
+      stream_->give(launch);
     }
   });
 }

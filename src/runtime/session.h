@@ -140,6 +140,10 @@ class Session : private backend::StreamObserver {
   void store(const compile::Slot& slot, int64_t first, std::span<const float> values);
   BoundOperands bind(const compile::Program& program, const compile::Instruction& instruction,
                      const Frame& frame);
+  static backend::command::Launch launch_of(kernels::Kernel& kernel,
+                                            const compile::Instruction& instruction,
+                                            const BoundOperands& operands,
+                                            const kernels::StepState* step);
   void run_one(const compile::Program& program, const compile::Instruction& instruction,
                const Frame& frame, const kernels::StepState& step);
   void launch(const compile::Program& program, const compile::Instruction& instruction,
@@ -158,6 +162,7 @@ class Session : private backend::StreamObserver {
   std::vector<std::vector<TraceLabel>> labels_;  // by program and instruction, with a trace
   std::vector<backend::DeviceAddress> inputs_;   // of the instruction that is enqueued now
   std::vector<backend::DeviceAddress> outputs_;
+  std::vector<kernels::Extent> extents_;
   std::unique_ptr<backend::Stream> stream_;  // last: it uses everything above
 };
 

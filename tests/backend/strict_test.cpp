@@ -13,7 +13,7 @@ namespace {
 using Order = BackendSettings::Order;
 
 std::shared_ptr<Backend> strict(Order order, uint64_t seed = 0) {
-  return make_strict_backend({BackendSettings::Kind::strict, order, seed});
+  return make_strict_backend({BackendSettings::Kind::strict, order, seed, /*checks=*/false});
 }
 
 float value_after(Stream& stream, DeviceAddress address) {

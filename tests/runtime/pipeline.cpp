@@ -97,6 +97,7 @@ void TestPipeline::compile(const PipelineSpec& spec) {
       part->member = member;
       part->device = devices[static_cast<size_t>(member)];
       part->training = compile::compile_stage(graph, options);
+      if (spec.spoil) spec.spoil(part->device, part->training);
       if (spec.evaluation) {
         part->evaluation = std::make_unique<compile::Program>(
             compile::compile_evaluation(graph.graph, options, part->training));

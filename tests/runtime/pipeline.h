@@ -1,6 +1,7 @@
 // A job of several stages put together as small as can be: compiled, connected, fed and run.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -42,6 +43,8 @@ struct PipelineSpec {
   passes::PrecisionSettings precision = {};
   passes::RecomputePolicy recompute = passes::RecomputePolicy::automatic;
   std::shared_ptr<backend::Backend> backend = {};  // null: this processor
+  // Changes the training program of a device once it is compiled; may be empty.
+  std::function<void(int device, compile::Program&)> spoil = {};
 };
 
 PipelineSpec spec_of(graph::Graph network, std::vector<std::vector<int>> devices,

@@ -127,6 +127,20 @@ TEST_P(StrictJobs, Pipeline) { expect_same(job("0:0.0:1", 4)); }
 TEST_P(StrictJobs, StagesInTurn) {
   expect_same(job("0:0.0:1.0:0.0:1", 4, parallel::ScheduleKind::interleaved));
 }
+// Interleaved stages of two devices each, statistics of all, one norm of all gradients, and 16 bits
+// with a scale that changes.
+TEST_P(StrictJobs, AllAtOnce) {
+  train::TrainJob all = job("0:0-1.0:2-3.0:0-1.0:2-3", 2, parallel::ScheduleKind::interleaved);
+  all.plan.sharding.synchronise_batch_norm = true;
+  all.optimizer.clip_norm = 0.5;
+  all.precision.type = graph::DataType::bf16;
+  all.precision.arithmetic = passes::PrecisionSettings::Arithmetic::storage;
+  all.loss_scale.dynamic = true;
+  all.loss_scale.scale = train::kFirstLossScale;
+  all.inject_overflow = {{.step = 2, .device = 1}};
+  expect_same(all);
+}
+
 TEST_P(StrictJobs, WidePipeline) {
   expect_same(job("0:0-1.0:2", 2, parallel::ScheduleKind::zero_bubble));
 }
@@ -165,6 +179,11 @@ TEST_P(StrictJobs, MarginHead) {
     faces.options.head->parallel = graph::HeadParallel::pfc;
     faces.options.head->sample_rate = 0.4;
     faces.steps = 2;
+    expect_same(faces);
+    faces.optimizer.clip_norm = 0.5;
+    faces.precision.type = graph::DataType::bf16;
+    faces.precision.arithmetic = passes::PrecisionSettings::Arithmetic::storage;
+    faces.loss_scale.dynamic = true;
     expect_same(faces);
   }
 }

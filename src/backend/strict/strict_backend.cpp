@@ -14,7 +14,7 @@ class StrictBackend final : public Backend {
       : hub_(std::make_shared<StrictHub>(settings)) {}
 
   std::unique_ptr<Region> allocate(int64_t bytes) override {
-    return std::make_unique<StrictRegion>(bytes);
+    return std::make_unique<StrictRegion>(hub_, bytes);
   }
   std::unique_ptr<Stream> make_stream(const StreamOptions& options) override {
     return std::make_unique<StrictStream>(hub_, made_++, options.threads);

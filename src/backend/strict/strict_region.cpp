@@ -4,12 +4,14 @@
 #include <unistd.h>
 
 #include "backend/cpu/cpu_region.h"
+#include "backend/strict/strict_stream.h"
 #include "base/error.h"
 #include "base/text.h"
 
 namespace millrace::backend {
 
-StrictRegion::StrictRegion(int64_t bytes) : bytes_(bytes), mapped_(whole_pages(bytes)) {
+StrictRegion::StrictRegion(std::shared_ptr<StrictHub> hub, int64_t bytes)
+    : hub_(std::move(hub)), bytes_(bytes), mapped_(whole_pages(bytes)) {
   const auto size = static_cast<size_t>(mapped_);
   const int file = ::memfd_create("millrace-strict", MFD_CLOEXEC);
   void* memory = MAP_FAILED;
@@ -32,6 +34,10 @@ StrictRegion::StrictRegion(int64_t bytes) : bytes_(bytes), mapped_(whole_pages(b
 }
 
 StrictRegion::~StrictRegion() {
+  {
+    const std::lock_guard lock(hub_->mutex);
+    hub_->ledger.forget(begin(), bytes_);
+  }
   ::munmap(shown_, static_cast<size_t>(mapped_));
   ::munmap(memory_, static_cast<size_t>(mapped_));
 }

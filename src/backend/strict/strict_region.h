@@ -1,9 +1,13 @@
 // Memory that only the backend can reach.
 #pragma once
 
+#include <memory>
+
 #include "backend/region.h"
 
 namespace millrace::backend {
+
+struct StrictHub;
 
 // How far behind the addresses that are given out the memory can be reached.
 inline constexpr int64_t kStrictDistance = int64_t{1} << 44;
@@ -13,7 +17,7 @@ inline constexpr int64_t kStrictDistance = int64_t{1} << 44;
 // Throws JobError where the machine cannot give it.
 class StrictRegion final : public Region {
  public:
-  explicit StrictRegion(int64_t bytes);
+  StrictRegion(std::shared_ptr<StrictHub> hub, int64_t bytes);
   ~StrictRegion() override;
   StrictRegion(const StrictRegion&) = delete;
   StrictRegion& operator=(const StrictRegion&) = delete;
@@ -23,6 +27,7 @@ class StrictRegion final : public Region {
   int64_t resident_bytes() const override;
 
  private:
+  const std::shared_ptr<StrictHub> hub_;
   int64_t bytes_;
   int64_t mapped_;
   std::byte* memory_ = nullptr;

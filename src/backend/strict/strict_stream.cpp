@@ -1,6 +1,7 @@
 #include "backend/strict/strict_stream.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "backend/strict/strict_region.h"
 #include "base/parallel.h"
@@ -56,7 +57,10 @@ void StrictHub::wake() {
 }
 
 StrictStream::StrictStream(std::shared_ptr<StrictHub> hub, uint64_t number, int threads)
-    : hub_(std::move(hub)), temper_(temper_of(hub_->settings, number)), runner_(kStrictDistance) {
+    : hub_(std::move(hub)),
+      number_(number),
+      temper_(temper_of(hub_->settings, number)),
+      runner_(kStrictDistance) {
   const Lock lock(hub_->mutex);
   hub_->streams.push_back(this);
   thread_ = std::thread([this, threads] { serve(threads); });
@@ -71,6 +75,7 @@ StrictStream::~StrictStream() {
   }
   thread_.join();
   const Lock lock(hub_->mutex);
+  hub_->ledger.wait(number_, given_);
   std::erase(hub_->streams, this);
   if (hub_->drawn == this) hub_->drawn = nullptr;
   hub_->wake();
@@ -83,8 +88,21 @@ StrictStream* StrictStream::stream_of(const Event& event) const {
   return nullptr;
 }
 
+void StrictStream::check(const Command& command) {
+  if (!hub_->settings.checks) return;
+  if (const auto* awaited = std::get_if<command::Await>(&command)) {
+    const StrictStream* other = stream_of(awaited->event);
+    if (other != nullptr) {
+      hub_->ledger.await(number_, given_ + 1, other->number_, awaited->event.number());
+    }
+  }
+  const std::string wrong = hub_->ledger.give(number_, given_ + 1, command);
+  if (!wrong.empty()) throw std::logic_error(wrong);
+}
+
 void StrictStream::give(const Command& command, const CommandNote& note) {
   const Lock lock(hub_->mutex);
+  check(command);
   if (failure_.swallows(++given_)) {
     done_ = given_;
     ring_if_asked(command);
@@ -124,6 +142,7 @@ bool StrictStream::is_done(int64_t number) {
   const Lock lock(hub_->mutex);
   want(number);
   failure_.check(number);
+  if (done_ >= number) hub_->ledger.wait(number_, number);
   return done_ >= number;
 }
 
@@ -132,6 +151,7 @@ void StrictStream::wait(int64_t number) {
   want(number);
   over_.wait(lock, [&] { return done_ >= number; });
   failure_.check(number);
+  hub_->ledger.wait(number_, number);
 }
 
 void StrictStream::want(int64_t number) {

@@ -18,6 +18,7 @@
 
 #include "backend/cpu/thread_stream.h"
 #include "backend/settings.h"
+#include "backend/strict/strict_ledger.h"
 #include "base/random.h"
 
 namespace millrace::backend {
@@ -43,6 +44,7 @@ struct StrictHub {
 
   const BackendSettings settings;
   std::mutex mutex;
+  StrictLedger ledger;
   std::vector<StrictStream*> streams;
   const StrictStream* drawn = nullptr;  // by `next`, until it starts
   int running = 0;                      // kernels and copies: none or one
@@ -77,6 +79,8 @@ class StrictStream final : public Stream, private Timeline {
   bool is_done(int64_t number) override;
   void wait(int64_t number) override;
 
+  // Throws std::logic_error if the command may meet another one.
+  void check(const Command& command);
   void want(int64_t number);
   // Whether the first command of the queue is wanted and its event is over; wants what it lacks.
   bool is_ready();
@@ -92,6 +96,7 @@ class StrictStream final : public Stream, private Timeline {
   StrictStream* stream_of(const Event& event) const;
 
   const std::shared_ptr<StrictHub> hub_;
+  const uint64_t number_;
   const Temper temper_;
   std::deque<Entry> queue_;
   int64_t given_ = 0;
