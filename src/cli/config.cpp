@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "graph/optimizers.h"
 
 namespace millrace::cli {
 namespace {
@@ -107,7 +108,9 @@ class ConfigFile {
 std::vector<std::pair<std::string, std::string>> fine_tuning(const std::string& file,
                                                              const std::string& optimizer,
                                                              bool has_head) {
-  const bool is_adam = optimizer == "adamw" || optimizer == "lamb";
+  const graph::OptimizerDefinition* row = graph::find_optimizer(optimizer);
+  const bool is_adam =
+      row != nullptr && std::ranges::find(row->settings, "adam_epsilon") != row->settings.end();
   std::vector<std::pair<std::string, std::string>> flags = {{"--load-weights", file},
                                                             {"--new-layers", "auto"},
                                                             {"--lr", is_adam ? "0.0001" : "0.005"},

@@ -18,6 +18,9 @@ enum class RuleKind : uint8_t {
   adamw,     // first and second moments with bias correction, decoupled decay
   lars,      // m = momentum * m + rate * g; w -= m
   lamb,      // AdamW's step with the decay in it; w -= rate * step, both moments brought up before
+  rmsprop,   // v = beta2 * v + (1 - beta2) * g^2; m = momentum * m + g / (sqrt(v) + epsilon);
+             // w -= rate * m
+  rmsprop_plain,  // likewise; w -= rate * g / (sqrt(v) + epsilon)
 };
 
 // The norm that the length of a tensor's step is fitted to, beside that of its weights.

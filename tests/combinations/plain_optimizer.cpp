@@ -17,6 +17,9 @@ void PlainOptimizer::prepare(TrainedTensor& tensor) const {
   std::vector<std::string> names;
   if (settings_.name == "adamw" || settings_.name == "lamb") {
     names = {".first_moment", ".second_moment"};
+  } else if (settings_.name == "rmsprop") {
+    names = {".second_moment"};
+    if (settings_.momentum != 0) names.emplace_back(".momentum");
   } else if (settings_.momentum != 0 || (settings_.name == "lars" && tensor.shape.size() > 1)) {
     names = {".momentum"};
   }
@@ -29,6 +32,8 @@ void PlainOptimizer::update(TrainedTensor& tensor, const std::vector<double>& gr
   const double decay = is_vector && !settings_.decay_all ? 0 : settings_.weight_decay;
   if (settings_.name == "adamw" || settings_.name == "lamb") {
     adamw(tensor, gradient, learning_rate, decay, number);
+  } else if (settings_.name == "rmsprop") {
+    rmsprop(tensor, gradient, learning_rate, decay);
   } else if (settings_.name == "lars" && !is_vector) {
     lars(tensor, gradient, learning_rate, decay);
   } else {
@@ -68,6 +73,22 @@ void PlainOptimizer::adamw(TrainedTensor& tensor, const std::vector<double>& gra
     length *= norm(tensor.values) / norm(step);
   }
   for (size_t i = 0; i < tensor.values.size(); ++i) tensor.values[i] -= length * step[i];
+}
+
+void PlainOptimizer::rmsprop(TrainedTensor& tensor, const std::vector<double>& gradient,
+                             double learning_rate, double decay) const {
+  for (size_t i = 0; i < tensor.values.size(); ++i) {
+    const double slope = gradient[i] + decay * tensor.values[i];
+    double& square = tensor.state.at(".second_moment")[i];
+    square = settings_.beta2 * square + (1 - settings_.beta2) * slope * slope;
+    double step = slope / (std::sqrt(square) + settings_.epsilon);
+    if (settings_.momentum != 0) {
+      double& velocity = tensor.state.at(".momentum")[i];
+      velocity = settings_.momentum * velocity + step;
+      step = velocity;
+    }
+    tensor.values[i] -= learning_rate * step;
+  }
 }
 
 // You, Gitman, Ginsburg (arXiv 1708.03888), algorithm 1.

@@ -37,6 +37,8 @@ class PlainOptimizer {
              double decay, int64_t number) const;
   void lars(TrainedTensor& tensor, const std::vector<double>& gradient, double learning_rate,
             double decay) const;
+  void rmsprop(TrainedTensor& tensor, const std::vector<double>& gradient, double learning_rate,
+               double decay) const;
 
   passes::OptimizerSettings settings_;
 };

@@ -230,6 +230,8 @@ std::vector<Case> good_cases() {
       {"sgd_plain_update", {x, x}, {}, {}},
       {"adamw_update", {x, x, x, x, f32({1})}, {}, {}},
       {"lars_update", {x, x, x}, {}, {}},
+      {"rmsprop_update", {x, x, x, x}, {}, {}},
+      {"rmsprop_plain_update", {x, x, x}, {}, {}},
       {"lamb_update", {x, x, x, x, f32({1})}, {}, {}},
       {"lamb_moments", {x, x, x, x, f32({1}), f32({4})}, {{"squares_at", int64_t{2}}}, {}},
       {"lars_update", {x, x, x, f32({4})}, {{"squares_at", int64_t{2}}}, {}},

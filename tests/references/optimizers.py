@@ -111,8 +111,14 @@ def lamb(beta1, beta2, epsilon):
     return lambda weights, rate, decay: Lamb(weights, rate, (beta1, beta2), epsilon, decay)
 
 
+def rmsprop(momentum, alpha, epsilon):
+    return lambda weights, rate, decay: torch.optim.RMSprop(
+        weights, lr=rate, alpha=alpha, eps=epsilon, weight_decay=decay, momentum=momentum)
+
+
 ADAMW = ["--optimizer", "adamw", "--adam-beta1", 0.8, "--adam-beta2", 0.99, "--adam-epsilon", 1e-3]
 LAMB = ["--optimizer", "lamb", *ADAMW[2:]]
+RMSPROP = ["--optimizer", "rmsprop", "--adam-beta2", 0.9, "--adam-epsilon", 0.0316]
 LARS = ["--optimizer", "lars", "--momentum", 0.8]
 CASES = {
     "sgd, no momentum": Case(["--momentum", 0], sgd(0), 0.3, 0.03),
@@ -136,6 +142,12 @@ CASES = {
     "lamb, decay of all, clipped, overflows": Case(
         LAMB, lamb(0.8, 0.99, 1e-3), 0.02, 0.2, decay_all=True, clip=0.6, overflows=(0, 3, 11),
         vectors=adamw(0.8, 0.99, 1e-3)),
+    "rmsprop": Case([*RMSPROP, "--momentum", 0.8], rmsprop(0.8, 0.9, 0.0316), 0.01, 0.03),
+    "rmsprop, no momentum": Case([*RMSPROP, "--momentum", 0], rmsprop(0, 0.9, 0.0316), 0.02, 0.03),
+    "rmsprop, as usual": Case(["--optimizer", "rmsprop", "--adam-epsilon", 0.01],
+                              rmsprop(0.9, 0.999, 0.01), 0.01, 1e-4, say=False),
+    "rmsprop, decay of all, clipped, overflows": Case(
+        RMSPROP, rmsprop(0.9, 0.9, 0.0316), 0.01, 0.03, decay_all=True, clip=0.5, overflows=(0, 3, 11)),
 }
 
 
@@ -184,6 +196,7 @@ def follow(case, model, images, labels):
 
 
 STATES = {"momentum_buffer": "momentum", "exp_avg": "first_moment", "exp_avg_sq": "second_moment",
+          "square_avg": "second_moment",
           "step": "updates"}
 
 
@@ -209,7 +222,8 @@ def compare(program, name, case, data, images, labels, seed):
         comparison.add(key, own[key], weight.detach())
         moved.append(((weight.detach() - before[key]).norm() / before[key].norm()).item())
         for state, value in expected_states.get(weight, {}).items():
-            if state in STATES and value is not None:
+            counts = state == "step" and isinstance(case.make([weight], 1, 0), torch.optim.RMSprop)
+            if state in STATES and value is not None and not counts:
                 found = states.pop(f"{key}.{STATES[state]}")
                 comparison.add(f"{key}.{STATES[state]}", found, value.reshape(found.shape))
     comparison.require(not states, f"states that PyTorch lacks: {sorted(states)[:3]}")

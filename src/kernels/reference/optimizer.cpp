@@ -152,6 +152,29 @@ std::unique_ptr<Kernel> reference_lamb(const KernelRequest& request) {
   });
 }
 
+std::unique_ptr<Kernel> reference_rmsprop(const KernelRequest& request) {
+  const double beta2 = request.op.attributes.number("beta2");
+  const double epsilon = request.op.attributes.number("epsilon");
+  const size_t gradient = request.op.type == "rmsprop_update" ? 3 : 2;
+  return make_function_kernel([=, u = update_of(request)](const KernelArguments& a) {
+    if (u.skips(a)) return;
+    for (int64_t i = 0; i < u.count; ++i) {
+      float& w = a.input<float>(0)[i];
+      float& second = a.input<float>(1)[i];
+      const double g = a.input<float>(gradient)[i] * u.scale(a) + u.weight_decay * w;
+      const double square = beta2 * second + (1 - beta2) * g * g;
+      second = static_cast<float>(square);
+      double step = g / (std::sqrt(square) + epsilon);
+      if (gradient == 3) {
+        float& velocity = a.input<float>(2)[i];
+        step += u.momentum * velocity;
+        velocity = static_cast<float>(step);
+      }
+      w = static_cast<float>(w - u.rate(a) * step);
+    }
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<Kernel> reference_update(const KernelRequest& request, std::string* refusal) {
@@ -160,6 +183,7 @@ std::unique_ptr<Kernel> reference_update(const KernelRequest& request, std::stri
   if (type == "sgd_update") return reference_sgd(request);
   if (type == "sgd_plain_update") return reference_sgd_plain(request);
   if (type == "adamw_update") return reference_adamw(request);
+  if (type.starts_with("rmsprop")) return reference_rmsprop(request);
   if (type == "lars_update") return reference_lars(request);
   if (type == "lamb_update" && !request.op.attributes.has("squares_at")) {
     return reference_lamb(request);

@@ -55,6 +55,27 @@ MILLRACE_VECTORIZED void step_lars(const RuleStep s, float* w, float* m, const f
   }
 }
 
+MILLRACE_VECTORIZED void step_rmsprop(const RuleStep s, float* w, float* second, float* m,
+                                      const float* g, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float gradient = g[i] * s.scale + s.decay * w[i];
+    second[i] = s.beta2 * second[i] + s.share2 * gradient * gradient;
+    m[i] = s.momentum * m[i] + gradient / (__builtin_sqrtf(second[i]) + s.epsilon);
+    w[i] -= s.rate * m[i];
+  }
+}
+
+MILLRACE_VECTORIZED void step_rmsprop_plain(const RuleStep s, float* w, float* second,
+                                            const float* g, int64_t count) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < count; ++i) {
+    const float gradient = g[i] * s.scale + s.decay * w[i];
+    second[i] = s.beta2 * second[i] + s.share2 * gradient * gradient;
+    w[i] -= s.rate * gradient / (__builtin_sqrtf(second[i]) + s.epsilon);
+  }
+}
+
 // The step of a weight whose moments are up to date.
 inline float lamb_step(const RuleStep& s, float w, float first, float second) {
   return first / (__builtin_sqrtf(second) * s.deviation + s.epsilon) + s.decay * w;
@@ -132,6 +153,10 @@ void RuleStep::apply(float* weights, float* const* states, const float* gradient
       return step_adamw(*this, weights, states[0], states[1], gradient, count);
     case graph::RuleKind::lars:
       return step_lars(*this, weights, states[0], gradient, count);
+    case graph::RuleKind::rmsprop:
+      return step_rmsprop(*this, weights, states[0], states[1], gradient, count);
+    case graph::RuleKind::rmsprop_plain:
+      return step_rmsprop_plain(*this, weights, states[0], gradient, count);
     case graph::RuleKind::lamb:
       return finish_lamb(*this, weights, states[0], states[1], count);
   }
@@ -152,6 +177,9 @@ RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
   step.decay = static_cast<float>(weight_decay);
   step.momentum = static_cast<float>(momentum);
   step.scale = scale;
+  step.beta2 = static_cast<float>(beta2);
+  step.share2 = static_cast<float>(1 - beta2);
+  step.epsilon = static_cast<float>(epsilon);
   if (kind != graph::RuleKind::adamw && kind != graph::RuleKind::lamb) return step;
   const auto t = static_cast<double>(updates + 1);
   const double correction = 1 - std::pow(beta1, t);
@@ -165,9 +193,7 @@ RuleStep UpdateRule::at(double rate, int64_t updates, float scale) const {
     step.decay = static_cast<float>(1 - rate * weight_decay);
   }
   step.momentum = static_cast<float>(beta1);
-  step.beta2 = static_cast<float>(beta2);
   step.share1 = static_cast<float>(1 - beta1);
-  step.share2 = static_cast<float>(1 - beta2);
   step.epsilon = static_cast<float>(offset);
   step.deviation = static_cast<float>(deviation);
   return step;
