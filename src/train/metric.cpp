@@ -23,17 +23,25 @@ void add_if_among(const ScoredSample& sample, std::span<double> sums) {
   sums[0] += sample.ahead < kPlaces ? 1 : 0;
 }
 
-// Of each class: samples, and those that were taken for it.
+// Of each class: samples, and what is added up over them.
 int64_t two_sums_a_class(int64_t classes) { return 2 * classes; }
 
-void add_to_class(const ScoredSample& sample, std::span<double> sums) {
+void add_to_class(const ScoredSample& sample, double value, std::span<double> sums) {
   double* own = sums.data() + 2 * sample.label;
   own[0] += 1;
-  own[1] += sample.ahead == 0 ? 1 : 0;
+  own[1] += value;
 }
 
-// The mean over the classes that have samples of the share of each that is right.
-double mean_of_recalls(std::span<const double> sums, int64_t) {
+void add_if_right(const ScoredSample& sample, std::span<double> sums) {
+  add_to_class(sample, sample.ahead == 0 ? 1 : 0, sums);
+}
+
+void add_loss_of_class(const ScoredSample& sample, std::span<double> sums) {
+  add_to_class(sample, sample.loss, sums);
+}
+
+// The mean over the classes that have samples of the mean of each.
+double mean_of_classes(std::span<const double> sums, int64_t) {
   double sum = 0;
   int64_t classes = 0;
   for (size_t i = 0; i < sums.size(); i += 2) {
@@ -48,7 +56,8 @@ constexpr MetricDefinition kMetrics[] = {
     {"loss", "loss", false, one_sum, add_loss, mean},
     {"top1", "top-1", true, one_sum, add_if_among<1>, mean},
     {"top5", "top-5", true, one_sum, add_if_among<5>, mean},
-    {"recall", "mean recall", true, two_sums_a_class, add_to_class, mean_of_recalls},
+    {"recall", "mean recall", true, two_sums_a_class, add_if_right, mean_of_classes},
+    {"balanced_loss", "balanced loss", false, two_sums_a_class, add_loss_of_class, mean_of_classes},
 };
 
 constexpr MetricDefinition kFaceMetrics[] = {

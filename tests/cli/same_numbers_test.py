@@ -82,7 +82,7 @@ def check_classes(checks, name, where):
     labels = checks.run("predict", run, "photos", "--json", "--top", "3", "--batch", "4")
     if alone is None or labels is None:
         return
-    for figure in ("loss", "top1", "top5", "recall"):
+    for figure in ("loss", "top1", "top5", "recall", "balanced_loss"):
         checks.near(f"{name}: {figure}", told[figure], json.loads(alone)[figure])
     kept = safetensors("l.safetensors")
     logits = kept["logits"].astype(float)

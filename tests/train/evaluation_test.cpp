@@ -45,6 +45,19 @@ TEST(Scores, RecallCountsEveryClassAlike) {
   EXPECT_EQ(figure(scores, "top1"), 0.6);
 }
 
+// Each class by itself is what `loss` tells of its samples alone.
+TEST(Scores, BalancedLossCountsEveryClassAlike) {
+  const std::vector<float> logits = {2, 0, 1, 1, 3, 0, 0, 0.5f, 4};
+  const std::vector<int32_t> labels = {0, 0, 2};
+  Scores all(3), first(3), last(3);
+  add_scores(all, logits, labels, 3);
+  add_scores(first, std::vector<float>(logits.begin(), logits.begin() + 6), {0, 0}, 3);
+  add_scores(last, std::vector<float>(logits.begin() + 6, logits.end()), {2}, 3);
+  EXPECT_DOUBLE_EQ(figure(all, "balanced_loss"),
+                   (figure(first, "loss") + figure(last, "loss")) / 2);
+  EXPECT_NE(figure(all, "balanced_loss"), figure(all, "loss"));
+}
+
 TEST(Scores, DoNotOverflow) {
   Scores scores(2);
   add_scores(scores, std::vector<float>{1e4f, -1e4f}, std::vector<int32_t>{1}, 2);
