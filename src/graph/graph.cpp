@@ -19,25 +19,10 @@ Inference inference_of(const Graph& graph, const Operator& op) {
 }  // namespace
 
 std::string_view name_of(Role role) {
-  switch (role) {
-    case Role::input:
-      return "input";
-    case Role::parameter:
-      return "parameter";
-    case Role::buffer:
-      return "buffer";
-    case Role::activation:
-      return "activation";
-    case Role::gradient:
-      return "gradient";
-    case Role::optimizer_state:
-      return "optimizer_state";
-    case Role::accumulator:
-      return "accumulator";
-    case Role::communication:
-      return "communication";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"input",       "parameter",    "buffer",
+                                         "activation",  "gradient",     "optimizer_state",
+                                         "accumulator", "communication"};
+  return kNames[static_cast<size_t>(role)];
 }
 
 bool is_persistent(Role role) {
@@ -46,15 +31,8 @@ bool is_persistent(Role role) {
 }
 
 std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::forward:
-      return "forward";
-    case Phase::backward:
-      return "backward";
-    case Phase::update:
-      return "update";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"forward", "backward", "update"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 TensorId Graph::add_tensor(Tensor tensor) {

@@ -22,19 +22,8 @@ int64_t size_of(DataType type) {
 }
 
 std::string_view name_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return "f32";
-    case DataType::f16:
-      return "f16";
-    case DataType::bf16:
-      return "bf16";
-    case DataType::s32:
-      return "s32";
-    case DataType::u8:
-      return "u8";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"f32", "f16", "bf16", "s32", "u8"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 DataType data_type_of(std::string_view name) {

@@ -82,13 +82,13 @@ JobGraphs::JobGraphs(const graph::Graph& network, const Plan& plan) : plan_(plan
   micro_batch_ = samples / plan.micro_batches;
   const bool divided = plan.micro_batches > 1;
   const graph::Graph graph = divided ? with_batch(network, micro_batch_, samples) : network;
-  stage_of_operator_ = assign(graph, plan);
+  const std::vector<int> stage_of_operator = assign(graph, plan);
   if (plan.stage_count() == 1) {
     stages_.push_back({{0, graph, {}, {}}, {}});
   } else {
-    edges_ = edges_between(graph, stage_of_operator_);
+    edges_ = edges_between(graph, stage_of_operator);
     for (int stage = 0; stage < plan.stage_count(); ++stage) {
-      stages_.push_back({cut(graph, stage_of_operator_, stage), {}});
+      stages_.push_back({cut(graph, stage_of_operator, stage), {}});
     }
   }
   for (int stage = 0; stage < plan.stage_count(); ++stage) {

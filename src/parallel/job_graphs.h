@@ -22,7 +22,6 @@ class JobGraphs {
 
   const Plan& plan() const { return plan_; }
   int64_t micro_batch() const { return micro_batch_; }  // samples
-  const std::vector<int>& stage_of_operator() const { return stage_of_operator_; }
   const std::vector<StageEdge>& edges() const { return edges_; }
 
   // Devices among which each micro-batch of a stage is divided.
@@ -39,7 +38,6 @@ class JobGraphs {
 
   Plan plan_;
   int64_t micro_batch_ = 0;
-  std::vector<int> stage_of_operator_;
   std::vector<StageEdge> edges_;
   std::vector<Stage> stages_;
 };

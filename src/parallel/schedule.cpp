@@ -294,19 +294,9 @@ ScheduleKind parse_schedule(std::string_view name) {
 bool is_synchronous(ScheduleKind kind) { return facts_of(kind).synchronous; }
 
 std::string_view name_of(Work work) {
-  switch (work) {
-    case Work::forward:
-      return "forward";
-    case Work::backward:
-      return "backward";
-    case Work::backward_input:
-      return "backward_input";
-    case Work::backward_weights:
-      return "backward_weights";
-    case Work::update:
-      return "update";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"forward", "backward", "backward_input",
+                                         "backward_weights", "update"};
+  return kNames[static_cast<size_t>(work)];
 }
 
 int Schedule::replicas_of(int stage) const {

@@ -31,15 +31,8 @@ std::string_view precision_name(graph::DataType type) {
 }
 
 std::string_view name_of(PrecisionSettings::Arithmetic arithmetic) {
-  switch (arithmetic) {
-    case PrecisionSettings::Arithmetic::automatic:
-      return "auto";
-    case PrecisionSettings::Arithmetic::native:
-      return "native";
-    case PrecisionSettings::Arithmetic::storage:
-      return "storage";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"auto", "native", "storage"};
+  return kNames[static_cast<size_t>(arithmetic)];
 }
 
 }  // namespace millrace::passes

@@ -47,7 +47,6 @@ struct SimulatedJob {
   int64_t steps = 1;
   // Seconds to copy a message into or out of the slot it belongs to; none: by copy rate.
   std::function<double(const parallel::Route& route, bool sends)> copy_seconds = {};
-  std::vector<int> device_nodes = {};  // for traces; none: the machines of the cluster
 };
 
 struct ProgramSimulation {

@@ -19,8 +19,6 @@ struct TunedConvolution {
   std::string before;  // the method that was in use
   std::string after;   // and from now on
   std::map<std::string, double> seconds;  // of each method
-
-  double gained() const { return seconds.at(before) - seconds.at(after); }
 };
 
 struct TuningProgress {

@@ -8,21 +8,9 @@
 namespace millrace::runtime {
 
 std::string_view name_of(TraceCategory category) {
-  switch (category) {
-    case TraceCategory::forward:
-      return "forward";
-    case TraceCategory::backward:
-      return "backward";
-    case TraceCategory::update:
-      return "update";
-    case TraceCategory::communication:
-      return "communication";
-    case TraceCategory::wait:
-      return "wait";
-    case TraceCategory::data:
-      return "data";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"forward",       "backward", "update",
+                                         "communication", "wait",     "data"};
+  return kNames[static_cast<size_t>(category)];
 }
 
 int64_t trace_now() {

@@ -8,19 +8,8 @@ constexpr int64_t kShortest = 5000;  // nanoseconds, for the trace
 }  // namespace
 
 std::string_view name_of(WaitCause cause) {
-  switch (cause) {
-    case WaitCause::input:
-      return "input";
-    case WaitCause::activations:
-      return "activations";
-    case WaitCause::gradients:
-      return "gradients";
-    case WaitCause::room:
-      return "room";
-    case WaitCause::choice:
-      return "choice";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"input", "activations", "gradients", "room", "choice"};
+  return kNames[static_cast<size_t>(cause)];
 }
 
 void WaitMeter::add(WaitCause cause, int64_t micro_batch, int64_t begin, int64_t end) {

@@ -9,39 +9,18 @@ namespace millrace::train {
 namespace {
 
 std::string_view name_of(kernels::ConvolutionAlgorithm algorithm) {
-  switch (algorithm) {
-    case kernels::ConvolutionAlgorithm::automatic:
-      return "auto";
-    case kernels::ConvolutionAlgorithm::direct:
-      return "direct";
-    case kernels::ConvolutionAlgorithm::winograd:
-      return "winograd";
-  }
-  return "?";
+  constexpr std::string_view kWords[] = {"auto", "direct", "winograd"};
+  return kWords[static_cast<size_t>(algorithm)];
 }
 
 std::string_view name_of(graph::HeadParallel parallel) {
-  switch (parallel) {
-    case graph::HeadParallel::dp:
-      return "dp";
-    case graph::HeadParallel::mp:
-      return "mp";
-    case graph::HeadParallel::pfc:
-      return "pfc";
-  }
-  return "?";
+  constexpr std::string_view kWords[] = {"dp", "mp", "pfc"};
+  return kWords[static_cast<size_t>(parallel)];
 }
 
 std::string_view name_of(graph::HeadMomentum momentum) {
-  switch (momentum) {
-    case graph::HeadMomentum::lazy:
-      return "lazy";
-    case graph::HeadMomentum::none:
-      return "none";
-    case graph::HeadMomentum::frozen:
-      return "frozen";
-  }
-  return "?";
+  constexpr std::string_view kWords[] = {"lazy", "none", "frozen"};
+  return kWords[static_cast<size_t>(momentum)];
 }
 
 // What the head computes, wherever its centres are: dp, mp and pfc of all classes are the same.

@@ -79,17 +79,8 @@ void check(const LearningRateSettings& settings) {
 }
 
 std::string_view name_of(LearningRateSettings::Kind kind) {
-  switch (kind) {
-    case LearningRateSettings::Kind::constant:
-      return "constant";
-    case LearningRateSettings::Kind::step:
-      return "step";
-    case LearningRateSettings::Kind::cosine:
-      return "cosine";
-    case LearningRateSettings::Kind::polynomial:
-      return "polynomial";
-  }
-  return "?";
+  constexpr std::string_view kKinds[] = {"constant", "step", "cosine", "polynomial"};
+  return kKinds[static_cast<size_t>(kind)];
 }
 
 }  // namespace millrace::train

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "data/image/vectorise.h"
+#include "base/vectorize.h"
 
 namespace millrace::data {
 namespace {
@@ -18,7 +18,7 @@ float gray_of(const float* pixel, int lanes) {
 }
 
 // value ← factor · value + offset, clamped.
-MILLRACE_VECTORISE
+MILLRACE_VECTORIZED
 void scale_and_clamp(float* pixels, size_t count, float factor, float offset) {
   for (size_t i = 0; i < count; ++i) {
     const float value = pixels[i] * factor + offset;

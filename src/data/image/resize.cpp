@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "data/image/vectorise.h"
+#include "base/vectorize.h"
 
 namespace millrace::data {
 namespace {
@@ -47,12 +47,12 @@ int make_taps(double start, double extent, int input, int output, Surroundings s
   return stride;
 }
 
-MILLRACE_VECTORISE
+MILLRACE_VECTORIZED
 void set_scaled(float* __restrict line, const uint8_t* __restrict from, float weight, int size) {
   for (int i = 0; i < size; ++i) line[i] = weight * static_cast<float>(from[i]);
 }
 
-MILLRACE_VECTORISE
+MILLRACE_VECTORIZED
 void set_scaled_pair(float* __restrict line, const uint8_t* __restrict from,
                      const uint8_t* __restrict next, float weight, float next_weight, int size) {
   for (int i = 0; i < size; ++i) {
@@ -60,12 +60,12 @@ void set_scaled_pair(float* __restrict line, const uint8_t* __restrict from,
   }
 }
 
-MILLRACE_VECTORISE
+MILLRACE_VECTORIZED
 void add_scaled(float* __restrict line, const uint8_t* __restrict from, float weight, int size) {
   for (int i = 0; i < size; ++i) line[i] += weight * static_cast<float>(from[i]);
 }
 
-MILLRACE_VECTORISE
+MILLRACE_VECTORIZED
 void add_scaled_pair(float* __restrict line, const uint8_t* __restrict from,
                      const uint8_t* __restrict next, float weight, float next_weight, int size) {
   for (int i = 0; i < size; ++i) {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/vectorize.h"
 #include "data/image/codec.h"
-#include "data/image/vectorise.h"
 
 namespace millrace::data {
 namespace {
@@ -66,7 +66,7 @@ PixelRegion centre(const TransformOptions& options, int height, int width) {
           std::min<double>(height, options.height * step_y)};
 }
 
-MILLRACE_VECTORISE
+MILLRACE_VECTORIZED
 void store_planes(const float* __restrict from, float* __restrict red, float* __restrict green,
                   float* __restrict blue, int width, const float* scale, const float* offset) {
   for (int x = 0; x < width; ++x) {

@@ -231,21 +231,9 @@ class NetworkReader {
 }  // namespace
 
 std::string_view name_of(WorkKind kind) {
-  switch (kind) {
-    case WorkKind::convolution:
-      return "convolution";
-    case WorkKind::convolution3:
-      return "convolution3";
-    case WorkKind::pointwise:
-      return "pointwise";
-    case WorkKind::linear:
-      return "linear";
-    case WorkKind::memory:
-      return "memory";
-    case WorkKind::exchange:
-      return "exchange";
-  }
-  throw std::logic_error("unknown kind of work");
+  constexpr std::string_view kNames[] = {"convolution", "convolution3", "pointwise",
+                                         "linear",      "memory",       "exchange"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 namespace {

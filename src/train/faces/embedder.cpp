@@ -54,10 +54,6 @@ Embedder::Embedder(const TrainJob& job, TrainingObserver& observer)
   load_weights(state, weights_file(job_, observer));
 }
 
-int64_t Embedder::image_values() const {
-  return job_.options.channels * job_.options.image * job_.options.image;
-}
-
 int64_t Embedder::features() const {
   return engine_.evaluation()->result("embedding").type.shape.back();
 }

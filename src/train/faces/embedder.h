@@ -31,7 +31,6 @@ class Embedder {
   Engine& engine() { return engine_; }
   const TrainJob& job() const { return job_; }
   int64_t batch() const { return job_.options.batch; }
-  int64_t image_values() const;
   int64_t features() const;
 
   // Appends `rows` vectors for the first images of a full batch: that of the image plus that of its
