@@ -13,6 +13,8 @@ def learning_rate(draw):
     are times 64, have steep losses."""
     if "adamw" in draw["optimizer"]:
         return "0.0001" if draw["head"] else "0.001"
+    if draw["optimizer"] == "rmsprop":  # below epsilon, steps are sgd's, 33 times as long
+        return "0.0000003" if draw["head"] else "0.0003" if draw["model"] == "fashion_cnn" else "0.00003"
     if draw["optimizer"] in ("lars", "lars-plain", "lamb"):
         return "0.001" if draw["head"] else "0.01"
     return "0.00001" if draw["head"] else "0.01" if draw["model"] == "fashion_cnn" else "0.001"
@@ -30,6 +32,7 @@ OPTIMIZERS = {
     "lars": ["--optimizer", "lars", "--lars-trust", "0.02"],
     "lars-plain": ["--optimizer", "lars", "--lars-trust", "0.02", "--momentum", "0"],
     "lamb": ["--optimizer", "lamb"],
+    "rmsprop": ["--optimizer", "rmsprop", "--adam-beta2", "0.9", "--adam-epsilon", "0.03"],
 }
 
 # Words that are flags of their own.
