@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <stdexcept>
 
 #include "backend/device.h"
 #include "backend/raw.h"
@@ -87,6 +88,67 @@ TEST(Strict, RandomOrdersDiffer) {
   }
   std::sort(orders.begin(), orders.end());
   EXPECT_GT(std::unique(orders.begin(), orders.end()) - orders.begin(), 1);
+}
+
+// Of streams that check; the order in which they run makes no difference.
+std::shared_ptr<Backend> checked() { return make_strict_backend({BackendSettings::Kind::strict}); }
+
+TEST(StrictLedger, StreamsThatTouchTheSameNeedAnEvent) {
+  const auto backend = checked();
+  const auto memory = backend->allocate(4096);
+  const auto first = backend->make_stream({});
+  const auto second = backend->make_stream({});
+  float value = 1;
+  first->give(command::Write{&value, memory->begin(), 4});
+  const command::Read read = {memory->begin(), &value, 4};
+  EXPECT_THROW(second->give(read), std::logic_error);
+  EXPECT_NO_THROW(second->give(command::Read{memory->begin() + 4, &value, 4}));
+  second->await(first->record());
+  EXPECT_NO_THROW(second->give(read));
+  second->finish();
+}
+
+TEST(StrictLedger, KnowsWhatOthersHaveWaitedFor) {
+  const auto backend = checked();
+  const auto memory = backend->allocate(4096);
+  const auto first = backend->make_stream({});
+  const auto second = backend->make_stream({});
+  const auto third = backend->make_stream({});
+  float value = 1;
+  const command::Write write = {&value, memory->begin(), 4};
+  first->give(write);
+  second->await(first->record());
+  third->await(second->record());
+  EXPECT_NO_THROW(third->give(command::Read{memory->begin(), &value, 4}));
+  EXPECT_THROW(first->give(write), std::logic_error);
+  third->finish();
+  EXPECT_NO_THROW(first->give(write));
+  first->finish();
+}
+
+TEST(StrictLedger, KernelsReadTheirOwnBuffers) {
+  struct Nothing : kernels::Kernel {
+    void run(const kernels::KernelArguments&) override {}
+  };
+  Nothing kernel;
+  const auto backend = checked();
+  const auto memory = backend->allocate(4096);
+  const auto stream = backend->make_stream({});
+  const auto give = [&](int64_t in, int read, int64_t out, int written) {
+    const DeviceAddress from = memory->begin() + in;
+    const DeviceAddress to = memory->begin() + out;
+    const kernels::Extent extents[] = {{64, read}, {64, written}, {}};
+    stream->give(command::Launch{
+        .kernel = &kernel, .inputs = {&from, 1}, .outputs = {&to, 1}, .extents = extents});
+  };
+  EXPECT_NO_THROW(give(0, 1, 64, 2));
+  EXPECT_NO_THROW(give(64, 2, 128, 3));
+  EXPECT_THROW(give(64, 4, 192, 5), std::logic_error);   // buffer 2 lies there
+  EXPECT_THROW(give(128, 3, 160, 6), std::logic_error);  // over what it reads itself
+  EXPECT_NO_THROW(give(128, 3, 128, 3));                 // on purpose
+  EXPECT_NO_THROW(give(0, 1, 96, 7));                    // over half of buffer 2
+  EXPECT_THROW(give(64, 2, 256, 8), std::logic_error);
+  stream->finish();
 }
 
 }  // namespace
