@@ -131,7 +131,7 @@ check-pages: build ## open reports in headless Chromium: figures, zoom, narrow w
 	@tools/install-deps check
 	@tests/report/page_check.py build/millrace build/screenshots
 
-bench: bench-single bench-today bench-inference bench-shared bench-trace bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
+bench: bench-single bench-today bench-depthwise bench-inference bench-fine-tuning bench-shared bench-trace bench-data bench-checkpoint bench-precision bench-head bench-planner ## every benchmark
 
 bench-python: everything ## what Python costs against the command line and C++, and beside PyTorch
 	@tools/check-python -k arrays
@@ -152,6 +152,13 @@ bench-today: everything ## training steps against the PyTorch of today, at its b
 bench-inference: everything ## forward passes against the PyTorch of today, at its best
 	@tools/install-deps peer
 	@bench/today.py --inference
+
+bench-depthwise: everything ## the same of networks with depthwise and grouped convolutions
+	@tools/install-deps peer
+	@bench/today.py --jobs mobilenet_v2:32,efficientnet_b0:32,resnext50_32x4d:16
+
+bench-fine-tuning: everything ## steps with frozen layers, and the time to the label of one photo
+	@bench/fine_tuning.py
 
 bench-shared: everything ## what is left of the speed beside busy neighbours, against PyTorch
 	@bench/shared.py

@@ -47,7 +47,7 @@ std::vector<std::filesystem::path> find_checkpoints(const std::filesystem::path&
   std::vector<std::filesystem::path> found;
   for (const train::CheckpointPlace& place : train::list_checkpoints(path))
     found.push_back(place.path);
-  if (found.empty()) fail_input("There is no checkpoint in '{}'.", path.string());
+  if (found.empty()) train::fail_without_checkpoints(path);
   return found;
 }
 

@@ -33,6 +33,8 @@ constexpr const char* kEvalExamples = R"(Examples:
 Every sample counts exactly once, whatever the batch size. The model, its sizes and what is done to
 images are those that a checkpoint or exported file was trained with unless flags say otherwise.)";
 
+constexpr int64_t kToldSamples = 48;  // of a summary with pictures
+
 struct EvalFlags {
   JobFlags job;
   std::string load_weights, checkpoint, run, summary;
@@ -70,8 +72,10 @@ Json run_classes(const train::TrainJob& job, const EvalFlags& flags, ProgressPri
                  std::string& text) {
   train::KeptLogits kept;
   const bool keeps = !flags.logits.empty() || flags.confusion;
+  train::TrainJob told = job;
+  if (flags.confusion && !flags.summary.empty()) told.worst_samples = kToldSamples;
   const train::EvaluationResult result =
-      train::run_evaluation(job, messages, keeps ? &kept : nullptr);
+      train::run_evaluation(told, messages, keeps ? &kept : nullptr);
   if (!flags.logits.empty()) train::save_logits(flags.logits, kept, job.model);
   Json json = train::to_json(result.report);
   json.erase("step");
@@ -84,6 +88,7 @@ Json run_classes(const train::TrainJob& job, const EvalFlags& flags, ProgressPri
   if (flags.confusion) {
     const train::Confusion confusion(kept, job.options.classes);
     json["confusion"] = confusion.to_json(job.class_names);
+    if (told.worst_samples > 0) json["wrong"] = train::wrong_to_json(result.report.worst);
     text += confusion.to_text(job.class_names);
   }
   if (result.cosine_scale > 0) {
@@ -219,7 +224,10 @@ void add_eval_command(CLI::App& program, Action& chosen) {
   add("Faces", "--identification", flags->identification,
       "A set written as --data, labels are people: the first image of each is looked up by the "
       "others; gives the share found at rank 1, and above a threshold (TPIR at FPIR)");
-  add("Output", "--summary", flags->summary, "Write the results there as one JSON object");
+  add("Output", "--summary", flags->summary,
+      "Write the results there as one JSON object; with --confusion, also the pictures that it was "
+      "the "
+      "furthest off with, for `millrace report`");
   add("Output", "--logits", flags->logits,
       "Write the logits of every sample, in the order of the data, and the labels there as "
       "safetensors");

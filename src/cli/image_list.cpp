@@ -6,14 +6,19 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/formats/files.h"
 
 namespace millrace::cli {
 namespace {
 
+constexpr size_t kLongestName = 4096;  // in bytes
+
 void add_place(const std::filesystem::path& path, std::vector<std::filesystem::path>& files) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) fail_input("'{}' does not exist.", path.string());
+  if (!std::filesystem::exists(path, error)) {
+    fail_input("'{}' does not exist.", printable(path.string()));
+  }
   if (!std::filesystem::is_directory(path)) {
     files.push_back(path);
     return;
@@ -33,6 +38,10 @@ void add_place(const std::filesystem::path& path, std::vector<std::filesystem::p
   std::sort(files.begin() + static_cast<ptrdiff_t>(first), files.end());
 }
 
+[[noreturn]] void fail_list() {
+  fail_input("Standard input has no list of files, one a line; name an image by its path instead.");
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> list_images(const std::vector<std::string>& arguments) {
@@ -43,7 +52,10 @@ std::vector<std::filesystem::path> list_images(const std::vector<std::string>& a
       continue;
     }
     for (std::string line; std::getline(std::cin, line);) {
-      if (!line.empty()) add_place(line, files);
+      if (line.ends_with('\r')) line.pop_back();
+      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      if (line.find('\0') != std::string::npos || line.size() > kLongestName) fail_list();
+      add_place(line, files);
     }
   }
   if (files.empty()) {

@@ -15,17 +15,23 @@ namespace {
 
 constexpr std::chrono::milliseconds kLiveInterval{100};
 constexpr std::chrono::seconds kPlainInterval{5};
+constexpr double kTellWaiting = 0.01;  // of the time
 
 }  // namespace
 
-std::string describe_step(const train::StepReport& report, int64_t steps_per_epoch) {
+std::string describe_step(const train::StepReport& report, const StepContext& context) {
   const std::string epoch =
-      steps_per_epoch > 0 ? fmt::format("epoch {}  ", report.epoch + 1) : std::string();
+      context.steps_per_epoch > 0 ? fmt::format("epoch {}  ", report.epoch + 1) : std::string();
   std::string scale = report.loss_scale == 1 ? "" : fmt::format("  scale {:g}", report.loss_scale);
   if (report.skipped) scale += " (overflow, skipped)";
-  return fmt::format("{}step {}/{}  loss {:.4f}  lr {:.4g}{}  {:.1f} samples/s  {} left", epoch,
+  std::string more;
+  if (context.waited >= kTellWaiting) {
+    more += fmt::format("  data wait {:.0f} %", 100 * context.waited);
+  }
+  if (context.best) more += "  best " + train::describe(*context.best);
+  return fmt::format("{}step {}/{}  loss {:.4f}  lr {:.4g}{}  {:.1f} samples/s  {} left{}", epoch,
                      report.step, report.total_steps, report.loss, report.learning_rate, scale,
-                     report.samples_per_second, format_duration(report.seconds_left));
+                     report.samples_per_second, format_duration(report.seconds_left), more);
 }
 
 std::string describe_memory(const train::JobStart& start) {
@@ -57,7 +63,7 @@ void ProgressPrinter::on_activity(std::string_view what) {
 }
 
 void ProgressPrinter::on_start(const train::JobStart& start) {
-  steps_per_epoch_ = start.steps_per_epoch;
+  context_.steps_per_epoch = start.steps_per_epoch;
   print_line(fmt::format("{}: batch {}, {} {}, {} {}, {}, {}", start.model, start.batch,
                          start.total_steps, start.total_steps == 1 ? "step" : "steps",
                          start.threads, start.threads == 1 ? "thread" : "threads",
@@ -66,12 +72,16 @@ void ProgressPrinter::on_start(const train::JobStart& start) {
 
 void ProgressPrinter::on_step(const train::StepReport& report) {
   if (quiet_) return;
+  seconds_ += report.seconds;
+  waited_ += report.wait_seconds;
   const auto now = std::chrono::steady_clock::now();
   const bool last = report.step == report.total_steps;
   const auto interval = terminal_ ? std::chrono::nanoseconds(kLiveInterval) : kPlainInterval;
   if (!last && now - last_print_ < interval) return;
   last_print_ = now;
-  const std::string line = describe_step(report, steps_per_epoch_);
+  context_.waited = seconds_ > 0 ? waited_ / seconds_ : 0;
+  seconds_ = waited_ = 0;
+  const std::string line = describe_step(report, context_);
   if (!terminal_ || last) return print_line(line);
   fmt::print("\r\033[K{}", line);
   live_ = true;
@@ -79,7 +89,11 @@ void ProgressPrinter::on_step(const train::StepReport& report) {
 }
 
 void ProgressPrinter::on_evaluation(const train::EvaluationReport& report) {
-  print_line(fmt::format("step {}: {}, {}", report.step, report.seen(), report.text()));
+  const bool is_best = report.best && report.best != context_.best &&
+                       report.figure(report.best->metric) == *report.best;
+  context_.best = report.best;
+  print_line(fmt::format("step {}: {}, {}{}", report.step, report.seen(), report.text(),
+                         is_best ? " (best so far)" : ""));
 }
 
 void ProgressPrinter::on_checkpoint(const train::CheckpointReport& report) {

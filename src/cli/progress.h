@@ -2,11 +2,19 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "train/observer.h"
 
 namespace millrace::cli {
+
+// What a line of progress tells besides its step.
+struct StepContext {
+  int64_t steps_per_epoch = 0;
+  double waited = 0;                         // share of the time since the last line, for data
+  std::optional<train::Measured> best = {};  // of the evaluations so far
+};
 
 // On a terminal, one line that is written again after each step; elsewhere a plain line every
 // few seconds. Warnings go to standard error. Quiet: warnings only.
@@ -34,7 +42,8 @@ class ProgressPrinter : public train::TrainingObserver {
   bool quiet_;
   bool terminal_;
   bool live_ = false;
-  int64_t steps_per_epoch_ = 0;
+  StepContext context_;
+  double seconds_ = 0, waited_ = 0;  // of the steps since the last line
   std::chrono::steady_clock::time_point last_print_;
 };
 
@@ -42,6 +51,6 @@ class ProgressPrinter : public train::TrainingObserver {
 std::string describe_memory(const train::JobStart& start);
 
 // The figures of a step as the progress shows them.
-std::string describe_step(const train::StepReport& report, int64_t steps_per_epoch);
+std::string describe_step(const train::StepReport& report, const StepContext& context);
 
 }  // namespace millrace::cli

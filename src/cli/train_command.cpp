@@ -40,6 +40,8 @@ Ctrl-C, SIGTERM and SIGHUP finish the step, save a checkpoint if there is a --ch
 a second one ends at once.
 Exit status: 0 success, 1 the job failed, 2 bad usage or input, 130 interrupted and saved.)";
 
+constexpr int64_t kShownPredictions = 8;  // of an evaluation, in TensorBoard
+
 struct TrainFlags {
   JobFlags job;
   std::string load_weights, new_layers, save_weights;
@@ -132,7 +134,9 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
   add("Output", "--summary", flags.summary, "Write the results there as one JSON object");
   add("Output", "--metrics", flags.metrics, "Write one JSON object per step there");
   add("Output", "--tensorboard", flags.tensorboard,
-      "Write loss, accuracy, learning rate and speed into this directory for TensorBoard");
+      "Write loss, accuracy, learning rate, speed and the worst predictions of evaluations into "
+      "this "
+      "directory for TensorBoard");
   add("Output", "--trace", flags.trace,
       "Write what every device did when there, for `millrace report` and ui.perfetto.dev");
   add("Configuration", "--config", flags.configs,
@@ -279,6 +283,7 @@ int run_train(const TrainFlags& flags, comm::MpiSession* session, Interruption& 
     if (!flags.trace.empty()) require_writable(flags.trace, "--trace");
     if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
   }
+  if (!flags.tensorboard.empty()) job.worst_samples = kShownPredictions;
   job.stop = &interruption.stop();
   InterruptibleJob interruptible(job, interruption);
   if (!speaks) {

@@ -81,6 +81,7 @@ std::unique_ptr<RecordWriter> create_writer(std::string_view specification,
 }
 
 std::string describe_bad_record(const RecordPlace& place, std::string_view reason) {
+  if (place.is_file) return fmt::format("'{}' is bad: {}.", printable(place.file), reason);
   return fmt::format("Record {} at byte {} of '{}' is bad: {}.", place.record, place.offset,
                      place.file, reason);
 }

@@ -17,6 +17,7 @@ struct RecordPlace {
   std::string file;
   uint64_t record = 0;
   uint64_t offset = 0;
+  bool is_file = false;  // the record is the whole file
 };
 
 // Random access to the records of a data set. Immutable once opened: `read` and `place` may be
@@ -63,7 +64,7 @@ DataClasses classes_of(std::string_view specification, Split split);
 // "ofrecord:DIR" → {"ofrecord", "DIR"}; throws InputError listing the formats if it is none.
 std::pair<std::string, std::string> parse_data_specification(std::string_view specification);
 
-// "Record 12 at byte 3456 of 'part-00000' is bad: REASON".
+// "Record 12 at byte 3456 of 'part-00000' is bad: REASON", or "'cat.jpg' is bad: REASON".
 std::string describe_bad_record(const RecordPlace& place, std::string_view reason);
 
 }  // namespace millrace::data

@@ -17,6 +17,7 @@ using Kind = RunFile::Kind;
 constexpr size_t kMostEvents = 50000;  // of all timelines together
 constexpr size_t kLeastEvents = 3000;  // of one
 constexpr size_t kMostNotes = 20;
+constexpr size_t kMostPictures = 96;  // of all runs together
 
 // JSON that may stand inside of a script element.
 std::string script_text(const Json& json) {
@@ -117,6 +118,7 @@ std::string report_page(const RunSet& set, const std::vector<RunFacts>& facts,
         return run.find(Kind::trace) != nullptr;
       }));
   page.events_of_timeline = std::max(kLeastEvents, kMostEvents / std::max<size_t>(1, timelines));
+  page.pictures = std::max<size_t>(6, kMostPictures / std::max<size_t>(2, set.runs.size()));
   add_header(set, facts, page);
   add_overview(set, facts, page);
   for (size_t i = 0; i < set.runs.size(); ++i) {

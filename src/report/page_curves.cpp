@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 
 #include "report/page_section.h"
@@ -75,7 +76,42 @@ CurveData curves_of(const std::vector<StepPoint>& points) {
   return curves;
 }
 
-void add_comparison(const std::vector<RunFacts>& facts, PageParts& page) {
+namespace {
+
+// The share of right answers, or else the first of the figures, that two runs or more have.
+std::string common_figure(const std::vector<RunFacts>& facts) {
+  std::map<std::string, size_t> counts;
+  for (const RunFacts& run : facts) {
+    if (run.evaluations.empty()) continue;
+    for (const auto& [name, value] : run.evaluations.back().figures) ++counts[name];
+  }
+  for (const char* name : {"top1", "verification", "auc"}) {
+    if (counts[name] > 1) return name;
+  }
+  return {};
+}
+
+void add_all_accuracies(const std::vector<RunFacts>& facts, PageParts& page) {
+  const std::string name = common_figure(facts);
+  Json lines = Json::array();
+  size_t points = 0;
+  for (const RunFacts& run : facts) {
+    if (name.empty() || lines.size() >= kMostRuns) break;
+    Json line = {{"name", run.name}, {"points", Json::array()}};
+    for (const Evaluation& evaluation : run.evaluations) {
+      const std::optional<double> figure = evaluation.figure(name);
+      if (figure) line["points"].push_back({evaluation.step, *figure});
+    }
+    points = std::max(points, line["points"].size());
+    lines.push_back(std::move(line));
+  }
+  if (points < 2) return;
+  page.data["accuracies"] = {lines};
+  page.body += card("Accuracy of all runs", "accuracies/0",
+                    fmt::format("“{}” of each evaluation, by step.", name), {});
+}
+
+void add_all_losses(const std::vector<RunFacts>& facts, PageParts& page) {
   Json lines = Json::array();
   size_t runs = 0;
   for (const RunFacts& run : facts) {
@@ -91,6 +127,16 @@ void add_comparison(const std::vector<RunFacts>& facts, PageParts& page) {
            runs > kMostRuns ? fmt::format("By step; the first {} of {} runs.", kMostRuns, runs)
                             : "By step.",
            {});
+}
+
+}  // namespace
+
+void add_comparison(const std::vector<RunFacts>& facts, PageParts& page) {
+  if (facts.size() < 2) return;
+  page.body += "<div class=\"cards\">\n";
+  add_all_losses(facts, page);
+  add_all_accuracies(facts, page);
+  page.body += "</div>\n";
 }
 
 }  // namespace millrace::report

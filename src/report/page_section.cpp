@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "report/evaluation_section.h"
 #include "report/page_curves.h"
 #include "report/page_trace.h"
 #include "report/published_section.h"
@@ -15,7 +16,8 @@ namespace {
 
 using Kind = RunFile::Kind;
 
-constexpr size_t kMostBars = 64;  // of a figure; tables have them all
+constexpr size_t kMostBars = 64;   // of a figure; tables have them all
+constexpr size_t kMostShares = 6;  // of a figure
 
 std::string tile(const std::string& name, const std::string& value) {
   return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", escaped(name), escaped(value));
@@ -35,6 +37,9 @@ class Section {
     add_tiles();
     add_curves();
     add_evaluations();
+    for (const RunFile& file : run_.files) {
+      if (file.kind == Kind::evaluation) add_evaluation_section(file, page_.pictures, page_);
+    }
     add_prediction();
     add_memory();
     add_traces();
@@ -92,6 +97,25 @@ class Section {
     if (!tiles.empty()) page_.body += "<dl class=\"tiles\">" + tiles + "</dl>\n";
   }
 
+  // Shares of each evaluation by step, once there are two.
+  void add_accuracy() {
+    if (facts_.evaluations.size() < 2) return;
+    Json lines = Json::array();
+    for (const auto& [name, value] : facts_.evaluations.front().figures) {
+      if (name == "loss" || name == "pairs" || lines.size() >= kMostShares) continue;
+      Json points = Json::array();
+      for (const Evaluation& evaluation : facts_.evaluations) {
+        const std::optional<double> figure = evaluation.figure(name);
+        if (figure) points.push_back({evaluation.step, *figure});
+      }
+      lines.push_back({{"name", name}, {"points", points}});
+    }
+    if (lines.empty()) return;
+    own()["accuracy"] = lines;
+    add_card("Accuracy", "accuracy", "Of each evaluation.",
+             {metrics_ != nullptr ? metrics_ : summary_});
+  }
+
   void add_curves() {
     const CurveData curves = curves_of(facts_.points);
     if (curves.steps == 0) return;
@@ -113,6 +137,7 @@ class Section {
             : std::string();
     page_.body += "<div class=\"cards\">\n";
     add_card("Loss", "loss", "Training loss of each step." + thinned, {file});
+    add_accuracy();
     if (curves.has_rate) {
       add_card("Throughput", "rate", "Samples of the whole job per second." + thinned, {file});
     }

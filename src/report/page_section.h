@@ -14,6 +14,7 @@ struct PageParts {
   Json data;
   std::filesystem::path directory;  // that the page is written to
   size_t events_of_timeline = 0;    // at most, so that the page stays small
+  size_t pictures = 0;              // of a run, likewise
 
   Source source(const RunFile& file) const { return source_of(file.path, directory); }
 };
@@ -22,7 +23,7 @@ struct PageParts {
 std::string card(const std::string& title, const std::string& figure, const std::string& caption,
                  const std::vector<Source>& sources);
 
-// Loss by step of several runs in one figure, if two or more have any.
+// Loss and accuracy by step of several runs in one figure each, if two or more have any.
 void add_comparison(const std::vector<RunFacts>& facts, PageParts& page);
 
 void add_run_section(const Run& run, const RunFacts& facts, PageParts& page);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "report/evaluation_section.h"
 #include "report/page.h"
 #include "report/published_section.h"
 #include "report/tables.h"
@@ -50,6 +51,11 @@ std::string write_report(const RunSet& set, const ReportOptions& options) {
     for (const RunFile& file : run.files) {
       if (file.kind == Kind::metrics) continue;
       if (!text.empty()) text += "\n";
+      if (file.kind == Kind::evaluation) {
+        text +=
+            to_markdown(class_table(file.json)) + "\n" + to_markdown(confusion_pairs(file.json));
+        continue;
+      }
       if (file.kind == Kind::published) {
         text += published_markdown(file.json);
         continue;

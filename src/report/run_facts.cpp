@@ -189,6 +189,13 @@ RunFacts facts_of(const Run& run, int64_t first_step, int64_t steps) {
     add_summary(summary->json, facts);
   }
   if (metrics != nullptr) add_metrics(metrics->metrics, facts);
+  const RunFile* evaluation = run.find(Kind::evaluation);
+  if (evaluation != nullptr && plan == nullptr && summary == nullptr) {
+    add_general(evaluation->json, facts);
+  }
+  if (evaluation != nullptr && facts.evaluations.empty()) {
+    facts.evaluations.push_back(evaluation_of(evaluation->json));
+  }
   for (const RunFile& file : run.files) {
     if (file.kind != Kind::trace) continue;
     const TraceFacts& trace =

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json_text.h"
 #include "base/text.h"
+#include "report/evaluation_section.h"
 #include "runtime/trace_file.h"
 
 namespace millrace::report {
@@ -93,7 +94,10 @@ bool read_file(const std::filesystem::path& path, RunFile& file, std::vector<std
   if (!compares && !has_array(root, "devices")) return false;
   add_usual_names(root);
   const bool planned = root.contains("predicted_seconds_per_step") && !root.contains("loss");
-  file.kind = compares ? Kind::published : planned ? Kind::plan : Kind::summary;
+  file.kind = compares              ? Kind::published
+              : is_evaluation(root) ? Kind::evaluation
+              : planned             ? Kind::plan
+                                    : Kind::summary;
   file.json = std::move(root);
   return true;
 }

@@ -11,9 +11,10 @@
 namespace millrace::report {
 
 // A file that --summary, plan --json, --trace, --metrics or bench published wrote. A plan may be a
-// prediction from programs measured here, and may have what was then measured.
+// prediction from programs measured here, and may have what was then measured. An evaluation is
+// what eval --confusion --summary wrote.
 struct RunFile {
-  enum class Kind : uint8_t { summary, plan, trace, metrics, published };
+  enum class Kind : uint8_t { summary, plan, trace, metrics, published, evaluation };
   std::filesystem::path path;
   Kind kind = Kind::summary;
   Json json;  // of a summary or plan: an object with an array "devices"; of published: "rows"

@@ -289,6 +289,17 @@ std::optional<std::filesystem::path> find_best(const std::filesystem::path& dire
   return path;
 }
 
+void fail_without_checkpoints(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::vector<std::string> runs;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (!list_checkpoints(entry.path()).empty()) runs.push_back(entry.path().string());
+  }
+  std::sort(runs.begin(), runs.end());
+  fail_input("There is no checkpoint in '{}'{}.", directory.string(),
+             runs.empty() ? "" : fmt::format("; '{}' has some", runs.front()));
+}
+
 std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
                                         const std::function<void(std::string_view)>& passed_over) {
   if (std::filesystem::exists(directory / kManifestFile)) {
@@ -296,7 +307,7 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
     return directory;
   }
   const auto found = find_newest_valid(directory, passed_over);
-  if (!found) fail_input("There is no checkpoint in '{}'.", directory.string());
+  if (!found) fail_without_checkpoints(directory);
   return *found;
 }
 

@@ -107,6 +107,9 @@ std::optional<std::filesystem::path> find_newest_valid(
 // The one that was measured best, if any was. Throws InputError if it is damaged.
 std::optional<std::filesystem::path> find_best(const std::filesystem::path& directory);
 
+// Throws InputError: there is none, but perhaps in a directory below, which is named then.
+[[noreturn]] void fail_without_checkpoints(const std::filesystem::path& directory);
+
 // As find_newest_valid, but the directory may be a checkpoint itself, and there must be one.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
                                         const std::function<void(std::string_view)>& passed_over);

@@ -115,10 +115,11 @@ void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
     for (int64_t m = 0; m < plan_.micro_batches; ++m) {
       if (plan_.round_robin && m % worker->members != worker->member) continue;
       const int64_t row = m * samples + own.begin;
-      add_scores(scores, rows_from(row),
-                 batch.labels.subspan(static_cast<size_t>(rows_.place(row)),
-                                      static_cast<size_t>(own.end - own.begin)),
-                 classes);
+      const auto first = static_cast<size_t>(rows_.place(row));
+      const auto count = static_cast<size_t>(own.end - own.begin);
+      const size_t image = batch.images.size() / batch.labels.size();
+      add_scores(scores, rows_from(row), batch.labels.subspan(first, count), classes,
+                 {batch.images.subspan(first * image, count * image), batch.position.index + row});
     }
   }
 }

@@ -16,7 +16,8 @@
 namespace millrace::train {
 
 void add_scores(Scores& scores, std::span<const float> logits, std::span<const int32_t> labels,
-                int64_t classes) {
+                int64_t classes, const RowImages& images) {
+  const size_t image = images.values.size() / std::max<size_t>(1, labels.size());
   for (size_t row = 0; row < labels.size(); ++row) {
     if (labels[row] == kNoLabel) continue;
     const float* values = logits.data() + static_cast<int64_t>(row) * classes;
@@ -35,7 +36,12 @@ void add_scores(Scores& scores, std::span<const float> logits, std::span<const i
     }
     if (!std::isfinite(sum)) ahead = classes;
     const double loss = std::log(sum) + largest - static_cast<double>(values[label]);
-    scores.sums.add({.label = label, .told = told, .ahead = ahead, .loss = loss});
+    const ScoredSample sample = {.label = label, .told = told, .ahead = ahead, .loss = loss};
+    scores.sums.add(sample);
+    if (scores.worst != nullptr && image > 0) {
+      scores.worst->look(images.first_index + static_cast<int64_t>(row), sample, 1 / sum,
+                         images.values.subspan(row * image, image));
+    }
     if (scores.kept == nullptr) continue;
     scores.kept->logits.insert(scores.kept->logits.end(), values, values + classes);
     scores.kept->labels.push_back(labels[row]);
@@ -63,11 +69,12 @@ void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
 }
 
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
-                                         KeptLogits* kept) {
+                                         KeptLogits* kept, WorstSamples* worst) {
   const auto start = std::chrono::steady_clock::now();
   share_statistics(engine);
   Scores scores(engine.classes());
   scores.kept = kept;
+  scores.worst = worst;
   while (true) {
     if (engine.any(stop != nullptr && stop->load())) return {};
     const std::optional<FeedBatch> batch = feed.next();
@@ -80,6 +87,9 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::
   if (report.samples == 0) fail_input("The evaluation data set is empty.");
   for (const MetricDefinition& metric : metrics()) {
     report.figures.push_back({std::string(metric.name), scores.sums.figure(metric)});
+  }
+  if (worst != nullptr) {
+    report.worst = worst->take([&](int64_t index) { return feed.place(index); });
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
@@ -102,7 +112,9 @@ EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observe
   Engine& engine = model.engine();
   const auto feed = data->start();
   tell_passed_over(*feed, observer);
-  const auto report = evaluate(engine, *feed, given.stop, kept);
+  std::optional<WorstSamples> worst;
+  if (given.worst_samples > 0) worst.emplace(model.job());
+  const auto report = evaluate(engine, *feed, given.stop, kept, worst ? &*worst : nullptr);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown, model.cosine_scale()};

@@ -10,6 +10,7 @@
 
 #include "train/feed/feed.h"
 #include "train/observer.h"
+#include "train/worst_samples.h"
 
 namespace millrace::train {
 
@@ -28,14 +29,21 @@ struct Scores {
   explicit Scores(int64_t classes) : sums(classes) {}
 
   MetricSums sums;
-  KeptLogits* kept = nullptr;  // where rows are added too; borrowed
+  KeptLogits* kept = nullptr;     // where rows are added too; borrowed
+  WorstSamples* worst = nullptr;  // likewise those with images
+};
+
+// The images of rows, one after the other, and the place of the first in the data.
+struct RowImages {
+  std::span<const float> values = {};
+  int64_t first_index = 0;
 };
 
 // Adds rows of logits (rows × classes, plain order), passing over rows with kNoLabel. A class
 // counts as ahead of the label's if its logit is larger, or equal and its number smaller.
 // Throws InputError if a label is not a class.
 void add_scores(Scores& scores, std::span<const float> logits, std::span<const int32_t> labels,
-                int64_t classes);
+                int64_t classes, const RowImages& images = {});
 
 class Engine;
 
@@ -44,9 +52,9 @@ void share_statistics(Engine& engine);
 
 // Runs a job's evaluation programs over a feed to its end; rows that do not count are passed over.
 // Nothing if `stop` (may be null) is set before that, in any process. `kept` (may be null) gets the
-// rows of logits that this process scores.
+// rows of logits that this process scores, `worst` (likewise) the samples that it was wrong with.
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
-                                         KeptLogits* kept = nullptr);
+                                         KeptLogits* kept = nullptr, WorstSamples* worst = nullptr);
 
 // A safetensors file with `logits` (samples × classes, f32) and `labels` (samples, s32).
 void save_logits(const std::filesystem::path& path, const KeptLogits& kept,

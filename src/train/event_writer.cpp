@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/image/png.h"
 
 namespace millrace::train {
 namespace {
@@ -89,6 +90,29 @@ std::string name_of_host() {
   return name.data();
 }
 
+// A cell of a table in Markdown.
+std::string cell(std::string_view text) {
+  std::string safe;
+  for (const char letter : printable(text)) {
+    if (std::string_view("|\\`*_[]<>&").find(letter) != std::string_view::npos) safe += '\\';
+    safe += letter == '\n' || letter == '\r' ? ' ' : letter;
+  }
+  return safe;
+}
+
+std::string table_of(const std::vector<WorstSample>& samples) {
+  std::string text =
+      "| picture | class | taken for | share | share of its class | from |\n"
+      "|---|---|---|---|---|---|\n";
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const WorstSample& sample = samples[i];
+    text += fmt::format("| {} | {} | {} | {:.1f} % | {:.1f} % | {} |\n", i + 1, cell(sample.name),
+                        cell(sample.told), 100 * sample.share, 100 * sample.own_share(),
+                        cell(sample.place));
+  }
+  return text;
+}
+
 // As Markdown shows it unchanged.
 std::string as_code(std::string_view text) {
   std::string code;
@@ -156,6 +180,20 @@ std::string text_record(double time, int64_t step, std::string_view tag, std::st
   return record_of(with_summary(event_at(time, step), summary));
 }
 
+std::string image_record(double time, int64_t step, std::string_view tag,
+                         const data::Image& image) {
+  const std::vector<std::byte> png = data::encode_png(image.view());
+  std::string picture, value, summary;
+  put_integer(picture, 1, image.height);
+  put_integer(picture, 2, image.width);
+  put_integer(picture, 3, image.channels);
+  put_bytes(picture, 4, {reinterpret_cast<const char*>(png.data()), png.size()});
+  put_bytes(value, 1, tag);
+  put_bytes(value, 4, picture);
+  put_bytes(summary, 1, value);
+  return record_of(with_summary(event_at(time, step), summary));
+}
+
 void EventWriter::on_start(const JobStart& start) {
   const double time = now();
   std::error_code error;
@@ -186,7 +224,14 @@ void EventWriter::on_evaluation(const EvaluationReport& report) {
   for (const Measured& figure : report.figures) {
     scalars.push_back({"valid/" + figure.metric, figure.value});
   }
-  file_->add_piece(scalar_record(now(), report.step, scalars));
+  const double time = now();
+  file_->add_piece(scalar_record(time, report.step, scalars));
+  if (report.worst.empty()) return;
+  file_->add_piece(text_record(time, report.step, "predictions", table_of(report.worst)));
+  for (size_t i = 0; i < report.worst.size(); ++i) {
+    file_->add_piece(image_record(time, report.step, fmt::format("predictions/{}", i + 1),
+                                  report.worst[i].image));
+  }
 }
 
 std::string EventWriter::failure() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/line_file.h"
+#include "data/image/image.h"
 #include "train/observer.h"
 
 namespace millrace::train {
@@ -24,12 +25,15 @@ std::string version_record(double time);
 std::string start_record(double time, int64_t step);
 std::string scalar_record(double time, int64_t step, const std::vector<EventScalar>& scalars);
 std::string text_record(double time, int64_t step, std::string_view tag, std::string_view text);
+// A PNG file of so many pixels.
+std::string image_record(double time, int64_t step, std::string_view tag, const data::Image& image);
 
 // CRC-32C (Castagnoli) of bytes, as TFRecord has it before its masking.
 uint32_t crc32c(std::string_view bytes);
 
 // Writes a new event file into a directory when the job starts: the configuration as text, and
-// loss, accuracy, learning rate and speed of each step and evaluation. Records that cannot be
+// loss, accuracy, learning rate and speed of each step and evaluation, and the samples that an
+// evaluation was the furthest off with, as pictures and as a table. Records that cannot be
 // written are tried again with the next. Used by one thread.
 class EventWriter : public TrainingObserver {
  public:

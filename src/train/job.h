@@ -131,6 +131,7 @@ struct RunSettings {
   // it.
   std::vector<std::filesystem::path> verification;
   std::string metric = "top1";  // by which evaluations are judged
+  int64_t worst_samples = 0;    // of an evaluation are told with their images
   int64_t patience = 0;         // evaluations without a better figure until the end; 0: no end
   bool best = false;            // weights are those of the best checkpoint, not the newest
 

@@ -49,6 +49,15 @@ void require_labels_at_once(const TrainJob& job) {
       job.data.source);
 }
 
+// Perhaps the directories of classes are one level further down.
+[[noreturn]] void fail_one_class(const TrainJob& job, const std::string& name) {
+  const std::string inner = job.data.source + "/" + name;
+  const bool nested = data::classes_of(inner, data::Split::train).count > 1;
+  fail_input("'{}' has one class, '{}', which leaves nothing to learn; {}", job.data.source, name,
+             nested ? fmt::format("did you mean '{}'?", inner)
+                    : "give each class a directory of its own.");
+}
+
 }  // namespace
 
 void follow_training_data(TrainJob& job, bool given) {
@@ -57,6 +66,7 @@ void follow_training_data(TrainJob& job, bool given) {
   if (!given && classes.count > 0) job.options.classes = classes.count;
   job.classes_assumed = !given && classes.count == 0;
   require_room(job, job.data.source, classes);
+  if (classes.names.size() == 1) fail_one_class(job, classes.names.front());
   job.class_names = std::move(classes.names);
   if (job.data.balanced) require_labels_at_once(job);
 }

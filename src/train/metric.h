@@ -70,6 +70,7 @@ struct Measured {
 
   // Whether it is better than another of the same metric.
   bool better_than(const Measured& other) const;
+  bool operator==(const Measured&) const = default;
 };
 
 // {"metric": "top1", "value": 0.93}, and nothing for what is none.

@@ -110,7 +110,7 @@ ModelCard find_card(const std::filesystem::path& checkpoint, const std::filesyst
   std::filesystem::path newest = checkpoint;
   if (!std::filesystem::exists(checkpoint / kManifestFile)) {
     const std::vector<CheckpointPlace> places = list_checkpoints(checkpoint);
-    if (places.empty()) fail_input("There is no checkpoint in '{}'.", checkpoint.string());
+    if (places.empty()) fail_without_checkpoints(checkpoint);
     newest = places.back().path;
   }
   return card_of(read_manifest(newest));

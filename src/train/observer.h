@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "train/metric.h"
+#include "train/worst_samples.h"
 
 namespace millrace::train {
 
@@ -52,6 +54,9 @@ struct EvaluationReport {
   // One of each metric, in the order of the table; then those of pairs.
   std::vector<Measured> figures = {};
   double seconds = 0;
+  // Of those whose images this process has, as many as the job asks for, the worst first.
+  std::vector<WorstSample> worst = {};
+  std::optional<Measured> best = {};  // of the run so far, in the figure that it is judged by
 
   // Throws std::out_of_range if it was not measured.
   const Measured& figure(std::string_view metric) const;

@@ -334,7 +334,10 @@ std::optional<EvaluationReport> Trainer::measure() {
   if (start_evaluation_) {
     const auto feed = start_evaluation_();
     if (evaluated_step_ < 0) tell_passed_over(*feed, observer_);
-    const std::optional<EvaluationReport> scored = evaluate(engine_, *feed, job_.stop);
+    std::optional<WorstSamples> worst;
+    if (job_.worst_samples > 0) worst.emplace(job_);
+    const std::optional<EvaluationReport> scored =
+        evaluate(engine_, *feed, job_.stop, nullptr, worst ? &*worst : nullptr);
     if (!scored) return {};
     report = *scored;
   }
@@ -361,6 +364,7 @@ bool Trainer::evaluate_now() {
   result_.evaluation = report;
   const bool is_best = best_.look(*report);
   if (is_best) result_.best = report;
+  report->best = best_.figure();
   observer_.on_evaluation(*report);
   if (is_best) save_checkpoint();
   return true;

@@ -114,7 +114,10 @@ WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTe
     if (is_new) match.anew.push_back(tensor.name);
   }
   const auto loaded = std::count(match.loaded.begin(), match.loaded.end(), true);
-  if (4 * loaded < static_cast<int64_t>(tensors.size())) {
+  const bool enough = new_layers.automatic || new_layers.patterns.empty()
+                          ? 2 * loaded >= static_cast<int64_t>(tensors.size())
+                          : loaded > 0;
+  if (!enough) {
     fail_input("Only {} of the model's {} tensors are in '{}'; it is of another network.", loaded,
                tensors.size(), file.path().string());
   }

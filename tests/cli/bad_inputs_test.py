@@ -8,9 +8,11 @@ import os
 import pickle
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 TRAIN = "train --model fashion_cnn --image 16 --steps 1 --batch 4"
 FOLDER = TRAIN + " --data folder:photos"
@@ -120,6 +122,16 @@ CASES = [
     (FACES + " --head-lr -1 --head arcface", "--head-lr"),
     (FACES + " --eval-verification evil.pth", "evil.pth"),
     (FACES + " --eval-verification half.bin", "half.bin"),
+    (TRAIN + " --data folder:nested", "did you mean 'folder:nested/photos'?"),
+    (TRAIN + " --data folder:single", "one class, 'only'"),
+    (TRAIN + " --data folder:flat", "images but no directories"),
+    (TRAIN + " --load-weights run", "weights.safetensors"),
+    (TRAIN + " --load-weights missing.safetensors", "missing.safetensors"),
+    ("predict run heic.jpg", "'heic.jpg' is bad: its image is in the format HEIC"),
+    ("predict run wide.png", "20000 × 20000 pixels, more than the 134 million"),
+    ("predict run empty.jpg", "'empty.jpg' is bad: it is empty"),
+    ("predict run - < half.png", "has no list of files"),
+    ("predict . photos", "'./faces' has some"),
     ("eval run --best", "was measured"),
     ("eval run --data folder:photos --classes 3", "3x128 (2 tensors differ)."),
     ("eval run --verification pairs.bin", "embeddings"),
@@ -155,6 +167,14 @@ class Command:
         return os.system, ("touch executed",)
 
 
+def png_of(width, height):
+    """A file that begins like one of so many grey pixels."""
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(bytes(100000))) + chunk(b"IEND", b""))
+
+
 def prepare(program):
     def run(words):
         done = subprocess.run([program, *words.split()], capture_output=True, text=True, check=False)
@@ -164,8 +184,11 @@ def prepare(program):
     run(TRAIN + " --classes 10 --save-weights whole.safetensors --checkpoint run")
     run("data synth folder:people --faces --identities 3 --images 3 --size 32 --pairs 12")
     run(FACES + " --data folder:people --checkpoint faces")
-    for name in ("copy", "parts", "hollow", "broken/a", "broken/b"):
+    for name in ("copy", "parts", "hollow", "broken/a", "broken/b", "nested", "single"):
         os.makedirs(name)
+    shutil.copytree("photos", "nested/photos")
+    shutil.copytree(sorted(glob.glob("photos/*"))[0], "single/only")
+    shutil.copytree(sorted(glob.glob("photos/*"))[0], "flat")
     shutil.copy("pairs.bin", "copy/pairs.bin")
     with open("whole.safetensors", "rb") as file:
         whole = file.read()
@@ -180,7 +203,8 @@ def prepare(program):
              "bytes.rec": NOISE, "other.rec": NOISE, "parts/part-00000": NOISE, "fake.png": NOISE,
              **{f"broken/{where}/fake.png": NOISE for where in "ab"},
              **{f"broken/{where}/real{number}.png": picture for where in "ab" for number in range(4)},
-             "half.png": picture[:len(picture) // 2], "half.bin": pairs[:len(pairs) // 2],
+             "half.png": picture[:len(picture) // 2], "empty.jpg": b"", "wide.png": png_of(20000, 20000),
+             "heic.jpg": b"\0\0\0\x18ftypheic" + NOISE, "half.bin": pairs[:len(pairs) // 2],
              "zip.pth": b"PK\3\4" + NOISE, "list.txt": b"nowhere.jpg\n",
              "shards.json": b'{"weight_map": {"conv1.weight": "missing.safetensors"}}',
              "outside.json": b'{"weight_map": {"conv1.weight": "../../etc/passwd"}}',

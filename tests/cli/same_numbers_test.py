@@ -33,6 +33,10 @@ HEADS = {"linear": [], "arcface": ["--head", "arcface"],
 FACE_PLACEMENTS = {"alone": ["linear", "arcface", "adaface", "magface", "curricularface"],
                    "two devices": ["linear", "divided", "adaface", "magface", "curricularface"],
                    "pipeline": ["arcface"], "wide pipeline": ["arcface"]}
+# What changes the numbers of an evaluation, in some of the placements.
+OPTIONS = {"bf16": ["--precision", "bf16"], "average": ["--ema", "0.8"], "fixed norms": ["--freeze-norms"],
+           "frozen": ["--freeze", "conv1,bn1"], "fixed norms, average": ["--freeze-norms", "--ema", "0.5"]}
+OPTION_PLACEMENTS = ("alone", "two devices", "pipeline")
 FACTOR = 6  # samples of a step that every placement divides
 
 
@@ -74,7 +78,7 @@ def safetensors(name):
 def check_classes(checks, name, where):
     run = "run " + name
     if checks.run("train", "--model", "fashion_cnn", "--channels", "3", "--image", "20", "--data", "folder:photos",
-                  "--eval-data", "folder:photos", "--global-batch", str(FACTOR), "--epochs", "1", "--lr", "0.02",
+                  "--eval-data", "folder:photos", "--global-batch", str(FACTOR), "--epochs", "2", "--lr", "0.02",
                   "--checkpoint", run, "--summary", "s.json", *COMMON, *where) is None:
         return
     told = summary("s.json")["evaluation"]
@@ -156,6 +160,12 @@ def main():
         for name, where in PLACEMENTS.items():
             check_classes(checks, name, where)
             checks.tell(f"classes, {name}")
+        for name in OPTION_PLACEMENTS:
+            for option, words in OPTIONS.items():
+                # Between stages numbers travel in 16 bits otherwise, in evaluations too (docs/precision.md).
+                travels = ["--comm-dtype", "fp32"] if (name, option) == ("pipeline", "bf16") else []
+                check_classes(checks, f"{name}, {option}", [*PLACEMENTS[name], *words, *travels])
+                checks.tell(f"classes, {name}, {option}")
         for name, heads in FACE_PLACEMENTS.items():
             for head in heads:
                 check_faces(checks, name, PLACEMENTS[name], head, same)

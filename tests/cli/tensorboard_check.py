@@ -48,8 +48,18 @@ def main():
         text = tensor_util.make_ndarray(board.Tensors("configuration")[-1].tensor_proto)[0].decode()
         if "model: fashion_cnn" not in text:
             fail(f"the configuration is {text!r}")
+        pictures = sorted(tag for tag in board.Tags()["images"])
+        if pictures != [f"predictions/{number}" for number in range(1, 9)]:
+            fail(f"the pictures are {pictures}")
+        for tag in pictures:
+            if [(event.step, event.width, event.height) for event in board.Images(tag)] != \
+                    [(step, 28, 28) for step in (2, 4, 6, 8)]:
+                fail(f"{tag} has {board.Images(tag)}")
+        rows = tensor_util.make_ndarray(board.Tensors("predictions")[-1].tensor_proto)[0].decode().splitlines()
+        if len(rows) != 10 or any(row.count("|") != 7 for row in rows):
+            fail(f"the table of predictions is {rows}")
     print(f"TensorBoard reads {len(steps)} steps, {len(TAGS)} scalars of them as --metrics has them, "
-          "4 evaluations and the configuration")
+          "4 evaluations, 8 pictures of each with a table, and the configuration")
 
 
 if __name__ == "__main__":

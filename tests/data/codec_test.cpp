@@ -95,14 +95,15 @@ TEST(Jpeg, DamageIsReportedNeverACrash) {
   EXPECT_THAT(input_error_of([&] { decode_image(sample_of(std::vector<std::byte>(9), 0)); }),
               HasSubstr("neither"));
   EXPECT_THAT(input_error_of([&] { decode_image(sample_of(std::vector<std::byte>(), 0)); }),
-              HasSubstr("neither"));
+              HasSubstr("empty"));
   auto huge = good;
   for (size_t i = 0; i + 9 < huge.size(); ++i) {
     if (huge[i] != std::byte{0xFF} || huge[i + 1] != std::byte{0xC0}) continue;
     for (size_t k = 5; k < 9; ++k) huge[i + k] = std::byte{0xF0};
     break;
   }
-  EXPECT_THAT(input_error_of([&] { decode_image(sample_of(huge, 0)); }), HasSubstr("claims"));
+  EXPECT_THAT(input_error_of([&] { decode_image(sample_of(huge, 0)); }),
+              HasSubstr("61680 × 61680 pixels, more than the 134 million"));
   const Random random(1, 1);
   for (uint64_t i = 0; i < 2000; ++i) {
     auto bytes = good;

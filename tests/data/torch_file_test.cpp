@@ -65,6 +65,25 @@ class TorchFileTest : public DirectoryTest {
   }
 };
 
+TEST_F(TorchFileTest, CentresOfSeveralProcessesFollowEachOther) {
+  write(R"(
+for name, number in [('checkpoint_gpu_0.pt', 0), ('checkpoint_gpu_1.pt', 1), ('alone.pt', 1)]:
+    save(name, {'epoch': 1, 'state_dict_backbone': {'fc.weight': plain},
+                'state_dict_softmax_partial_fc': {'weight': Tensor(whole, 2 * number, (number + 1, 2), (2, 1))}},
+         {'0': floats})
+)");
+  for (const char* name : {"checkpoint_gpu_0.pt", "checkpoint_gpu_1.pt"}) {
+    const WeightsFile file(directory_ / name);
+    ASSERT_NE(file.find("head.centres"), nullptr);
+    EXPECT_EQ(file.find("head.centres")->shape, (std::vector<int64_t>{3, 2}));
+    EXPECT_EQ(values_of(file, "head.centres"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(values_of(file, "fc.weight"), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(file.tensors().size(), 2u);
+  }
+  const WeightsFile alone(directory_ / "alone.pt");
+  EXPECT_EQ(values_of(alone, "head.centres"), (std::vector<float>{2, 3, 4, 5}));
+}
+
 TEST_F(TorchFileTest, ViewsAreReadInTheirOwnOrder) {
   write(R"(
 save('x.pth', {'plain': plain, 'turned': Tensor(whole, 0, (3, 2), (1, 3)),

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Opens reports in headless Chromium: page_check.py PROGRAM [DIRECTORY for screenshots]."""
+import base64
 import json
 import pathlib
 import resource
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 from browser import Browser
 
@@ -68,6 +71,40 @@ def write_run(directory, devices=4, steps=30):
     write_trace(directory / "trace.json", devices, 6)
 
 
+def picture(number):
+    """A small PNG with a pattern of its own, as a data URI."""
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    rows = b"".join(b"\0" + bytes((x * number * 5 + y * 3 * c) % 256 for x in range(32) for c in range(3))
+                    for y in range(32))
+    png = (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 32, 32, 8, 2, 0, 0, 0)) +
+           chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+def write_evaluated(directory, start=0.4):
+    """A run with evaluations, and what eval --confusion --summary tells of it."""
+    directory.mkdir(parents=True)
+    names = ["Abyssinian", "Bengal", "<i>Birman", "basset hound", "a very long name of a class of pets", "pug"]
+    matrix = [[30 - 3 * abs(i - k) if i == k else max(0, 5 - 2 * abs(i - k)) for k in range(6)] for i in range(6)]
+    (directory / "summary.json").write_text(json.dumps(
+        {"model": "resnet18", "global_batch": 32, "steps": 40, "data": "folder:pets", "samples_per_second": 60,
+         "loss": [2 - i / 25 for i in range(40)], "devices": []}))
+    with open(directory / "metrics.jsonl", "w") as file:
+        for i in range(40):
+            file.write(json.dumps({"kind": "step", "step": i + 1, "loss": 2 - i / 25, "learning_rate": 0.01}) + "\n")
+            if i % 10 == 9:
+                file.write(json.dumps({"kind": "evaluation", "step": i + 1, "samples": 218, "loss": 2 - i / 30,
+                                       "top1": start + i / 100, "top5": 0.95, "recall": start + i / 110}) + "\n")
+    (directory / "eval.json").write_text(json.dumps(
+        {"model": "resnet18", "samples": 218, "loss": 0.7, "top1": 0.79, "devices": [],
+         "confusion": {"classes": [{"name": name, "samples": sum(row), "precision": 0.8, "recall": row[i] / sum(row)}
+                                   for i, (name, row) in enumerate(zip(names, matrix))], "matrix": matrix},
+         "wrong": [{"index": i, "name": names[i % 6], "taken_for": names[(i + 1) % 6], "share": 0.99 - i / 50,
+                    "own_share": 0.001, "file": f"pets/{names[i % 6]}/{i:08d}.jpg", "picture": picture(i + 1)}
+                   for i in range(20)]}))
+
+
 class PageCheck(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -85,6 +122,10 @@ class PageCheck(unittest.TestCase):
         write_run(cls.root / "checked", devices=2)
         write_trace(cls.root / "checked" / "predicted_trace.json", 2, 4, simulated=True, stretch=0.9)
         cls.checked = cls.report(cls.root / "checked", "both")
+        write_evaluated(cls.root / "tuned" / "small rate")
+        write_evaluated(cls.root / "tuned" / "large rate", start=0.2)
+        cls.tuned = cls.report(cls.root / "tuned" / "small rate", "tuned-one")
+        cls.tuned_both = cls.report(cls.root / "tuned", "tuned-both")
         cls.browser = Browser()
 
     @classmethod
@@ -121,6 +162,36 @@ class PageCheck(unittest.TestCase):
                          {"loss", "rate", "learning_rate", "loss_scale", "prediction", "memory", "timeline", "memory_over_time"})
         for name, count in figures:
             self.assertGreater(count, 0, name)
+
+    def test_evaluations_show_confusion_and_wrong_pictures(self):
+        for dark in (False, True):
+            self.look(self.tuned, dark=dark)
+            self.keep("evaluation-dark" if dark else "evaluation")
+            self.assertEqual(self.value("document.querySelectorAll('.matrix tbody td').length"), 36)
+            self.assertEqual(self.value("document.querySelectorAll('.matrix button, i i').length"), 0)
+            # Texts on cells of the darkest and the lightest colour.
+            self.assertGreaterEqual(self.value("""Math.min(...[...document.querySelectorAll('.matrix td')].map(cell => {
+              const canvas = new OffscreenCanvas(1, 1).getContext('2d');
+              const light = colour => {
+                canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+                const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map(v => v / 255)
+                  .map(v => v <= 0.03928 ? v / 12.92 : Math.pow((v + 0.055) / 1.055, 2.4));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+              };
+              const style = getComputedStyle(cell);
+              if (!cell.innerText) return 21;
+              const [a, b] = [light(style.color), light(style.backgroundColor)];
+              return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            }))"""), 4.5)
+        pictures = self.value("[...document.querySelectorAll('.gallery img')].map(p => {p.loading = 'eager'; return p.alt})")
+        self.assertEqual(len(pictures), 20)
+        self.assertIn("Bengal taken for <i>Birman", pictures)
+        self.browser.wait_for("[...document.querySelectorAll('.gallery img')].every(p => p.naturalWidth === 32)")
+        self.assertIn("accuracy", self.value("[...document.querySelectorAll('[data-figure]')].map(f => f.dataset.figure.split('/')[0])"))
+        self.look(self.tuned_both)
+        self.keep("evaluations")
+        self.assertEqual(self.value("document.querySelector('[data-figure^=accuracies] .legend').innerText.split('\\n')"),
+                         ["large rate", "small rate"])
 
     def test_hovering_tells_values(self):
         self.look(self.one)
@@ -271,7 +342,7 @@ class PageCheck(unittest.TestCase):
 
     def test_nothing_is_wider_than_a_narrow_window(self):
         for name, page in (("narrow", self.one), ("narrow-suite", self.many), ("narrow-published", self.table),
-                           ("narrow-checked", self.checked)):
+                           ("narrow-checked", self.checked), ("narrow-evaluation", self.tuned)):
             self.look(page, width=360)
             self.keep(name)
             self.assertLessEqual(self.value("document.documentElement.scrollWidth"), 360, name)

@@ -65,6 +65,40 @@ Json summary(const std::string& model, int devices, double rate) {
   return json;
 }
 
+// What eval --confusion --summary writes.
+Json evaluation(const std::string& picture) {
+  return Json::parse(R"({"samples": 5, "top1": 0.6, "model": "resnet18", "devices": [],
+    "confusion": {"classes": [{"name": "cat", "samples": 3, "precision": 0.5, "recall": 0.3333},
+                              {"name": "<b>", "samples": 2, "precision": 1.0, "recall": 1.0}],
+                  "matrix": [[1, 2], [0, 2]]},
+    "wrong": [{"name": "cat", "taken_for": "<b>", "share": 0.9, "file": "a/1.jpg", "picture": ")" +
+                     picture + "\"}]}");
+}
+
+TEST_F(PageTest, AnEvaluationShowsConfusionAndWrongPictures) {
+  write("eval.json", evaluation("data:image/png;base64,iVBORw0KGgo=").dump());
+  write("summary.json", R"({"model": "resnet18", "steps": 1, "devices": [], "loss": [1.0]})");
+  const std::string text = page();
+  EXPECT_THAT(
+      text,
+      HasSubstr("<img src=\"data:image/png;base64,iVBORw0KGgo=\" alt=\"cat taken for &lt;b&gt;\""));
+  EXPECT_THAT(text, HasSubstr("title=\"2 of 3 cat taken for &lt;b&gt;\">2</td>"));
+  EXPECT_THAT(text, HasSubstr("<td class=\"n\">66.7 %</td>"));
+  EXPECT_THAT(text, HasSubstr("The last evaluation had 60.0 % right."));
+  EXPECT_THAT(text, Not(HasSubstr("<b> ")));
+}
+
+TEST_F(PageTest, OnlyPicturesAreShownAsPictures) {
+  for (const char* picture : {"javascript:alert(1)", "data:text/html;base64,AAAA",
+                              "data:image/png;base64,A' onload='x", "https://example.com/a.png"}) {
+    write("eval.json", evaluation(picture).dump());
+    EXPECT_THAT(page(), Not(HasSubstr("<img"))) << picture;
+  }
+  write("eval.json",
+        R"({"devices": [], "confusion": {"matrix": [[1, "x"], 3], "classes": [{}, 7]}})");
+  EXPECT_THAT(page(), HasSubstr("Confusion"));
+}
+
 TEST_F(PageTest, CarriesWhatTheFilesSayAndNothingFromElsewhere) {
   write("summary.json", summary("</script><b>m</b>", 2, 16).dump());
   write("metrics.jsonl",

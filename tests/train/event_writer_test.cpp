@@ -39,6 +39,12 @@ TEST_F(EventsTest, AJobWritesOneFileOfWholeRecords) {
   writer.on_start({.first_step = 4});
   writer.on_step({.step = 5, .loss = 0.5});
   writer.on_evaluation({.step = 5, .figures = {{"top1", 0.25}}});
+  const WorstSample worst = {.score = {.label = 1, .loss = 2.0},
+                             .share = 0.75,
+                             .name = "a|b",
+                             .told = "cat",
+                             .image = {2, 2, 1, {1, 2, 3, 4}}};
+  writer.on_evaluation({.step = 6, .worst = {worst, worst}});
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory_ / "board")) {
     files.push_back(entry.path());
@@ -53,7 +59,10 @@ TEST_F(EventsTest, AJobWritesOneFileOfWholeRecords) {
     at += 12 + length + 4;
   }
   EXPECT_EQ(at, text.size());
-  EXPECT_EQ(records, 5u);  // version, start, configuration, step, evaluation
+  // Version, start, configuration, step, two evaluations, the table and two pictures of the last.
+  EXPECT_EQ(records, 9u);
+  EXPECT_NE(text.find("predictions/2"), std::string::npos);
+  EXPECT_NE(text.find("| 2 | a\\|b | cat | 75.0 % | 13.5 % |"), std::string::npos);
   EXPECT_NE(text.find("train/loss"), std::string::npos);
   EXPECT_NE(text.find("valid/top1"), std::string::npos);
   EXPECT_NE(text.find("    model: resnet50"), std::string::npos);

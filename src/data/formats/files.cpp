@@ -20,7 +20,9 @@ class FilesSource : public RecordSource {
 
   uint64_t count() const override { return files_.size(); }
   Sample read(uint64_t index) const override { return read_image_file(files_[index]); }
-  RecordPlace place(uint64_t index) const override { return {files_[index].string(), index, 0}; }
+  RecordPlace place(uint64_t index) const override {
+    return {files_[index].string(), index, 0, true};
+  }
 
  private:
   std::vector<std::filesystem::path> files_;

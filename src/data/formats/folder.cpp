@@ -14,6 +14,13 @@ namespace {
 
 constexpr int64_t kMaxClasses = 1'000'000;
 
+// What programs keep beside images: ".thumbnails/a.jpg", "._a.jpg".
+bool is_hidden(const std::filesystem::path& path, const std::filesystem::path& below) {
+  const std::filesystem::path own = path.lexically_relative(below);
+  return std::any_of(own.begin(), own.end(),
+                     [](const auto& part) { return part.string().starts_with('.'); });
+}
+
 class FolderSource : public RecordSource {
  public:
   FolderSource(const std::filesystem::path& directory, const std::vector<std::string>& names)
@@ -28,6 +35,7 @@ class FolderSource : public RecordSource {
     } catch (const std::filesystem::filesystem_error& error) {
       fail_input("Cannot read directory '{}': {}.", directory.string(), error.code().message());
     }
+    if (files_.empty() && found.empty()) fail_without_classes(directory);
     if (files_.empty()) {
       fail_input("'{}' has no class directories with .jpg, .jpeg, .png or .webp files in them{}",
                  directory.string(),
@@ -44,7 +52,7 @@ class FolderSource : public RecordSource {
     return sample;
   }
 
-  RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0}; }
+  RecordPlace place(uint64_t index) const override { return {files_[index].path, index, 0, true}; }
   std::vector<std::string> class_names() const override { return classes_; }
   int64_t classes() const override { return static_cast<int64_t>(classes_.size()); }
   std::optional<int64_t> label(uint64_t index) const override { return files_[index].label; }
@@ -65,6 +73,7 @@ class FolderSource : public RecordSource {
     const size_t first = files_.size();
     const auto place = std::find(classes_.begin(), classes_.end(), printable(name));
     for (const auto& entry : std::filesystem::recursive_directory_iterator(below)) {
+      if (is_hidden(entry.path(), below)) continue;
       if (!entry.is_regular_file() || !is_image_name(entry.path())) {
         pass_over(entry);
         continue;
@@ -75,6 +84,14 @@ class FolderSource : public RecordSource {
     std::sort(passed_over_.begin(), passed_over_.end());
     std::sort(files_.begin() + static_cast<std::ptrdiff_t>(first), files_.end(),
               [](const File& a, const File& b) { return a.path < b.path; });
+  }
+
+  [[noreturn]] void fail_without_classes(const std::filesystem::path& directory) const {
+    const bool has_images =
+        std::any_of(passed_over_.begin(), passed_over_.end(),
+                    [](const std::string& file) { return is_image_name(file); });
+    fail_input("'{}' has {}; put the images of each class into a directory with its name.",
+               directory.string(), has_images ? "images but no directories" : "no directories");
   }
 
   [[noreturn]] void fail_unknown(const std::filesystem::path& path, const std::string& name) const {

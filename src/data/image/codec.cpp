@@ -31,6 +31,27 @@ ImageView convert_channels(const ImageView& from, int channels, std::vector<uint
   return {storage.data(), from.height, from.width, channels, int64_t{from.width} * channels};
 }
 
+// Formats that pictures have too, under whatever name.
+[[noreturn]] void fail_other_format(std::span<const std::byte> bytes) {
+  struct Format {
+    const char* name;
+    size_t at;
+    std::string_view mark;
+  };
+  constexpr Format kFormats[] = {
+      {"GIF", 0, "GIF8"},      {"BMP", 0, "BM"},       {"TIFF", 0, "II*"},
+      {"TIFF", 0, "MM"},       {"HEIC", 4, "ftyphei"}, {"HEIC", 4, "ftypmif1"},
+      {"AVIF", 4, "ftypavif"}, {"JPEG XL", 4, "JXL "}, {"JPEG XL", 0, "\xFF\x0A"},
+      {"PDF", 0, "%PDF"},      {"JPEG 2000", 4, "jP"}};
+  if (bytes.empty()) fail_data("it is empty");
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  for (const Format& format : kFormats) {
+    if (text.size() <= format.at || !text.substr(format.at).starts_with(format.mark)) continue;
+    fail_data("its image is in the format {}; convert it to JPEG, PNG or WebP", format.name);
+  }
+  fail_data("its image of {} bytes is neither JPEG, PNG nor WebP", bytes.size());
+}
+
 }  // namespace
 
 ImageReader::ImageReader(const Sample& sample) : sample_(sample) {
@@ -58,7 +79,7 @@ ImageReader::ImageReader(const Sample& sample) : sample_(sample) {
     width_ = info.width;
     channels_ = 3;
   } else {
-    fail_data("its image of {} bytes is neither JPEG, PNG nor WebP", sample.bytes.size());
+    fail_other_format(sample.bytes);
   }
   if (!sample.is_pixels()) orientation_ = Orientation::of(sample.bytes);
   if (orientation_.turned()) std::swap(height_, width_);

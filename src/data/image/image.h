@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/sample.h"
+
 namespace millrace::data {
 
 // Pixels owned by someone else; `stride` is the bytes from one row to the next.
@@ -47,5 +49,12 @@ struct DecodedPart {
 
 // No image may have more pixels than this.
 inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
+
+// Throws BadData for an image of more.
+inline void require_pixels(const char* format, int64_t height, int64_t width) {
+  if (height <= kMaxPixels && width <= kMaxPixels && height * width <= kMaxPixels) return;
+  fail_data("its {} image has {} × {} pixels, more than the {} million that are read", format,
+            width, height, kMaxPixels / 1'000'000);
+}
 
 }  // namespace millrace::data

@@ -25,9 +25,7 @@ WebpInfo probe_webp(std::span<const std::byte> bytes) {
     fail_data("its WebP image is broken");
   }
   if (features.has_animation != 0) fail_data("its WebP image is an animation");
-  if (int64_t{features.width} * features.height > kMaxPixels) {
-    fail_data("its WebP image claims {} × {} pixels", features.width, features.height);
-  }
+  require_pixels("WebP", features.height, features.width);
   return {.height = features.height, .width = features.width};
 }
 

@@ -262,6 +262,19 @@ void join_numbers(std::vector<WeightTensor>& tensors) {
   }
 }
 
+// InsightFace's checkpoints keep the classifier's part of a process beside the backbone.
+void add_centres(const Pickle& pickle, const TorchMemory& memory,
+                 std::vector<WeightTensor>& tensors) {
+  if (pickle[pickle.root()].kind != Kind::dictionary) return;
+  const auto head = pickle.find(pickle.root(), "state_dict_softmax_partial_fc");
+  if (!head) return;
+  for (WeightTensor& tensor : StateFinder(pickle, memory).search(*head, 0)) {
+    if (tensor.name != "weight" || tensor.shape.size() != 2) continue;
+    tensor.name = kCentres;
+    tensors.push_back(std::move(tensor));
+  }
+}
+
 }  // namespace
 
 TorchStorage storage_of(const Pickle& pickle, PickleId persistent) {
@@ -300,6 +313,7 @@ std::vector<WeightTensor> state_of(const Pickle& pickle, const TorchMemory& memo
   if (tensors.empty()) fail_data("it holds no state dictionary and no module");
   strip_wrappers(tensors);
   join_numbers(tensors);
+  add_centres(pickle, memory, tensors);
   std::set<std::string_view> names;
   for (const WeightTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) fail_data("it has two tensors '{}'", tensor.name);

@@ -29,6 +29,9 @@ TorchStorage storage_of(const Pickle& pickle, PickleId persistent);
 // The bytes of storages by their keys.
 using TorchMemory = std::map<std::string, std::span<const std::byte>, std::less<>>;
 
+// The centres of a margin head, as Millrace's own files call them.
+inline constexpr std::string_view kCentres = "head.centres";
+
 // The tensors of the state dictionary or module that the pickle's root is or holds, under their
 // names in it. Throws BadData if there is none, or more than one that could be meant.
 std::vector<WeightTensor> state_of(const Pickle& pickle, const TorchMemory& memory);

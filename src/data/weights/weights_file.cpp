@@ -1,5 +1,6 @@
 #include "data/weights/weights_file.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -8,11 +9,20 @@
 #include "data/formats/byte_cursor.h"
 #include "data/safetensors.h"
 #include "data/weights/torch_file.h"
+#include "data/weights/torch_objects.h"
 
 namespace millrace::data {
 namespace {
 
 constexpr std::string_view kIndexEnding = ".index.json";
+constexpr std::string_view kShardName = "checkpoint_gpu_";
+
+bool is_shard_name(std::string_view name) {
+  if (!name.starts_with(kShardName) || !name.ends_with(".pt")) return false;
+  name.remove_prefix(kShardName.size());
+  name.remove_suffix(3);
+  return !name.empty() && name.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 std::filesystem::path index_in(const std::filesystem::path& directory) {
   std::set<std::filesystem::path> found;
@@ -20,6 +30,13 @@ std::filesystem::path index_in(const std::filesystem::path& directory) {
     if (entry.path().string().ends_with(kIndexEnding)) found.insert(entry.path());
   }
   if (found.size() == 1) return *found.begin();
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::filesystem::path weights = entry.path() / "weights.safetensors";
+    const bool inside = std::filesystem::exists(weights);
+    if (!inside && entry.path().filename() != weights.filename()) continue;
+    fail_input("'{}' is a directory; name the file '{}' in it, or one that `ckpt export` writes.",
+               directory.string(), (inside ? weights : entry.path()).string());
+  }
   fail_input("'{}' is a directory with {} files *{}, which name weights; name the file.",
              directory.string(), found.size(), kIndexEnding);
 }
@@ -93,6 +110,7 @@ void WeightsFile::open(const std::filesystem::path& path) {
     for (WeightTensor& tensor : parse_torch_file(bytes, path.string(), checked_)) {
       tensors_.push_back(std::move(tensor));
     }
+    join_centres(path);
     return;
   }
   if (models::onnx::is_onnx(bytes)) return open_onnx(path);
@@ -105,6 +123,40 @@ void WeightsFile::open(const std::filesystem::path& path) {
                         .data = entry.data});
   }
   metadata_.merge(contents.metadata);
+}
+
+void WeightsFile::join_centres(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  const auto own = std::find_if(tensors_.begin(), tensors_.end(),
+                                [](const WeightTensor& tensor) { return tensor.name == kCentres; });
+  if (own == tensors_.end() || !is_shard_name(name)) return;
+  std::vector<WeightTensor> parts;
+  int64_t rows = 0;
+  const auto shard = [&](size_t number) {
+    return path.parent_path() / fmt::format("{}{}.pt", kShardName, number);
+  };
+  for (size_t i = 0; i == 0 || std::filesystem::exists(shard(i)); ++i) {
+    std::vector<WeightTensor> tensors =
+        parse_torch_file(files_.emplace_back(shard(i)).bytes(), shard(i).string(), checked_);
+    WeightTensor& last = tensors.back();
+    if (last.name != kCentres || last.shape[1] != own->shape[1]) {
+      fail_input("'{}' has no centres of {} numbers, as '{}' does.", shard(i).string(),
+                 own->shape[1], path.string());
+    }
+    rows += last.shape[0];
+    parts.push_back(std::move(last));
+  }
+  centres_.resize(static_cast<size_t>(rows * own->shape[1]));
+  std::span<float> rest = centres_;
+  for (const WeightTensor& part : parts) {
+    const auto count = static_cast<size_t>(part.elements());
+    read_values(part, rest.first(count));
+    rest = rest.subspan(count);
+  }
+  own->type = WeightType::f32;
+  own->shape[0] = rows;
+  own->strides = plain_strides(own->shape);
+  own->data = std::as_bytes(std::span(centres_));
 }
 
 void WeightsFile::open_onnx(const std::filesystem::path& path) {

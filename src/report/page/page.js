@@ -5,6 +5,8 @@ const series = (name, key, colourName, metrics) => ({name, colour: colourName,
   points: metrics.steps.map((step, i) => [step, metrics[key][i]]),
   band: metrics.low?.[key] && metrics.steps.map((step, i) => [step, metrics.low[key][i], metrics.high[key][i]])});
 
+const percent = value => +(100 * value).toPrecision(4) + ' %';
+
 const figures = {
   loss(box, run) {
     const all = [series('training loss', 'loss', 'part-0', run.metrics)];
@@ -12,6 +14,10 @@ const figures = {
       all.push({name: 'evaluation loss', colour: 'part-1', points: run.evaluations.map(e => [e.step, e.loss])});
     }
     curves(box, all, {title: 'Loss by step', x: 'step', y: 'loss', whole: true});
+  },
+  accuracy(box, run) {
+    const all = run.accuracy.map((line, i) => ({...line, colour: `part-${i % 7}`}));
+    curves(box, all, {title: 'Accuracy by step', x: 'step', y: 'share', whole: true, format: percent});
   },
   rate(box, run) {
     const all = [series('samples per second', 'samples_per_second', 'part-2', run.metrics)];
@@ -46,16 +52,20 @@ const figures = {
     const all = runs.map((run, i) => ({name: run.name, colour: `part-${i % 7}`, points: run.steps.map((step, k) => [step, run.loss[k]])}));
     curves(box, all, {title: 'Loss of all runs by step', x: 'step', y: 'loss', whole: true});
   },
+  accuracies(box, runs) {
+    const all = runs.map((run, i) => ({...run, colour: `part-${i % 7}`}));
+    curves(box, all, {title: 'Accuracy of all runs by step', x: 'step', y: 'share', whole: true, format: percent});
+  },
   timeline(box, trace) { timeline(box, trace); },
   published(box, rows) { deviations(box, rows, 0.2); },
 };
 
 const data = JSON.parse(document.getElementById('data').textContent);
-const places = {timeline: 'timelines', published: 'published', comparison: 'comparison'};
+const places = {timeline: 'timelines', published: 'published', comparison: 'comparison', accuracies: 'accuracies'};
 const fill = box => {
   const [kind, index] = box.dataset.figure.split('/');
   figures[kind](box, data[places[kind] || 'runs'][index]);
 };
-for (const table of document.querySelectorAll('table')) sortable(table);
+for (const table of document.querySelectorAll('table:not(.matrix)')) sortable(table);
 for (const box of document.querySelectorAll('[data-figure]')) fill(box);
 document.documentElement.dataset.ready = 'yes';

@@ -65,6 +65,9 @@ class Feed {
   virtual int64_t skipped() const { return 0; }
   virtual std::vector<std::string> skipped_records() const { return {}; }
 
+  // Where a sample of an evaluation set lies, by its place in the order; empty: nowhere to tell.
+  virtual std::string place(int64_t) const { return {}; }
+
   // Files of the data set that are left out as their names are none of images.
   virtual std::vector<std::string> passed_over() const { return {}; }
 };

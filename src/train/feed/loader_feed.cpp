@@ -10,6 +10,7 @@ class LoaderFeed : public Feed {
   LoaderFeed(std::shared_ptr<const data::RecordSource> source, const data::LoaderOptions& options)
       : samples_(static_cast<int64_t>(source->count())),
         passed_over_(source->passed_over()),
+        source_(source),
         loader_(std::move(source), options),
         position_{static_cast<int64_t>(options.start_epoch),
                   static_cast<int64_t>(options.start_position)} {}
@@ -36,9 +37,15 @@ class LoaderFeed : public Feed {
 
   int64_t samples() const override { return samples_; }
 
+  std::string place(int64_t index) const override {
+    const data::RecordPlace found = source_->place(static_cast<uint64_t>(index));
+    return found.is_file ? found.file : fmt::format("record {} of {}", found.record, found.file);
+  }
+
  private:
   int64_t samples_;
   std::vector<std::string> passed_over_;
+  std::shared_ptr<const data::RecordSource> source_;
   data::Loader loader_;
   data::Batch batch_;
   FeedPosition position_;

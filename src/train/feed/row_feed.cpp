@@ -37,6 +37,7 @@ class RowFeed : public Feed {
   int64_t samples() const override { return whole_->samples(); }
   int64_t skipped() const override { return whole_->skipped(); }
   std::vector<std::string> passed_over() const override { return whole_->passed_over(); }
+  std::string place(int64_t index) const override { return whole_->place(index); }
 
  private:
   std::unique_ptr<Feed> whole_;

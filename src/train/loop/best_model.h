@@ -18,6 +18,9 @@ class BestModel {
   // Whether it is better than all before.
   bool look(const EvaluationReport& report);
 
+  // The best so far; nothing before the first evaluation.
+  const std::optional<Measured>& figure() const { return best_; }
+
   bool exhausted() const { return patience_ > 0 && waited_ >= patience_; }
 
   // "No better top-1 for 3 evaluations; the best was top-1 93.00 % at step 400."
