@@ -60,26 +60,27 @@ constexpr MethodCosts kCosts[] = {
 };
 // The same with AVX2, of one thread of a Zen 3 core, where there is neither oneDNN's Winograd nor
 // bf16. What strides cost are medians of the strided convolutions of ResNet-50, batches of 8,
-// processor time; without them panels are never cheaper than direct by more than what measurements
-// differ, and are chosen where `millrace tune` finds them faster, and only there.
+// processor time; oneDNN's Winograd, which is never on offer there, has our figures. Without
+// strides panels are never cheaper than direct by more than what measurements differ, and are
+// chosen where `millrace tune` finds them faster, and only there.
 constexpr MethodCosts kCostsOfAvx2[] = {
     {{0.0235, 0.0235, 0.0259, 0.0301},
      0,
      0,
      {0.0259, 0.0259, 0.0272, 0.0272},
-     {},
+     {0.0260, 0.50, 0.95},
      {0.0260, 0.50, 0.95}},
     {{0.0245, 0.0245, 0.0304, 0.0289},
      0,
      0,
      {0.0270, 0.0270, 0.0320, 0.0320},
-     {},
+     {0.0260, 0.50, 0.95},
      {0.0260, 0.50, 0.95}},
     {{0.0340, 0.0340, 0.0367, 0.0401},
      0,
      0,
      {0.0374, 0.0374, 0.0275, 0.0275},
-     {},
+     {0.0260, 0.50, 0.95},
      {0.0260, 0.50, 0.95}},
 };
 // Of depthwise loops, which were faster than direct in every shape that was measured.
