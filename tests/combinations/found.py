@@ -24,6 +24,15 @@ DRAWS = [
      "data": "synthetic"},
     # A loss scale that came with a wire, where the job went on without one.
     {"wire": "fp16", "resume": "apart"},
+    # A step that overflows where sums travel in fp16, and not on one device, which had begun the job.
+    {"model": "mobilefacenet", "precision": "fp16", "rate": "step", "head": "softmax", "head-parallel": "pfc-all",
+     "resume": "apart"},
+    # The curriculum of a head, a mean that cancels, was taken for a weight that 16 bits leave where it is.
+    {"model": "mobilefacenet", "layout": "2", "batch": "4", "parallel": "hybrid", "schedule": "zero-bubble",
+     "microbatches": "1", "optimizer": "adamw", "decay": "0.01", "clip": "0.5", "precision": "fp16",
+     "backend": "strict-random", "scale": "32", "trained": "decayed", "head": "curricularface", "head-rate": "high",
+     "head-parallel": "dp", "head-gradient": "plain", "head-dtype": "fp16", "data": "changed", "finite": "on",
+     "resume": "hybrid"},
     # One stage with a schedule that keeps two versions of the weights was made for one of them.
     {"layout": "2", "schedule": "2bw"},
     {"model": "mobilefacenet", "layout": "2", "batch": "4", "schedule": "2bw", "microbatches": "2", "head": "arcface"},

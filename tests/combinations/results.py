@@ -158,6 +158,7 @@ class Expected:
         moves = {name: [length(self.change(result, self.start, "weights", name)) / values.size ** 0.5
                         for result in (self.result, wide)]
                  for name, values in self.result.weights.items() if not is_statistic(name)}
+        moves.pop("head.curriculum", None)  # a mean of cosines of either sign, of which little is left
         largest = max(move for _, move in moves.values())
         for name, (own, move) in moves.items():
             if move > 0.05 * largest and own < 0.5 * move:
