@@ -61,7 +61,7 @@ TEST(GivenJobsTest, NeighboursMayShareADevice) {
 // Over slow links the best cut is one of those with the least to send, whatever it does to balance.
 TEST(GivenJobsTest, CutsWeighMessages) {
   const PlanInputs fast = inputs_of("mobilenet_v2", 2, 1e13),
-                   slow = inputs_of("mobilenet_v2", 2, 1e6);
+                   slow = inputs_of("mobilenet_v2", 2, 1e3);
   PlannedJob job = pipeline({0, 1}, parallel::ScheduleKind::one_f_one_b_flush, 4);
   const auto crossing = [&](const PlanInputs& inputs) {
     const std::vector<int> ends = cut_by_cost(inputs.context(), job);

@@ -21,10 +21,10 @@ struct DeviceKind {
   std::string name;
   double memory_bytes = 0;
   double fp32_operations = 0;   // per second, a multiply and an add counted apart
-  double tf32_operations = 0;   // of tensor cores that take float32; 0: there are none
   double fp16_operations = 0;   // with products summed in float32
   double bf16_operations = 0;   // 0: the device has no bfloat16
   double memory_bandwidth = 0;  // bytes per second, read and written together
+  double tf32_operations = 0;   // of tensor cores that take float32; 0: there are none
 
   // The rate for a type; bfloat16 falls back to float32 where the device has none.
   double operations(graph::DataType type) const;
