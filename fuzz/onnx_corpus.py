@@ -6,6 +6,9 @@ import sys
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "onnx"))
+import others_check
+
 
 def tensor(name, *shape):
     return numpy_helper.from_array(np.ones(shape, np.float32), name)
@@ -71,6 +74,9 @@ def main(directory):
     save(directory, "lists", [
         node("GlobalAveragePool", ["x"], ["a"]), node("Flatten", ["a"], ["b"]),
         node("Gemm", ["b", "w", "h"], ["y"], transB=1)], [listed, half])
+    for name, text in others_check.models(largest=4000):
+        with open(os.path.join(directory, name), "wb") as file:
+            file.write(text)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ def _array(name, value):
 
 
 def model_of_state(state_dict, name, options):
+    if not hasattr(state_dict, "items"):
+        raise InputError(f"A {type(state_dict).__name__} is no state dictionary; a network's is network.state_dict().")
     arrays = {key: _array(key, value) for key, value in state_dict.items()}
     floats = {key: np.ascontiguousarray(array, np.float32) for key, array in arrays.items()
               if np.issubdtype(array.dtype, np.floating)}

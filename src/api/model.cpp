@@ -169,6 +169,7 @@ train::Embedder& Model::embedder(int64_t batch) {
 train::EvaluationReport Model::evaluate(const DataPart& data, const std::vector<Metric>& metrics,
                                         const std::atomic<bool>* stop) {
   for (const Metric& metric : metrics) require_own_name(metric);
+  std::unique_lock turn(loaded_->turn);
   train::EvaluationModel& model = classifier(kMany);
   train::TrainJob job = model.job();
   set_evaluation_data(job, data);
@@ -179,6 +180,7 @@ train::EvaluationReport Model::evaluate(const DataPart& data, const std::vector<
   std::optional<train::EvaluationReport> report =
       train::evaluate(model.engine(), *feed, stop, metrics.empty() ? nullptr : &kept);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
+  turn.unlock();  // a metric may look at pictures itself
   if (metrics.empty()) return *report;
   const Rows scores = {.count = static_cast<int64_t>(kept.labels.size()),
                        .width = job.options.classes,
@@ -191,6 +193,7 @@ train::EvaluationReport Model::evaluate(const DataPart& data, const std::vector<
 
 Rows Model::predict(const Pictures& pictures, const std::atomic<bool>* stop) {
   const std::shared_ptr<const data::RecordSource> records = records_of(pictures);
+  const std::lock_guard turn(loaded_->turn);
   train::EvaluationModel& model = classifier(batch_for(pictures.count));
   const train::TrainJob& job = model.job();
   Rows rows = {.count = pictures.count, .width = job.options.classes};
@@ -211,6 +214,7 @@ Rows Model::predict(const Pictures& pictures, const std::atomic<bool>* stop) {
 
 Rows Model::embed(const Pictures& pictures, const std::atomic<bool>* stop) {
   const std::shared_ptr<const data::RecordSource> records = records_of(pictures);
+  const std::lock_guard turn(loaded_->turn);
   train::Embedder& model = embedder(batch_for(pictures.count));
   Rows rows = {.count = pictures.count, .width = model.features()};
   for (int64_t first = 0; first < pictures.count; first += model.batch()) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -74,8 +75,8 @@ struct Metric {
 using Describe =
     std::function<graph::Value(graph::Builder& net, const models::ModelOptions& options)>;
 
-// Cheap to copy; copies share what they have loaded. Looking at pictures is for one thread at a
-// time.
+// Cheap to copy; copies share what they have loaded. Any thread may look at pictures, and measure;
+// threads that do so with copies of one model take turns.
 class Model {
  public:
   // A model by name, "onnx:FILE", or an empty name for what the weights say that they are of.
@@ -130,6 +131,7 @@ class Model {
  private:
   // What has been loaded, by the batch that it takes.
   struct Loaded {
+    std::mutex turn;  // of the thread that uses it
     std::map<int64_t, std::shared_ptr<train::EvaluationModel>> classifiers;
     std::map<int64_t, std::shared_ptr<train::Embedder>> embedders;
     int64_t fewest = 0;  // pictures that the network takes; 0: not known yet

@@ -138,12 +138,14 @@ class Builder {
   // A trained tensor "<name>".
   Value parameter(const std::string& name, Shape shape, Initializer initializer);
 
+  // A tensor "<name>" that is kept but not trained, and starts with one value.
+  Value buffer(const std::string& name, Shape shape, float value);
+
   Graph take();
 
  private:
   Value labels_for(Value rows);
   Value random_zeros(Value x, double rate, bool by_sample);
-  Value buffer(const std::string& name, Shape shape, float value);
   std::string unique_name(const std::string& type);
   Value weight(const std::string& name, Shape shape, const WeightStart& start, int64_t fan_in,
                int64_t fan_out);

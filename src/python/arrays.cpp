@@ -24,6 +24,7 @@ std::string describe(const Array& array) {
 
 bool is_plain(const Array& array) {
   int64_t expected = 1;
+  if (array.size() == 0) return true;
   for (size_t i = array.ndim(); i-- > 0;) {
     if (array.shape(i) != 1 && array.stride(i) != expected) return false;
     expected *= static_cast<int64_t>(array.shape(i));
@@ -96,9 +97,13 @@ std::vector<api::NamedTensor> to_state(const nb::dict& arrays) {
   using Numbers = nb::ndarray<const float, nb::c_contig, nb::device::cpu>;
   std::vector<api::NamedTensor> state;
   for (const auto& [name, array] : arrays) {
-    const auto numbers = nb::cast<Numbers>(array, false);
+    Numbers numbers;
     api::NamedTensor& tensor = state.emplace_back();
-    tensor.name = nb::cast<std::string>(name);
+    if (!nb::try_cast(name, tensor.name, false))
+      fail_input("Tensors of a state have text as names.");
+    if (!nb::try_cast(array, numbers, false)) {
+      fail_input("'{}' of the state is no array of float32 in plain order.", tensor.name);
+    }
     for (size_t i = 0; i < numbers.ndim(); ++i) {
       tensor.shape.push_back(static_cast<int64_t>(numbers.shape(i)));
     }

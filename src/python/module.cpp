@@ -42,7 +42,10 @@ void bind_error(nb::module_& module, const char* name, PyObject* base, const cha
 
 // Bytes as a number, or as text such as "4GiB".
 int64_t to_bytes(const std::variant<int64_t, std::string>& given) {
-  if (const auto* number = std::get_if<int64_t>(&given)) return *number;
+  if (const auto* number = std::get_if<int64_t>(&given)) {
+    if (*number < 0) fail_input("‹device_memory› is {}; give 0 bytes or more.", *number);
+    return *number;
+  }
   return static_cast<int64_t>(parse_bytes(std::get<std::string>(given), "device_memory"));
 }
 

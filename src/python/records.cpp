@@ -19,8 +19,9 @@ class SequenceSource : public data::RecordSource {
       fail_input("A data set of one's own needs __len__ and __getitem__.");
     }
     count_ = nb::len(sequence);
-    if (nb::hasattr(sequence, "classes")) {
-      nb::try_cast(nb::object(sequence.attr("classes")), names_);
+    if (nb::hasattr(sequence, "classes") &&
+        !nb::try_cast(nb::object(sequence.attr("classes")), names_)) {
+      fail_input("The classes of a data set of one's own must be a list of names.");
     }
   }
   ~SequenceSource() override {
@@ -35,7 +36,10 @@ class SequenceSource : public data::RecordSource {
     try {
       return to_sample(sequence_[nb::int_(index)]);
     } catch (const nb::python_error& error) {
-      data::fail_data("reading it raises {}", nb::str(error.value()).c_str());
+      if (!error.matches(PyExc_Exception)) throw;  // as KeyboardInterrupt: it ends the run
+      data::fail_data("reading it raises {}: {}",
+                      nb::cast<std::string>(error.type().attr("__name__")),
+                      nb::str(error.value()).c_str());
     } catch (const nb::cast_error&) {
       data::fail_data("it is not an array and a number");
     }

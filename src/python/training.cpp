@@ -99,12 +99,18 @@ train::EvaluationReport evaluate(api::Model& model, const std::optional<api::Dat
   if (!data) fail_input("There is nothing to evaluate on: no share of the data is held back.");
   std::vector<api::Metric> own;
   for (const auto& [name, function] : metrics) {
-    own.push_back(
-        {nb::cast<std::string>(name),
-         [called = nb::handle(function)](const api::Rows& scores, std::span<const int32_t> labels) {
-           const nb::gil_scoped_acquire gil;
-           return nb::cast<double>(called(to_numpy(scores), to_numpy(labels)));
-         }});
+    std::string known_as;
+    if (!nb::try_cast(name, known_as, false)) fail_input("Metrics have text as names.");
+    own.push_back({known_as, [called = nb::handle(function), known_as](
+                                 const api::Rows& scores, std::span<const int32_t> labels) {
+                     const nb::gil_scoped_acquire gil;
+                     const nb::object answer = called(to_numpy(scores), to_numpy(labels));
+                     double number = 0;
+                     if (!nb::try_cast(answer, number)) {
+                       fail_input("The metric '{}' gives no number.", known_as);
+                     }
+                     return number;
+                   }});
   }
   return attended([&](std::atomic<bool>& stop) { return model.evaluate(*data, own, &stop); });
 }

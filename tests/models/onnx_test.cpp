@@ -146,13 +146,6 @@ TEST_F(OnnxTest, NamesANodeThatIsNotSupportedAndHowManyMore) {
   EXPECT_THAT(refusal_of(model), HasSubstr("node '/features/act' (Gelu) is not supported."));
   model.nodes[5].type = "Erf";
   EXPECT_THAT(refusal_of(model), HasSubstr("nor are 1 more (all of them: Erf, Gelu)"));
-  model = exported();
-  model.nodes[1].domain = "";
-  model.nodes[0].attributes.push_back(attribute("auto_pad", int64_t{0}));
-  for (NodeAttribute& each : model.nodes[0].attributes) {
-    if (each.name == "pads") each.integers = {1, 1, 0, 0};
-  }
-  EXPECT_THAT(refusal_of(model), HasSubstr("pads one side more than the other"));
 }
 
 TEST_F(OnnxTest, RefusesFilesThatDoNotHangTogether) {
@@ -172,6 +165,48 @@ TEST_F(OnnxTest, RefusesFilesThatDoNotHangTogether) {
   model = exported();
   model.inputs[0].shape[3].number = 12;
   EXPECT_THAT(refusal_of(model), HasSubstr("they must be square"));
+}
+
+TEST_F(OnnxTest, PaddingOfOneSideMakesTheWindowLargerByZeros) {
+  Model model = exported();
+  for (NodeAttribute& each : model.nodes[0].attributes) {
+    if (each.name == "pads") each.integers = {0, 2, 1, 2};
+  }
+  graph::Builder net;
+  const ImportedNetwork network =
+      import_model(model, {.batch = 2, .classes = 0, .image = 10, .channels = 0}, net);
+  const auto first = std::find_if(network.weights.begin(), network.weights.end(),
+                                  [](const auto& each) { return each.name == "first.weight"; });
+  ASSERT_NE(first, network.weights.end());
+  EXPECT_THAT(first->shape, ElementsAre(6, 3, 4, 3));
+  const std::vector<float> values = first->data.numbers();
+  EXPECT_THAT(std::vector<float>(values.begin(), values.begin() + 3), ElementsAre(0, 0, 0));
+  EXPECT_EQ(values[3],
+            numbered(every_layer().tensor(every_layer().find_tensor("first.weight")))[0]);
+}
+
+TEST_F(OnnxTest, ConstantsBesideTheImagesAreLayersThatAreNotTrained) {
+  Model model = exported();
+  model.nodes.insert(model.nodes.begin(), {{"Sub", "mean", {"images", "middle"}, {"centred"}},
+                                           {"Mul", "spread", {"centred", "factor"}, {"scaled"}}});
+  model.initializers.push_back(TensorData::of("middle", {}, std::vector<float>{4}));
+  model.initializers.push_back(TensorData::of("factor", {3, 1, 1}, std::vector<float>{1, 2, 3}));
+  model.nodes[2].inputs[0] = "scaled";
+  graph::Builder net;
+  const ImportedNetwork network =
+      import_model(model, {.batch = 2, .classes = 0, .image = 0, .channels = 0}, net);
+  const auto values = [&](const std::string& name) {
+    for (const ImportedWeight& weight : network.weights) {
+      if (weight.name == name) return weight.data.numbers();
+    }
+    return std::vector<float>();
+  };
+  EXPECT_THAT(values("mean.weight"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(values("mean.bias"), ElementsAre(-4, -8, -12));
+  net.classify(network.output);
+  const graph::Graph graph = net.take();
+  EXPECT_EQ(graph.tensor(graph.find_tensor("mean.weight")).role, graph::Role::buffer);
+  EXPECT_EQ(graph.tensor(graph.find_tensor("first.weight")).role, graph::Role::parameter);
 }
 
 TEST_F(OnnxTest, OtherClassesReplaceTheLastLayer) {

@@ -89,12 +89,31 @@ def test_bad_records_of_ones_own_are_named():
             return self.images[index].astype(np.float32), 0
 
     net = mr.model("fashion_cnn", classes=2, image=16)
-    with pytest.raises((mr.InputError, mr.JobError), match="Record 5 .*the disk is gone"):
+    with pytest.raises((mr.InputError, mr.JobError), match="Record 5 .*OSError: the disk is gone"):
         mr.Job(net, mr.data(records=Broken(64)).train, batch=16, epochs=1).train()
     with pytest.raises((mr.InputError, mr.JobError), match="is not uint8"):
         mr.Job(net, mr.data(records=Floats(64)).train, batch=16, epochs=1).train()
     with pytest.raises(mr.InputError, match="__getitem__"):
         mr.data(records=3)
+
+    class Counted(Stripes):
+        classes = 2
+
+    with pytest.raises(mr.InputError, match="must be a list of names"):
+        mr.data(records=Counted(8))
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_what_is_no_mistake_of_a_record_ends_the_run(kind):
+    class Ended(Stripes):
+        def __getitem__(self, index):
+            if index == 5:
+                raise kind()
+            return super().__getitem__(index)
+
+    net = mr.model("fashion_cnn", classes=2, image=16)
+    with pytest.raises(kind):
+        mr.Job(net, mr.data(records=Ended(64)).train, batch=16, epochs=1).train()
 
 
 def test_figures_of_ones_own():
@@ -134,6 +153,45 @@ def test_one_picture_and_many_agree_in_any_order():
     many = best.predict(images)
     for count in (1, 5, 1, 50, 9, 1):
         np.testing.assert_allclose(best.predict(images[:count]), many[:count], atol=1e-5)
+
+
+def test_threads_take_turns_with_a_model():
+    """A program of its own, which a lock that is never given back would hold up."""
+    program = """
+import threading, numpy as np, millrace as mr
+images = np.random.default_rng(1).integers(0, 255, (32, 16, 16, 1), np.uint8)
+data = mr.data(images=images, labels=np.arange(32) % 2, augment="none")
+best = mr.Job(mr.model("fashion_cnn", classes=2, image=16), data.train, batch=16, steps=2).train().last
+known, wrong = best.predict(images), []
+def look(which):
+    for turn in range(12):
+        count = (1, 3, 9, 20)[(which + turn) % 4]
+        if not np.allclose(best.predict(images[:count]), known[:count], atol=1e-4):
+            wrong.append(count)
+        best.evaluate(data.train, metrics={"own": lambda scores, labels: float(best.predict(images[:1])[0, 0])})
+threads = [threading.Thread(target=look, args=(which,)) for which in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not wrong, wrong
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("state", [{"a": np.zeros(3)}, {1: np.zeros(3, np.float32)}, {"a": [1.0]},
+                                   {"a": np.zeros((3, 4), np.float32)[:, ::2]}])
+def test_states_of_other_kinds_are_refused(state):
+    with pytest.raises(mr.InputError, match="plain order|text as names"):
+        mr.model("fashion_cnn", state=state)
+    with pytest.raises(mr.InputError, match="no state dictionary"):
+        mr.from_torch(3)
+
+
+def test_figures_that_are_no_numbers_and_sizes_below_zero_are_refused():
+    job, data = small_job(steps=1)
+    with pytest.raises(mr.InputError, match="metric 'bad' gives no number"):
+        job.train().last.evaluate(data.valid, metrics={"bad": lambda scores, labels: "much"})
+    with pytest.raises(mr.InputError, match="device_memory is -5"):
+        job.plan(device_memory=-5)
 
 
 def test_reports_and_timelines_show_themselves(tmp_path):

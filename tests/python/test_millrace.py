@@ -52,6 +52,9 @@ def test_the_program_of_the_documentation_runs_as_written(tmp_path):
     assert "(8, 3) float32" in done.stdout
     assert (tmp_path / "pets.safetensors").exists() and (tmp_path / "pets.onnx").exists()
     assert "12 samples" in command("eval", "runs/pets", "--best", cwd=tmp_path)
+    (tmp_path / "pets.onnx").unlink()
+    command("export", "runs/pets", "pets.onnx", "--best", cwd=tmp_path)
+    command("train", "--model", "onnx:pets.onnx", "--data", "folder:pets", "--batch", 4, "--steps", 2, "--quiet", cwd=tmp_path)
 
 
 def test_it_learns_from_arrays_and_its_best_model_agrees_with_itself(tmp_path):

@@ -7,13 +7,6 @@
 namespace millrace::models::onnx {
 namespace {
 
-constexpr size_t kMostNumbers = 1 << 16;  // in a list that shapes are made of
-
-TensorData list_of(const std::vector<int64_t>& numbers) {
-  if (numbers.size() > kMostNumbers) fail_input("its list of numbers is too long");
-  return TensorData::of("", {static_cast<int64_t>(numbers.size())}, numbers);
-}
-
 // Whether what lies behind the batch may be laid in a row: to N x features.
 bool is_row(const graph::Shape& from, const std::vector<int64_t>& to) {
   if (from.size() < 2 || to.size() != 2) return false;
@@ -21,8 +14,26 @@ bool is_row(const graph::Shape& from, const std::vector<int64_t>& to) {
   return to[1] == features || (to[1] == -1 && to[0] != -1);
 }
 
-void set_row(Importer& importer, const Node& node, graph::Value x) {
-  importer.set(node, importer.net().shape(x).size() == 2 ? x : importer.net().flatten(x));
+// Whether rows go through linear layers and become factors of images: what attention to channels
+// is made of.
+bool become_images(const Importer& importer, const Node& node) {
+  constexpr std::string_view kBetween[] = {
+      "Add", "BatchNormalization", "Clip", "HardSigmoid", "Identity", "PRelu", "Relu", "Sigmoid",
+      "Tanh"};
+  bool has_linear = false;
+  const Node* next = importer.only_reader(node);
+  for (; next != nullptr; next = importer.only_reader(*next)) {
+    if (next->type == "Reshape" || next->type == "Unsqueeze") break;
+    const bool is_linear = next->type == "Gemm" || next->type == "MatMul";
+    has_linear = has_linear || is_linear;
+    if (!is_linear &&
+        std::find(std::begin(kBetween), std::end(kBetween), next->type) == std::end(kBetween)) {
+      return false;
+    }
+  }
+  const Node* last = next != nullptr && has_linear ? importer.only_reader(*next) : nullptr;
+  return last != nullptr && (last->type == "Mul" || last->type == "Expand" ||
+                             last->type == "Sigmoid" || last->type == "HardSigmoid");
 }
 
 void read_flatten(Importer& importer, const Node& node) {
@@ -38,14 +49,10 @@ void read_flatten(Importer& importer, const Node& node) {
 void read_reshape(Importer& importer, const Node& node) {
   const std::vector<int64_t> to = importer.has_input(node, 1) ? importer.need_integers(node, 1)
                                                               : integers_of(node, "shape", {});
-  if (importer.constant(node, 0) != nullptr) {
-    TensorData data = importer.need_constant(node, 0);
-    if (data.shape.size() > 1 || to.size() > 1) fail_input("constants cannot be reshaped here");
-    return importer.set(node, std::move(data));
-  }
   const graph::Value x = importer.value(node, 0);
   const graph::Shape& from = importer.net().shape(x);
   if (is_row(from, to)) return set_row(importer, node, x);
+  if (read_shuffle(importer, node, x, to)) return;
   const bool same =
       to.size() == from.size() && std::equal(from.begin() + 1, from.end(), to.begin() + 1);
   if (!same) fail_input("it reshapes {} to other than rows", graph::to_string(from));
@@ -53,7 +60,6 @@ void read_reshape(Importer& importer, const Node& node) {
 }
 
 void read_identity(Importer& importer, const Node& node) {
-  if (const TensorData* data = importer.constant(node, 0)) return importer.set(node, *data);
   importer.set(node, importer.value(node, 0));
 }
 
@@ -86,46 +92,58 @@ void read_shape(Importer& importer, const Node& node) {
   importer.set(node, list_of({shape.begin() + begin, shape.begin() + end}));
 }
 
-void read_gather(Importer& importer, const Node& node) {
-  const std::vector<int64_t> list = importer.need_integers(node, 0);
-  const TensorData& indices = importer.need_constant(node, 1);
-  std::vector<int64_t> taken;
-  for (int64_t index : indices.integers()) {
-    index += index < 0 ? static_cast<int64_t>(list.size()) : 0;
-    if (index < 0 || index >= static_cast<int64_t>(list.size()))
-      fail_input("its index is out of range");
-    taken.push_back(list[static_cast<size_t>(index)]);
-  }
-  importer.set(node, TensorData::of("", indices.shape, taken));
-}
-
-// Of a list: the same numbers. Of images of 1x1: rows.
+// Of images of 1x1: rows, and rows that stayed images.
 void read_squeeze(Importer& importer, const Node& node) {
-  if (importer.constant(node, 0) != nullptr) {
-    const TensorData& data = importer.need_constant(node, 0);
-    const bool is_list = data.type == ElementType::s64 || data.type == ElementType::s32;
-    if (!is_list) return importer.set(node, data);  // a weight, whose layer knows its shape
-    const std::vector<int64_t> numbers = data.integers();
-    const bool is_scalar = node.type == "Squeeze" && numbers.size() == 1;
-    return importer.set(node, is_scalar ? TensorData::of("", {}, numbers) : list_of(numbers));
-  }
   const graph::Value x = importer.value(node, 0);
   const graph::Shape& shape = importer.net().shape(x);
-  if (node.type != "Squeeze" || shape.size() != 4 || shape[2] != 1 || shape[3] != 1) {
+  if (shape.size() != 4 || shape[2] != 1 || shape[3] != 1) {
     fail_input("it is supported for images of 1x1 only");
   }
-  set_row(importer, node, x);
+  if (node.type == "Unsqueeze") return importer.set(node, x);
+  // One axis after the other.
+  const Node* next = importer.only_reader(node);
+  const Node* last = next != nullptr && next->type == "Squeeze" ? next : &node;
+  if (last != &node) importer.set_done(*last);
+  set_row(importer, *last, x);
+}
+
+// Factors of channels, made as large as the images that they are multiplied with.
+void read_expand(Importer& importer, const Node& node) {
+  const graph::Value x = importer.value(node, 0);
+  const graph::Shape& shape = importer.net().shape(x);
+  const Node* next = importer.only_reader(node);
+  if (shape.size() != 4 || shape[2] != 1 || shape[3] != 1 || next == nullptr ||
+      next->type != "Mul") {
+    fail_input("it is supported for factors of channels only");
+  }
+  importer.set(node, x);
+}
+
+bool has_order(const Node& node, const std::vector<int64_t>& order) {
+  return integers_of(node, "perm", {}) == order;
+}
+
+// As TensorFlow's networks have them: images whose channels come last are turned at once, and means
+// over them are taken from turned ones.
+void read_transpose(Importer& importer, const Node& node) {
+  const graph::Value x = importer.value(node, 0);
+  if (importer.is_turned_input(node)) return importer.set(node, x);
+  const Node* next = importer.only_reader(node);
+  const graph::Shape& shape = importer.net().shape(x);
+  if (shape.size() == 4 && has_order(node, {0, 2, 3, 1}) && next != nullptr) {
+    const bool is_mean = next->type == "ReduceMean" && integer_of(*next, "keepdims", 1) == 0;
+    if (is_mean && axes_of_mean(importer, *next) == std::vector<int64_t>{1, 2}) {
+      importer.set(*next, importer.net().flatten(importer.net().global_average_pool(x)));
+      return importer.set_done(*next);
+    }
+    if (shape[2] == 1 && shape[3] == 1 && (next->type == "Reshape" || next->type == "Flatten")) {
+      return importer.set(node, x);
+    }
+  }
+  fail_input("it is not supported by itself");
 }
 
 void read_concat(Importer& importer, const Node& node) {
-  if (importer.constant(node, 0) != nullptr) {
-    std::vector<int64_t> joined;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      const std::vector<int64_t> numbers = importer.need_integers(node, i);
-      joined.insert(joined.end(), numbers.begin(), numbers.end());
-    }
-    return importer.set(node, list_of(joined));
-  }
   std::vector<graph::Value> parts;
   for (size_t i = 0; i < node.inputs.size(); ++i) parts.push_back(importer.value(node, i));
   if (parts.empty()) fail_input("it joins nothing");
@@ -134,35 +152,31 @@ void read_concat(Importer& importer, const Node& node) {
   importer.set(node, importer.net().concat(parts, axis));
 }
 
+// Numbers are computed with as float32, whatever the file has them in.
 void read_cast(Importer& importer, const Node& node) {
-  const int64_t to = integer_of(node, "to", 0);
-  if (importer.constant(node, 0) == nullptr) {
-    if (to != static_cast<int64_t>(ElementType::f32)) fail_input("only float32 is supported");
-    return importer.set(node, importer.value(node, 0));
-  }
-  const TensorData& data = importer.need_constant(node, 0);
-  if (to == static_cast<int64_t>(data.type)) return importer.set(node, data);
-  if (to != static_cast<int64_t>(ElementType::s64)) fail_input("only whole numbers are supported");
-  importer.set(node, TensorData::of("", data.shape, data.integers()));
-}
-
-void read_pad(Importer& importer, const Node& node) {
-  const std::vector<int64_t> pads =
-      importer.has_input(node, 1) ? importer.need_integers(node, 1) : integers_of(node, "pads", {});
-  if (std::any_of(pads.begin(), pads.end(), [](int64_t pad) { return pad != 0; })) {
-    fail_input("padding by itself is not supported");
+  using enum ElementType;
+  const auto to = static_cast<ElementType>(integer_of(node, "to", 0));
+  if (to != f32 && to != f16 && to != bf16 && to != f64) {
+    fail_input("only numbers with fractions are supported");
   }
   importer.set(node, importer.value(node, 0));
 }
 
 constexpr NodeReader kShapeReaders[] = {
-    {"Cast", read_cast},       {"Concat", read_concat},     {"Constant", read_constant},
-    {"Flatten", read_flatten}, {"Gather", read_gather},     {"Identity", read_identity},
-    {"Pad", read_pad},         {"Reshape", read_reshape},   {"Shape", read_shape},
-    {"Squeeze", read_squeeze}, {"Unsqueeze", read_squeeze},
+    {"Cast", read_cast},           {"Concat", read_concat},     {"Constant", read_constant},
+    {"Expand", read_expand},       {"Flatten", read_flatten},   {"Identity", read_identity},
+    {"Reshape", read_reshape},     {"Shape", read_shape},       {"Squeeze", read_squeeze},
+    {"Transpose", read_transpose}, {"Unsqueeze", read_squeeze},
 };
 
 }  // namespace
+
+void set_row(Importer& importer, const Node& node, graph::Value x) {
+  const graph::Shape& shape = importer.net().shape(x);
+  const bool stays = shape.size() == 2 || (shape.size() == 4 && shape[2] == 1 && shape[3] == 1 &&
+                                           become_images(importer, node));
+  importer.set(node, stays ? x : importer.net().flatten(x));
+}
 
 ReadNode find_shape_reader(std::string_view type) {
   for (const NodeReader& reader : kShapeReaders) {

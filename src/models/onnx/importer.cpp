@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kWeightEnding = ".weight";
 constexpr std::string_view kEmbedding = "embedding";
+const std::vector<int64_t> kFromLast = {0, 3, 1, 2};  // an order of axes
 constexpr int64_t kUsualImage = 224, kUsualChannels = 3;
 
 std::string describe(const Node& node) {
@@ -20,12 +21,15 @@ std::string describe(const Node& node) {
                      node.type);
 }
 
+void refuse_computed(Importer&, const Node&) { fail_input("it is supported for constants only"); }
+
 ReadNode find_reader(const Node& node) {
   if (!node.domain.empty() && node.domain != "ai.onnx") return nullptr;
-  for (const auto find : {find_layer_reader, find_gate_reader, find_shape_reader}) {
+  for (const auto find : {find_layer_reader, find_window_reader, find_gate_reader,
+                          find_shape_reader, find_selection_reader}) {
     if (const ReadNode reader = find(node.type)) return reader;
   }
-  return nullptr;
+  return folds_constants(node.type) ? refuse_computed : nullptr;
 }
 
 // "/layer1/layer1.0/conv1/Conv" is layer1.0.conv1: each part but the last that does not only begin
@@ -77,8 +81,24 @@ Importer::Importer(const Model& model, const ModelOptions& options, graph::Build
     layers_.insert(name);
   }
   for (const TensorData& tensor : model.initializers) known_.insert_or_assign(tensor.name, tensor);
+  find_live();
   for (const Node& node : model.nodes) {
+    if (!live_.contains(&node)) continue;
     for (const std::string& input : node.inputs) readers_[input].push_back(&node);
+  }
+}
+
+void Importer::find_live() {
+  for (const Node& node : model_.nodes) {
+    for (const std::string& output : node.outputs) givers_.emplace(output, &node);
+  }
+  std::vector<std::string> wanted;
+  for (const ValueInfo& output : model_.outputs) wanted.push_back(output.name);
+  while (!wanted.empty()) {
+    const Node* node = giver(wanted.back());
+    wanted.pop_back();
+    if (node == nullptr || !live_.insert(node).second) continue;
+    wanted.insert(wanted.end(), node->inputs.begin(), node->inputs.end());
   }
 }
 
@@ -88,7 +108,7 @@ void Importer::require_known() const {
   size_t count = 0;
   for (const Node& node : model_.nodes) {
     if (node.outputs.empty()) fail_input("{} gives nothing", describe(node));
-    if (find_reader(node) != nullptr) continue;
+    if (find_reader(node) != nullptr || !live_.contains(&node)) continue;
     if (first == nullptr) first = &node;
     types.insert(node.type);
     ++count;
@@ -111,13 +131,24 @@ void Importer::add_inputs() {
     }
     images = &input;
   }
-  if (images == nullptr || images->shape.size() != 4 || images->type != ElementType::f32) {
+  using enum ElementType;
+  const bool has_fractions = images != nullptr && (images->type == f32 || images->type == f16 ||
+                                                   images->type == bf16 || images->type == f64);
+  if (images == nullptr || images->shape.size() != 4 || !has_fractions) {
     fail_input("it has no input of images (batch x channels x height x width, float32)");
   }
-  const int64_t height = extent_at(*images, 2), width = extent_at(*images, 3);
+  // Channels come last if all that is done with the images is to turn them.
+  const std::vector<const Node*>& readers = readers_[images->name];
+  const auto turns = [](const Node* node) {
+    return node->type == "Transpose" && integers_of(*node, "perm", {}) == kFromLast;
+  };
+  const bool turned = !readers.empty() && std::all_of(readers.begin(), readers.end(), turns);
+  if (turned) turned_input_ = images->name;
+  const int64_t height = extent_at(*images, turned ? 1 : 2);
+  const int64_t width = extent_at(*images, turned ? 2 : 3);
   if (height != width) fail_input("its images are {}x{}; they must be square", height, width);
   result_.image = std::max<int64_t>(0, height);
-  result_.channels = std::max<int64_t>(0, extent_at(*images, 1));
+  result_.channels = std::max<int64_t>(0, extent_at(*images, turned ? 3 : 1));
   const auto choose = [](int64_t asked, int64_t own, int64_t usual) {
     if (asked > 0) return asked;
     return own > 0 ? own : usual;
@@ -133,16 +164,12 @@ ImportedNetwork Importer::run() {
   if (model_.outputs.size() != 1) {
     fail_input("it has {} outputs; one is needed", model_.outputs.size());
   }
+  // What layers are made of may stand behind the nodes that are read together with them.
   for (const Node& node : model_.nodes) {
-    if (done_.contains(&node)) continue;
-    try {
-      find_reader(node)(*this, node);
-    } catch (const InputError& error) {
-      std::string_view clause = error.marked();
-      if (clause.ends_with('.')) clause.remove_suffix(1);
-      fail_input("{}: {}", describe(node), clause);
-    }
+    if (node.type == "Constant" || folds_constants(node.type)) read(node);
   }
+  is_computing_ = true;
+  for (const Node& node : model_.nodes) read(node);
   const std::string& name = model_.outputs[0].name;
   const auto found = known_.find(name);
   if (found == known_.end() || !std::holds_alternative<graph::Value>(found->second)) {
@@ -155,6 +182,23 @@ ImportedNetwork Importer::run() {
   }
   if (result_.features == 0) result_.features = shape[1];
   return std::move(result_);
+}
+
+// Constants at once, in the first of the passes; whatever is computed in the second.
+void Importer::read(const Node& node) {
+  if (done_.contains(&node) || !live_.contains(&node)) return;
+  try {
+    if (node.type == "Constant" || fold_constants(*this, node)) {
+      if (node.type == "Constant") find_reader(node)(*this, node);
+      done_.insert(&node);
+    } else if (is_computing_) {
+      find_reader(node)(*this, node);
+    }
+  } catch (const InputError& error) {
+    std::string_view clause = error.marked();
+    if (clause.ends_with('.')) clause.remove_suffix(1);
+    fail_input("{}: {}", describe(node), clause);
+  }
 }
 
 bool Importer::has_input(const Node& node, size_t input) const {
@@ -188,7 +232,11 @@ std::vector<int64_t> Importer::need_integers(const Node& node, size_t input) con
   return need_constant(node, input).integers();
 }
 
-void Importer::set(const Node& node, graph::Value value) { known_[node.outputs.at(0)] = value; }
+void Importer::set(const Node& node, graph::Value value) { set_output(node, 0, value); }
+
+void Importer::set_output(const Node& node, size_t output, graph::Value value) {
+  known_[node.outputs.at(output)] = value;
+}
 
 void Importer::set(const Node& node, TensorData constant) {
   if (constant.name.empty()) constant.name = node.outputs.at(0);
@@ -230,11 +278,39 @@ const Node* Importer::only_reader(const Node& node) const {
 }
 
 bool Importer::is_last(const Node& node) const {
-  const std::string& name = model_.outputs.at(0).name;
-  if (node.outputs.at(0) == name) return true;
-  const Node* reader = only_reader(node);
-  return reader != nullptr && (reader->type == "Softmax" || reader->type == "Identity") &&
-         reader->outputs.at(0) == name;
+  constexpr std::string_view kPassed[] = {
+      "Cast",       "Dropout",    "Flatten", "GlobalAveragePool", "Identity",
+      "LogSoftmax", "ReduceMean", "Reshape", "Softmax",           "Squeeze"};
+  for (const Node* at = &node; at != nullptr; at = only_reader(*at)) {
+    const bool passed = at == &node || std::find(std::begin(kPassed), std::end(kPassed),
+                                                 at->type) != std::end(kPassed);
+    if (!passed) return false;
+    if (at->outputs.at(0) == model_.outputs.at(0).name) return true;
+  }
+  return false;
+}
+
+std::vector<const Node*> Importer::readers(const Node& node) const {
+  const auto found = readers_.find(node.outputs.at(0));
+  return found == readers_.end() ? std::vector<const Node*>() : found->second;
+}
+
+const Node* Importer::giver(const std::string& tensor) const {
+  const auto found = givers_.find(tensor);
+  return found == givers_.end() ? nullptr : found->second;
+}
+
+bool Importer::is_turned_input(const Node& node) const {
+  return !turned_input_.empty() && node.inputs.at(0) == turned_input_;
+}
+
+void Importer::set_padding(const Node& node, const Padding& padding) {
+  padding_[node.outputs.at(0)] = padding;
+}
+
+const Padding* Importer::padding_before(const Node& node) const {
+  const auto found = padding_.find(node.inputs.at(0));
+  return found == padding_.end() ? nullptr : &found->second;
 }
 
 bool gives_embedding(const Model& model) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "models/onnx/wire.h"
 
 namespace millrace::models::onnx {
@@ -170,8 +171,14 @@ std::vector<float> TensorData::numbers() const {
     copy_numbers<float>(bytes, values);
   } else if (type == ElementType::f64) {
     copy_numbers<double>(bytes, values);
+  } else if (type == ElementType::f16 || type == ElementType::bf16) {
+    std::vector<uint16_t> halves;
+    copy_numbers<uint16_t>(bytes, halves);
+    for (const uint16_t half : halves) {
+      values.push_back(type == ElementType::f16 ? from_f16(half) : from_bf16(half));
+    }
   } else {
-    fail_input("'{}' is no list of numbers in 32 or 64 bits", name);
+    fail_input("'{}' is no list of numbers with fractions", name);
   }
   return values;
 }
