@@ -92,7 +92,7 @@ TEST_F(FlagEffectsTest, AFlagInVainIsRefusedWithWhatItNeeds) {
       {"train --schedule 1f1b --static-scheduling on", "without --schedule ssp"},
       {"train --optimizer adamw --nesterov", "without --optimizer sgd."},
       {"train --optimizer lars --nesterov", "without --optimizer sgd."},
-      {"train --optimizer adamw --momentum 0.9", "without --optimizer sgd or lars."},
+      {"train --optimizer adamw --momentum 0.9", "without --optimizer sgd, lars or rmsprop."},
       {"train --adam-beta1 0.9", "without --optimizer adamw or lamb."},
       {"train --adam-beta2 0.9", "without --optimizer adamw, lamb or rmsprop."},
       {"train --optimizer lars --adam-epsilon 1e-6", "without --optimizer adamw, lamb or rmsprop."},

@@ -51,8 +51,10 @@ TEST(Scores, BalancedLossCountsEveryClassAlike) {
   const std::vector<int32_t> labels = {0, 0, 2};
   Scores all(3), first(3), last(3);
   add_scores(all, logits, labels, 3);
-  add_scores(first, std::vector<float>(logits.begin(), logits.begin() + 6), {0, 0}, 3);
-  add_scores(last, std::vector<float>(logits.begin() + 6, logits.end()), {2}, 3);
+  add_scores(first, std::vector<float>(logits.begin(), logits.begin() + 6),
+             std::vector<int32_t>{0, 0}, 3);
+  add_scores(last, std::vector<float>(logits.begin() + 6, logits.end()), std::vector<int32_t>{2},
+             3);
   EXPECT_DOUBLE_EQ(figure(all, "balanced_loss"),
                    (figure(first, "loss") + figure(last, "loss")) / 2);
   EXPECT_NE(figure(all, "balanced_loss"), figure(all, "loss"));
