@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "case_file.h"
 #include "graph/operator_definition.h"
+#include "kernels/convolution_choices.h"
 #include "kernels/processor.h"
 
 namespace millrace::testing {
@@ -96,28 +97,36 @@ class Implementations : public ::testing::TestWithParam<std::string> {
 bool exists_here(const std::string& name) {
   if (name.ends_with("/panels")) return false;
   if (name.ends_with("/direct_general") || name.ends_with("/winograd in f32")) return false;
+  if (name.ends_with("/depthwise")) {
+    return kernels::vector_instructions() != kernels::VectorInstructions::none;
+  }
   if (name.ends_with("/winograd tiles")) {
     return kernels::vector_instructions() == kernels::VectorInstructions::avx2;
   }
   return !name.ends_with("/winograd") || __builtin_cpu_supports("avx512bw");
 }
 
-std::vector<kernels::KernelOptions> options_for(const OperatorCase& entry) {
+// Convolutions are also tried as the shipped costs choose.
+std::vector<kernels::KernelOptions> options_for(const OperatorCase& entry,
+                                                kernels::ConvolutionChoices& choices) {
   std::vector<kernels::KernelOptions> all(2);
   all[1].threads = 3;
   if (entry.type.starts_with("convolution")) {
     all.push_back(all[0]);
     all.back().convolution = kernels::ConvolutionAlgorithm::winograd;
+    all.push_back(all[0]);
+    all.back().choices = &choices;
   }
   return all;
 }
 
 TEST_P(Implementations, AgreeWithTheReference) {
   std::map<std::string, int> served;
+  kernels::ConvolutionChoices choices("");
   for (const OperatorCase& entry : read_cases(GetParam())) {
     const SingleOperator single(entry.type, entry.attributes, entry.inputs);
     const KernelRun expected = run_reference(single, entry.values());
-    const auto all_options = options_for(entry);
+    const auto all_options = options_for(entry, choices);
     for (const kernels::KernelOptions& options : all_options) {
       set_team_size(options.threads);
       for (const Attempt& attempt : attempts_for(single, options)) {
