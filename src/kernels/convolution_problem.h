@@ -17,8 +17,8 @@ namespace millrace::kernels {
 // one. `winograd_in_f32` serves images of bf16, for which there is no Winograd, by float32 copies
 // of a part of the batch at a time. `winograd_tiles` is Winograd's method in loops of our own
 // (winograd/tiled_convolution.h), `panels` products of matrices in such
-// (panels/panel_convolution.h), `depthwise` loops over the taps of channels that have kernels of their
-// own (depthwise/depthwise_convolution.h).
+// (panels/panel_convolution.h), `depthwise` loops over the taps of channels that have kernels of
+// their own (depthwise/depthwise_convolution.h).
 enum class ConvolutionMethod : uint8_t {
   direct,
   direct_general,
