@@ -99,7 +99,7 @@ TEST_F(PlanProfileTest, MistakesAreOneSentence) {
   expect_refusal("plan --auto --profile absent.txt" + kFour, "absent.txt");
   expect_refusal("plan --model vgg16 --profile " + kVgg,
                  "--profile goes with --strategy pipedream");
-  expect_refusal("plan --model vgg16 --cluster absent.json", "v100-32gb-8, here");
+  expect_refusal("plan --model vgg16 --cluster absent.json", "a100-80gb-8, here");
 }
 
 }  // namespace
