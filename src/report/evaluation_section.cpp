@@ -48,8 +48,7 @@ std::string share_text(const std::optional<double>& share) {
 std::string matrix_html(const Counts& counts, const std::vector<Source>& sources) {
   std::string text = fmt::format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Confusion\">"
-      "<table class=\"matrix\"><caption>Confusion{}<span class=\"small\"> Rows are the classes of "
-      "the samples, columns what they were taken for.</span></caption><thead><tr><td></td>",
+      "<table class=\"matrix\"><caption>Confusion{}</caption><thead><tr><td></td>",
       links_to(sources));
   for (const std::string& name : counts.names) {
     text += fmt::format("<th scope=\"col\"><span>{}</span></th>", escaped(name));
@@ -68,7 +67,10 @@ std::string matrix_html(const Counts& counts, const std::vector<Source>& sources
     }
     text += "</tr>\n";
   }
-  return text + "</tbody></table></div>\n";
+  return text +
+         "</tbody></table><p class=\"small\">Rows are the classes of the samples, columns what "
+         "they "
+         "were taken for.</p></div>\n";
 }
 
 // A PNG in letters and nothing else, so that it cannot be anything but a picture.

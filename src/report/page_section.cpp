@@ -102,7 +102,7 @@ class Section {
     if (facts_.evaluations.size() < 2) return;
     Json lines = Json::array();
     for (const auto& [name, value] : facts_.evaluations.front().figures) {
-      if (name == "loss" || name == "pairs" || lines.size() >= kMostShares) continue;
+      if (name.ends_with("loss") || name == "pairs" || lines.size() >= kMostShares) continue;
       Json points = Json::array();
       for (const Evaluation& evaluation : facts_.evaluations) {
         const std::optional<double> figure = evaluation.figure(name);

@@ -255,7 +255,7 @@ Table evaluation_table(const std::vector<Evaluation>& evaluations) {
                                     value(evaluation.samples)};
     for (size_t i = 2; i < table.head.size(); ++i) {
       const std::optional<double> figure = evaluation.figure(table.head[i]);
-      const bool is_share = table.head[i] != "loss";
+      const bool is_share = !table.head[i].ends_with("loss") && table.head[i] != "pairs";
       row.push_back(figure && is_share ? fmt::format("{:.2f} %", 100 * *figure) : value(figure));
     }
     table.rows.push_back(std::move(row));

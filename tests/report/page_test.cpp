@@ -88,6 +88,16 @@ TEST_F(PageTest, AnEvaluationShowsConfusionAndWrongPictures) {
   EXPECT_THAT(text, Not(HasSubstr("<b> ")));
 }
 
+TEST_F(PageTest, LossesAndPairsAreNoShares) {
+  write("metrics.jsonl",
+        "{\"kind\": \"evaluation\", \"step\": 1, \"pairs\": 600, \"top1\": 0.5, \"balanced_loss\": "
+        "1.25}\n"
+        "{\"kind\": \"step\", \"step\": 1, \"loss\": 1.0}\n");
+  EXPECT_THAT(page(), HasSubstr("50.00 %"));
+  EXPECT_THAT(page(), Not(HasSubstr("60000.00 %")));
+  EXPECT_THAT(page(), Not(HasSubstr("125.00 %")));
+}
+
 TEST_F(PageTest, OnlyPicturesAreShownAsPictures) {
   for (const char* picture : {"javascript:alert(1)", "data:text/html;base64,AAAA",
                               "data:image/png;base64,A' onload='x", "https://example.com/a.png"}) {
