@@ -28,14 +28,14 @@ set(public_headers
   base/error.h base/json.h base/parts.h base/random.h base/rows.h base/setting_names.h
   comm/group.h comm/transport.h
   compile/memory_breakdown.h
-  data/image/colour.h data/image/rand_augment.h data/image/recipe.h data/mixing.h data/record_source.h data/sample.h
+  data/image/colour.h data/image/image.h data/image/rand_augment.h data/image/recipe.h data/mixing.h data/record_source.h data/sample.h
   graph/attributes.h graph/builder.h graph/graph.h graph/layout.h graph/margin_head.h graph/optimizers.h graph/types.h
   kernels/convolution_algorithm.h
   models/models.h
   parallel/placement.h parallel/plan.h parallel/policy.h parallel/schedule.h
   passes/settings.h
   train/device_report.h train/feed/feed.h train/job.h train/learning_rate.h train/loss_scale.h train/metric.h
-  train/new_layers.h train/observer.h train/trainer.h)
+  train/new_layers.h train/observer.h train/trainer.h train/worst_samples.h)
 install(CODE "
   foreach(header ${public_headers})
     file(READ \"${PROJECT_SOURCE_DIR}/src/\${header}\" text)

@@ -154,6 +154,10 @@ void Session::launch(const compile::Program& program, const compile::Instruction
     collectives_->run(instruction, operands, *stream_, note_of(program, instruction, frame));
   }
   if (instruction.watch == nullptr) return;
+  // It looks at what was written; the rest may be gone behind an exchange that was waited for.
+  for (size_t i = 0; i < instruction.inputs.size(); ++i) {
+    if (!extents_[i].written) extents_[i].bytes = 0;
+  }
   stream_->give(launch_of(*instruction.watch, instruction, operands, &step));
 }
 

@@ -85,9 +85,12 @@ TEST_F(WeightsTest, AHeadMayBeMissingOnEitherSideButMustFit) {
 TEST_F(WeightsTest, LayersOfAnotherShapeStartAnewAsAWhole) {
   new_layers_ = parse_new_layers("auto");
   const std::pair<std::string, graph::Shape> conv = {"conv.weight", {4, 3, 3, 3}};
-  EXPECT_EQ(error_for({conv, {"fc.weight", {10, 5}}, {"fc.bias", {10}}}, HeadRule::optional, true),
-            "");
-  EXPECT_EQ(said_, "1 of 4 tensors loaded; fc.weight, fc.bias start anew.");
+  const std::pair<std::string, graph::Shape> weight = {"fc.weight", {10, 5}},
+                                             bias = {"fc.bias", {10}};
+  EXPECT_EQ(error_for({conv, {"head.weight", {5, 4}}, weight, bias}, HeadRule::optional, true), "");
+  EXPECT_EQ(said_, "2 of 4 tensors loaded; fc.weight, fc.bias start anew.");
+  EXPECT_THAT(error_for({conv, weight, bias}, HeadRule::optional, true),
+              HasSubstr("Only 1 of the model's 4 tensors are in"));
 }
 
 TEST_F(WeightsTest, MissingLayersStartAnewAndStrangersAreTold) {

@@ -48,8 +48,12 @@ TEST(WorstSamples, AreThoseWithTheLargestLossHoweverTheyAreCut) {
   std::vector<std::pair<double, int64_t>> losses;
   for (int64_t i = 0; i < kSamples; ++i) {
     double sum = 0;
-    for (int64_t c = 0; c < kClasses; ++c) sum += std::exp(std::sin(7.0 * static_cast<double>(i) + 3.0 * static_cast<double>(c)));
-    losses.emplace_back(std::sin(7.0 * static_cast<double>(i) + 3.0 * static_cast<double>(i % kClasses)) - std::log(sum), i);
+    for (int64_t c = 0; c < kClasses; ++c)
+      sum += std::exp(std::sin(7.0 * static_cast<double>(i) + 3.0 * static_cast<double>(c)));
+    losses.emplace_back(
+        std::sin(7.0 * static_cast<double>(i) + 3.0 * static_cast<double>(i % kClasses)) -
+            std::log(sum),
+        i);
   }
   std::sort(losses.begin(), losses.end());
   for (const int64_t batch : {4, 7, 23}) {
@@ -61,8 +65,9 @@ TEST(WorstSamples, AreThoseWithTheLargestLossHoweverTheyAreCut) {
       EXPECT_NEAR(found[i].own_share(), std::exp(loss), 1e-6);
       EXPECT_EQ(found[i].place, "file " + std::to_string(index));
       EXPECT_EQ(found[i].name, index % 3 == 0 ? "cat" : index % 3 == 1 ? "dog" : "2");
-      EXPECT_EQ(found[i].image.pixels[0],
-                static_cast<uint8_t>((static_cast<double>(index % 5) / 2.0 - 1) * 0.25 * 255 + 128));
+      EXPECT_EQ(
+          found[i].image.pixels[0],
+          static_cast<uint8_t>((static_cast<double>(index % 5) / 2.0 - 1) * 0.25 * 255 + 128));
     }
   }
 }
