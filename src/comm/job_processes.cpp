@@ -54,7 +54,7 @@ bool JobMark::fits(pid_t process, const std::string& environment) const {
 }
 
 std::string JobMark::name() const {
-  const std::string start = launcher > 0 ? "-" + read_process(launcher).start : "";
+  const std::string start = launcher > 0 ? fmt::format("-{}", read_process(launcher).start) : "";
   return fmt::format("{}-{}-{}{}", ::getuid(), value, launcher, start);
 }
 
