@@ -63,16 +63,16 @@ ImageRecipe parse_recipe(const Json& json) {
   if (recipe.channels != 1 && recipe.channels != 3) {
     fail_data("its recipe for images has {} channels instead of 1 or 3", recipe.channels);
   }
-  const Json crop = json.value("crop", Json());
-  if (crop == Json("centre")) {
+  const std::string crop = json.value("crop", Json()).dump();
+  if (crop == R"("centre")") {
     recipe.crop = CropKind::centre;
     recipe.shorter_side = static_cast<int>(recipe_number(json, "resize"));
-  } else if (crop == Json("whole")) {
+  } else if (crop == R"("whole")") {
     recipe.crop = CropKind::whole;
   } else {
-    fail_data("its recipe for images has the unknown crop {}", crop.dump());
+    fail_data("its recipe for images has the unknown crop {}", crop);
   }
-  if (json.value("interpolation", Json()) != Json(kBilinear)) {
+  if (json.value("interpolation", Json()).dump() != fmt::format("\"{}\"", kBilinear)) {
     fail_data("its recipe for images is not bilinear");
   }
   recipe.mean = recipe_colours(json, "mean", false);
