@@ -13,6 +13,7 @@
 #include "cli/bench_published.h"
 #include "cli/bench_scaling.h"
 #include "cli/command.h"
+#include "cli/flag_numbers.h"
 #include "cli/interruption.h"
 #include "cli/job_flags.h"
 #include "cli/standard_files.h"
@@ -80,10 +81,10 @@ void add_bench_command(CLI::App& program, Action& chosen, Interruption& interrup
   suite->add_option("--rounds", single->rounds, "Measured steps of each process")
       ->capture_default_str();
   suite->add_option("--threads", single->threads, "Threads of each process")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   suite->add_option("--image", single->image, "Height and width of the images")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   suite->add_flag("--no-peer", single->no_peer, "Leave PyTorch out");
   suite->add_flag("--no-limit", single->no_limit, "Leave the primitives' limit out");

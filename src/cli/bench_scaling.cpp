@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "bench/scaling.h"
+#include "cli/flag_numbers.h"
 #include "cli/job_flags.h"
 #include "cli/standard_files.h"
 
@@ -56,14 +57,14 @@ void add_scaling_suite(CLI::App& bench, Action& chosen) {
   suite
       ->add_option("--image", options.image,
                    "Height and width of the images [the model's usual size]")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   suite->add_option("--repeat", options.repeat, "Runs of each configuration")
       ->capture_default_str();
   suite->add_option("--steps", options.steps, "Measured steps of each run")->capture_default_str();
   suite
       ->add_option("--threads-per-device", options.threads,
                    "Threads of each device [as many as the most devices have cores for]")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   suite->add_option("--summary", flags->summary, "Write the rows to this file as JSON");
   suite->callback([&chosen, flags] { chosen = [flags] { return run(*flags); }; });
 }

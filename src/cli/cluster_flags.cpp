@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "cli/flag_numbers.h"
 #include "parallel/schedule.h"
 #include "planner/cluster/cluster.h"
 
@@ -40,14 +41,14 @@ void add_cluster_flags(CLI::App& command, ClusterFlags& flags) {
       ->group(kClusterGroup);
   add("--global-batch", flags.global_batch,
       "With --auto: samples of one update [--batch times the devices]")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least(1));
   add("--sweep", flags.sweep,
       "Plan for many values of one number and print a table: devices=1..64 (doubling), "
       "batch=8..64/8 (steps of 8) or bandwidth=1e9,1e10 (bytes per second between machines)");
   add("--csv", flags.csv, "With --sweep: write the table to this file too");
   add("--picture", flags.picture, "With --sweep: draw it into this file, as SVG");
   add("--price", flags.price, "EUR that a device costs an hour: tells what an epoch and a run cost")
-      ->check(CLI::Range(1e-4, 1e5));
+      ->check(between(1e-4, 1e5));
   command
       .add_flag("--explain", flags.explain,
                 "Say what bounds each stage, and plan again with one more device, twice the "

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/flag_effects.h"
+#include "cli/flag_numbers.h"
 #include "cli/help_formatter.h"
 
 namespace millrace::cli {
@@ -117,7 +118,10 @@ int run_command_line(std::vector<std::string> arguments, comm::MpiSession* sessi
   } catch (const CLI::Success& request) {
     return program.exit(request);
   } catch (const CLI::ParseError& error) {
-    fail_input("{}; see '{} --help'.", one_line(error.what()), full_name(innermost(&program)));
+    const CLI::App* command = innermost(&program);
+    const std::string refusal = one_line(refusal_of(error, *command));
+    if (!refusal.empty()) fail_input("{}.", refusal);
+    fail_input("{}; see '{} --help'.", one_line(error.what()), full_name(command));
   }
   require_no_extras(&program);
   const CLI::App* command = innermost(&program);

@@ -8,6 +8,7 @@
 #include "cli/activity_line.h"
 #include "cli/card_flags.h"
 #include "cli/command.h"
+#include "cli/flag_numbers.h"
 #include "cli/progress.h"
 #include "models/onnx/exporter.h"
 #include "train/restore_norms.h"
@@ -100,7 +101,7 @@ void add_export_command(CLI::App& program, Action& chosen) {
                    "Put a batch normalisation behind each convolution of an ONNX file whose "
                    "exporter folded it away, with statistics of so many pictures of --data; the "
                    "network gives what it gave, and is trained further like the original")
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
+      ->check(between(2, 1 << 30))
       ->group("Output");
   command->add_option("--data", flags->data, "Pictures for --restore-norms, as `train` takes them")
       ->group("Output");

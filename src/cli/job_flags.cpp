@@ -11,6 +11,7 @@
 #include "base/pattern.h"
 #include "base/text.h"
 #include "cli/flag_names.h"
+#include "cli/flag_numbers.h"
 #include "train/class_weights.h"
 #include "train/job_classes.h"
 
@@ -129,7 +130,7 @@ void add_length_flags(CLI::App& command, JobFlags& flags) {
   add("--steps", flags.steps, "Train for this many steps");
   add("--epochs", flags.epochs, "Or for this many passes over the data");
   add("--seed", flags.seed, "Same seed, same bits: weights, order, augmentation, dropout")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
 }
 

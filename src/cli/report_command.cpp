@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flag_names.h"
+#include "cli/flag_numbers.h"
 #include "report/report.h"
 
 namespace millrace::cli {
@@ -86,7 +87,7 @@ void add_report_command(CLI::App& program, Action& chosen) {
   command
       ->add_option("--first-step", flags->first_step,
                    "The first of them, from 0; otherwise one in the middle")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->group("Output");
   command->footer(kReportExamples);
   command->callback([flags, command, &chosen] {

@@ -9,6 +9,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/config.h"
+#include "cli/flag_numbers.h"
 #include "cli/hosts.h"
 #include "cli/interruptible_job.h"
 #include "cli/job_flags.h"
@@ -98,7 +99,7 @@ void add_flags(CLI::App& command, TrainFlags& flags) {
       "When the job fails or a rank of --hosts is lost, go on from the newest checkpoint by "
       "itself, "
       "at most so many times")
-      ->check(CLI::Range(0, 1000000))
+      ->check(between(0, 1000000))
       ->capture_default_str();
   command
       .add_flag("--elastic", flags.elastic,

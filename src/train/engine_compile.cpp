@@ -1,7 +1,11 @@
 // How an engine makes its devices' programs and joins them to groups.
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/memory.h"
+#include "base/text.h"
 #include "comm/texts.h"
 #include "train/device_report.h"
 #include "train/engine.h"
@@ -42,6 +46,34 @@ void say_what_runs_again(const std::vector<std::unique_ptr<Worker>>& workers,
                                   operators, 100 * share));
 }
 
+std::string name_of_this_host() {
+  char name[256] = "";
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+// What the job's processes on this host take together. Collective.
+int64_t bytes_on_this_host(const std::vector<DeviceReport>& own, comm::Group* ranks) {
+  int64_t bytes = kProcessBytes;
+  for (const DeviceReport& report : own) bytes += report.arena_bytes;
+  if (ranks == nullptr) return bytes;
+  const std::string host = name_of_this_host() + " ";
+  int64_t together = 0;
+  for (const std::string& text : comm::gather_texts(*ranks, host + std::to_string(bytes))) {
+    if (text.starts_with(host)) together += std::stoll(text.substr(host.size()));
+  }
+  return together;
+}
+
+void require_host_memory(int64_t bytes) {
+  const int64_t memory = host_memory();
+  if (bytes <= memory) return;
+  fail_input(
+      "The job needs {} of memory on this host, which has {}; use a smaller ‹batch›, more "
+      "‹microbatches›, ‹recompute› all or a ‹precision› of 16 bits.",
+      format_bytes(static_cast<uint64_t>(bytes)), format_bytes(static_cast<uint64_t>(memory)));
+}
+
 }  // namespace
 
 void Engine::compile(const StepSettings& job, Purpose purpose, TrainingObserver& observer) {
@@ -51,6 +83,7 @@ void Engine::compile(const StepSettings& job, Purpose purpose, TrainingObserver&
     for (const auto& worker : workers_) reports.push_back(report_of(*worker));
     const std::string crowded = crowded_device(reports, job.device_memory);
     if (!crowded.empty()) fail_input("{}", crowded);
+    require_host_memory(bytes_on_this_host(reports, rank_group()));
     if (job.recompute == passes::RecomputePolicy::automatic)
       say_what_runs_again(workers_, observer);
   } catch (const std::exception& error) {

@@ -36,14 +36,25 @@ TEST_F(CommandTest, VersionIsPrinted) {
   EXPECT_THAT(run("--version").output, HasSubstr("millrace "));
 }
 
+// 1 TiB and more: no host that runs this has it.
+TEST_F(CommandTest, AJobThatTheHostCannotHoldIsRefused) {
+  const std::string job =
+      "train --model resnet50 --steps 1 --conv-algo direct --threads-per-device 1";
+  expect_refusal(job + " --batch 65536", "of memory on this host, which has");
+}
+
 TEST_F(CommandTest, BadUsageIsOneSentence) {
   expect_refusal("train --modle resnet50", "did you mean '--model'?");
   expect_refusal("train --model resnet51 --steps 1", "did you mean 'resnet50'?");
   expect_refusal("trian", "did you mean 'train'?");
   expect_refusal("train", "--model is missing");
   expect_refusal("train --model resnet50", "--steps");
-  expect_refusal("train --model resnet50 --steps", "--steps");
-  expect_refusal("train --model resnet50 --steps many", "--steps");
+  expect_refusal("train --model resnet50 --steps", "--steps needs a value");
+  expect_refusal("train --model resnet50 --steps many", "--steps is 'many'; give a whole number.");
+  expect_refusal("train --model resnet50 --steps 1 --lr fast", "--lr is 'fast'; give a number.");
+  expect_refusal("train --model resnet50 --steps 1 --seed -1", "--seed is -1; give at least 0.");
+  expect_refusal("train --model resnet50 --steps 1 --batch 9 --global-batch 0 --restarts -1",
+                 "--restarts is -1; give 0 to 1000000.");
   expect_refusal("train --model resnet50 --steps 1 extra", "'extra'");
   expect_refusal("train --model resnet50 --steps 1 --batch 0", "--batch");
   expect_refusal("train --model resnet50 --steps 1 --batch -3", "--batch");
