@@ -64,12 +64,12 @@ void Session::require(const compile::Program& program) const {
 
 backend::DeviceAddress Session::address(const compile::Program& program,
                                         const compile::Address& address, int copy) const {
-  if (address.region == compile::ArenaRegion::channels) return channels() + address.offset;
+  if (address.region == compile::ArenaRegion::channels) return channels(program) + address.offset;
   return arena_->begin() + (program.memory.begin(address.region, copy) + address.offset);
 }
 
-backend::DeviceAddress Session::channels() const {
-  return arena_->begin() + (arena_->bytes() - programs_.front()->memory.channels);
+backend::DeviceAddress Session::channels(const compile::Program& program) const {
+  return arena_->begin() + (arena_->bytes() - program.memory.channels);
 }
 
 void Session::set_trace(TraceRecorder* trace, int device) {

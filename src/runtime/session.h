@@ -49,9 +49,8 @@ class Session : private backend::StreamObserver {
   int64_t arena_bytes() const { return arena_->bytes(); }
   int64_t resident_bytes() const { return arena_->resident_bytes(); }
 
-  // Where the rings of what goes to and comes from other stages lie: behind everything that any of
-  // the programs uses, as long as all were compiled with the same channels.
-  backend::DeviceAddress channels() const;
+  // Where the rings of what goes to and comes from other stages lie: at the arena's end.
+  backend::DeviceAddress channels(const compile::Program& program) const;
 
   // How it reaches the other devices; borrowed, null for a device alone.
   void set_collectives(DeviceCollectives* collectives) { collectives_ = collectives; }

@@ -57,18 +57,27 @@ StageRunner::StageRunner(const StageRunnerOptions& options, Session& session,
       evaluation_(evaluation),
       gate_(bell_),
       waits_(options.trace, options.trace_device),
-      channels_(session.device(),
-                {.ends = training.channels,
-                 .memory = session.channels(),
-                 .messages = options.messages,
-                 .loopbacks = options.loopbacks,
-                 .bell = &bell_,
-                 .trace = options.trace,
-                 .trace_device = options.trace_device},
-                waits_),
+      channels_(session.device(), lanes_of(training), waits_),
       results_(results_of(training, options.results)),
       feed_(session.device().make_stream(backend::StreamKind::direct)) {
-  session.set_channels(&channels_);
+  if (evaluation != nullptr && evaluation != &training) {
+    channels_of_evaluation_ =
+        std::make_unique<DeviceChannels>(session.device(), lanes_of(*evaluation), waits_);
+  }
+}
+
+DeviceChannelOptions StageRunner::lanes_of(const compile::Program& program) {
+  return {.ends = program.channels,
+          .memory = session_.channels(program),
+          .messages = options_.messages,
+          .loopbacks = options_.loopbacks,
+          .bell = &bell_,
+          .trace = options_.trace,
+          .trace_device = options_.trace_device};
+}
+
+DeviceChannels& StageRunner::channels_of(const compile::Program& program) {
+  return &program == &training_ ? channels_ : *channels_of_evaluation_;
 }
 
 int StageRunner::row(const parallel::Schedule& schedule) const {
@@ -81,6 +90,8 @@ const parallel::Row& StageRunner::table() const {
 
 void StageRunner::begin_pass(const compile::Program& program, int64_t micro_batches, int slots) {
   active_ = &program;
+  DeviceChannels& channels = channels_of(program);
+  session_.set_channels(&channels);
   own_.clear();
   for (int64_t m = options_.turn.index; m < micro_batches; m += options_.turn.every) {
     own_.push_back(m);
@@ -93,7 +104,7 @@ void StageRunner::begin_pass(const compile::Program& program, int64_t micro_batc
     if (instruction.kind != compile::InstructionKind::receive) continue;
     const auto count =
         std::count_if(own_.begin(), own_.end(), [&](int64_t m) { return instruction.turn.has(m); });
-    channels_.expect(instruction.channel, count);
+    channels.expect(instruction.channel, count);
   }
   gate_.open(slots);
 }
@@ -383,7 +394,7 @@ void StageRunner::finish() {
 }
 
 void StageRunner::finish_evaluation() {
-  channels_.drain();
+  channels_of(*evaluation_).drain();
   session_.stream().finish();
 }
 

@@ -133,6 +133,8 @@ class StageRunner {
   bool updates_with_others() const;
   void read_results(const parallel::Task& task, int slot);
   void prepare_accumulators(const parallel::Task& task);
+  DeviceChannelOptions lanes_of(const compile::Program& program);
+  DeviceChannels& channels_of(const compile::Program& program);
   void begin_pass(const compile::Program& program, int64_t micro_batches, int slots);
   parallel::Task choose();
   std::optional<parallel::Task> ready_task() const;
@@ -156,6 +158,9 @@ class StageRunner {
   InputGate gate_;
   WaitMeter waits_;
   DeviceChannels channels_;
+  // Null unless there is another program for evaluation; used while no message of training is under
+  // way, and the other way round.
+  std::unique_ptr<DeviceChannels> channels_of_evaluation_;
   const std::vector<const compile::Slot*>
       results_;  // those asked for; null where the stage has none
 

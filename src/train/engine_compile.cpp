@@ -169,14 +169,16 @@ compile::CompileOptions Engine::options_of(const Worker& worker, const StepSetti
 void Engine::compile_worker(Worker& worker, const compile::CompileOptions& options,
                             Purpose purpose) {
   const parallel::StageGraph graph = local_graph(worker);
+  compile::CompileOptions forward_only = options;
+  forward_only.shape.channels = layout_.ends_of_evaluation(worker.stage, worker.member);
   worker.device->run([&] {
     if (purpose == Purpose::evaluation) {
-      worker.evaluation = compile::compile_evaluation(graph.graph, options);
+      worker.evaluation = compile::compile_evaluation(graph.graph, forward_only);
       return;
     }
     worker.training = compile::compile_stage(graph, options);
     if (purpose == Purpose::training_and_evaluation) {
-      worker.evaluation = compile::compile_evaluation(graph.graph, options, *worker.training);
+      worker.evaluation = compile::compile_evaluation(graph.graph, forward_only, *worker.training);
     }
   });
 }

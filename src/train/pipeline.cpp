@@ -11,6 +11,16 @@
 #include "train/stage_options.h"
 
 namespace millrace::train {
+namespace {
+
+// The same without gradients, and without rounding: an evaluation tells what one device would.
+parallel::RouteRequest for_evaluation(parallel::RouteRequest request) {
+  request.wire = graph::DataType::f32;
+  for (parallel::StageEdge& edge : request.edges) edge.has_gradient = false;
+  return request;
+}
+
+}  // namespace
 
 PipelineLayout::PipelineLayout(const parallel::JobGraphs& graphs,
                                const parallel::Schedule& schedule,
@@ -18,13 +28,18 @@ PipelineLayout::PipelineLayout(const parallel::JobGraphs& graphs,
     : request_{devices, graphs.edges(), graphs.plan().round_robin,
                parallel::channels_between(schedule, 2, parallel::skips_among(graphs.edges())),
                wire},
-      routes_(parallel::routes_between(request_)) {
+      routes_(parallel::routes_between(request_)),
+      routes_of_evaluation_(parallel::routes_between(for_evaluation(request_))) {
   const std::string fault = parallel::check(schedule, request_.channels);
   if (!fault.empty()) fail_input("The schedule cannot run: {}", fault);
 }
 
 std::vector<parallel::RouteEnd> PipelineLayout::ends(int stage, int member) const {
   return parallel::ends_of(routes_, stage, member);
+}
+
+std::vector<parallel::RouteEnd> PipelineLayout::ends_of_evaluation(int stage, int member) const {
+  return parallel::ends_of(routes_of_evaluation_, stage, member);
 }
 
 // Labels of steps whose images have been taken, until the last stage wants them.

@@ -26,16 +26,17 @@ struct StepShares {
 // The channels between all devices of a plan; needed before the stages are compiled.
 class PipelineLayout {
  public:
-  // Float32 tensors travel as `wire`.
+  // Float32 tensors travel as `wire` in training, and as they are in evaluations.
   PipelineLayout(const parallel::JobGraphs& graphs, const parallel::Schedule& schedule,
                  const std::vector<std::vector<int>>& devices, graph::DataType wire);
 
   const parallel::RouteRequest& request() const { return request_; }
   std::vector<parallel::RouteEnd> ends(int stage, int member) const;
+  std::vector<parallel::RouteEnd> ends_of_evaluation(int stage, int member) const;
 
  private:
   parallel::RouteRequest request_;
-  std::vector<parallel::Route> routes_;
+  std::vector<parallel::Route> routes_, routes_of_evaluation_;
 };
 
 // Owns a runner for each worker, which it borrows with their sessions; used by one thread. All

@@ -23,6 +23,8 @@ PLACEMENTS = {
     "both": ["--devices", "2", "--parallel", "hybrid"],
     "pipeline": ["--placement", "0:0.0:1", "--microbatches", "3"],
     "wide pipeline": ["--placement", "0:0-1.0:2", "--schedule", "gpipe", "--microbatches", "2"],
+    "pipeline that sends bf16": ["--placement", "0:0.0:1", "--microbatches", "3", "--comm-dtype", "bf16"],
+    "wide pipeline that sends fp16": ["--placement", "0:0-1.0:2", "--comm-dtype", "fp16", "--microbatches", "2"],
     "replicas in turn": ["--devices", "2", "--replicas", "roundrobin", "--microbatches", "2"],
     "micro-batches": ["--microbatches", "3"],
 }
@@ -162,9 +164,7 @@ def main():
             checks.tell(f"classes, {name}")
         for name in OPTION_PLACEMENTS:
             for option, words in OPTIONS.items():
-                # Between stages numbers travel in 16 bits otherwise, in evaluations too (docs/precision.md).
-                travels = ["--comm-dtype", "fp32"] if (name, option) == ("pipeline", "bf16") else []
-                check_classes(checks, f"{name}, {option}", [*PLACEMENTS[name], *words, *travels])
+                check_classes(checks, f"{name}, {option}", [*PLACEMENTS[name], *words])
                 checks.tell(f"classes, {name}, {option}")
         for name, heads in FACE_PLACEMENTS.items():
             for head in heads:

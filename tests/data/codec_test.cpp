@@ -52,7 +52,8 @@ TEST(Jpeg, DecodesOnlyTheRegionUnlessExactAndTheSamePixels) {
       EXPECT_LE(part.top, region.top);
       EXPECT_GE(part.left + part.view.width, region.left + region.width);
       EXPECT_GE(part.top + part.view.height, region.top + region.height);
-      const double off = mean_difference(whole.view(), part.view, part.left, part.top);
+      const double off = mean_difference(whole.view(), part.view, static_cast<int>(part.left),
+                                         static_cast<int>(part.top));
       if (exact) {
         EXPECT_EQ(part.view.width, 500);
         EXPECT_EQ(off, 0);
@@ -77,8 +78,8 @@ TEST(Jpeg, UsesTheSmallestScaleThatServes) {
     double sum = 0;
     for (int y = 0; y < part.view.height; ++y) {
       for (int x = 0; x < part.view.width; ++x) {
-        const int full_x = (part.left + x) * step + step / 2;
-        const int full_y = (part.top + y) * step + step / 2;
+        const int full_x = (static_cast<int>(part.left) + x) * step + step / 2;
+        const int full_y = (static_cast<int>(part.top) + y) * step + step / 2;
         sum += std::abs(part.view.row(y)[3 * x] - image.view().row(full_y)[3 * full_x]);
       }
     }

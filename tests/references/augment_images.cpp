@@ -1,7 +1,7 @@
 // augment_images INPUT OUTPUT MAGNITUDE DRAWS: changes of training images, for augmentation.py to
 // compare. INPUT has `images` (N, H, W, 3 or 1) of bytes as f32; OUTPUT gets for every operation of
-// RandAugment `<name>+` and `<name>-` of the same shape, and `erased` (DRAWS, 4) what random
-// erasing took: left, top, width, height.
+// RandAugment `<name>+` and `<name>-` of the same shape, and `erased` and `cropped` (DRAWS, 4) what
+// random erasing and a random crop took: left, top, width, height.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -72,18 +72,24 @@ void run(const std::vector<std::string>& words) {
           changed(images, i, magnitude, negative));
     }
   }
-  data::TransformOptions options;
+  data::TransformOptions options = data::photograph_training(32);
   options.height = static_cast<int>(images.shape[1]);
   options.width = static_cast<int>(images.shape[2]);
-  std::vector<float> erased;
+  std::vector<float> erased, cropped;
   for (int64_t draw = 0; draw < draws; ++draw) {
-    const data::ErasedPart part =
-        data::choose_erased(options, Random(3, static_cast<uint64_t>(draw)));
+    const Random random(3, static_cast<uint64_t>(draw));
+    const data::ErasedPart part = data::choose_erased(options, random);
     for (const int number : {part.left, part.top, part.width, part.height}) {
       erased.push_back(static_cast<float>(number));
     }
+    const data::PixelRegion region =
+        data::choose_region(options, options.height, options.width, random);
+    for (const double number : {region.left, region.top, region.width, region.height}) {
+      cropped.push_back(static_cast<float>(number));
+    }
   }
   add("erased", {draws, 4}, std::move(erased));
+  add("cropped", {draws, 4}, std::move(cropped));
   data::write_safetensors(words.at(1), tensors, {});
 }
 

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Changes of training images against torchvision: every operation of RandAugment on the same bytes,
-the rectangles of random erasing by their statistics."""
+the rectangles of random erasing and of random crops by their statistics."""
 
 import subprocess
 import sys
 
 import numpy
 import torch
-from torchvision.transforms import RandAugment, RandomErasing
+from torchvision.transforms import RandAugment, RandomErasing, RandomResizedCrop
 from torchvision.transforms.autoaugment import _apply_op
 from torchvision.transforms import InterpolationMode
 
@@ -56,21 +56,46 @@ def compare_operations(program, images, magnitude, failures):
     return changed
 
 
-def compare_erasing(erased, failures):
-    """Mean and deviation of where and how large, against torchvision's own draws."""
+def erased(image):
+    return RandomErasing.get_params(image, (0.02, 0.33), (0.3, 3.3), [0.0])[:4]
+
+
+def cropped(image):
+    return RandomResizedCrop.get_params(image, (0.08, 1.0), (3 / 4, 4 / 3))
+
+
+def uneven(places, room):
+    """What is wrong with places that should be anywhere from 0 to `room`, each as likely as any other."""
+    choices = room + 1.0
+    if (places < 0).any() or (places > room).any():
+        return "leave the image"
+    middle, variance = ((places + 0.5) / choices).mean(), ((choices ** 2 - 1) / (12 * choices ** 2)).mean()
+    if abs(middle - 0.5) > 5 * (variance / len(places)) ** 0.5:
+        return f"lie at {middle:.3f} of their room in the mean"
+    error = 5 * (1 / choices * (1 - 1 / choices)).sum() ** 0.5 + 1e-9
+    for edge, count in (("first", (places == 0).sum()), ("last", (places == room).sum())):
+        if abs(count - (1 / choices).sum()) > error:
+            return f"are the {edge} one {count} times instead of {(1 / choices).sum():.0f}"
+    return ""
+
+
+def compare_rectangles(title, mine, draw, failures):
+    """How large: mean and deviation against torchvision's own draws. Where: anywhere that there is room."""
     torch.manual_seed(5)
     image = torch.zeros(3, HEIGHT, WIDTH)
-    theirs = []
-    for _ in range(DRAWS):
-        top, left, height, width, _ = RandomErasing.get_params(image, (0.02, 0.33), (0.3, 3.3), [0.0])
-        theirs.append((left, top, width, height))
-    theirs = numpy.array(theirs, numpy.float64)
+    theirs = numpy.array([draw(image) for _ in range(DRAWS)], numpy.float64)[:, [1, 0, 3, 2]]
+    mine = mine.astype(numpy.float64)
     for column, what in enumerate(("left", "top", "width", "height")):
-        mine, other = erased[:, column].astype(numpy.float64), theirs[:, column]
+        own, other = mine[:, column], theirs[:, column]
         error = 5 * other.std() * (2 / DRAWS) ** 0.5
-        if abs(mine.mean() - other.mean()) > error or abs(mine.std() / other.std() - 1) > 0.08:
-            failures.append(f"erasing: {what} has mean {mine.mean():.2f}, deviation {mine.std():.2f} "
+        if abs(own.mean() - other.mean()) > error or abs(own.std() / other.std() - 1) > 0.08:
+            failures.append(f"{title}: {what} has mean {own.mean():.2f}, deviation {own.std():.2f} "
                             f"instead of {other.mean():.2f}, {other.std():.2f}")
+    for column, what, extent in ((0, "left", WIDTH), (1, "top", HEIGHT)):
+        for whose, drawn in (("torchvision's", theirs), ("ours", mine)):
+            fault = uneven(drawn[:, column], extent - drawn[:, column + 2])
+            if fault:
+                failures.append(f"{title}: {what}s of {whose} {fault}")
 
 
 def main():
@@ -86,8 +111,10 @@ def main():
         images[1] = images[1] // 80 * 40 + 60
         for magnitude in (9, 23):
             changed = compare_operations(program, images.astype(numpy.uint8), magnitude, failures)
-    compare_erasing(changed["erased"], failures)
-    print(f"{len(operations())} operations, both signs, two strengths, colour and grey; {DRAWS} erased parts")
+    compare_rectangles("erasing", changed["erased"], erased, failures)
+    compare_rectangles("crops", changed["cropped"], cropped, failures)
+    print(f"{len(operations())} operations, both signs, two strengths, colour and grey; {DRAWS} parts erased, "
+          f"as many cropped")
     for failure in failures:
         print(f"  WRONG: {failure}")
     sys.exit(1 if failures else 0)

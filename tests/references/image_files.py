@@ -59,5 +59,6 @@ KINDS = [
     Kind("transparent.webp", (64, 48), "RGBA", lossless=True),
     Kind("turned.webp", (120, 80), turn=6, quality=90),
     Kind("turned.png", (120, 81), turn=8),
-    *[Kind(f"turned{turn}.jpg", (140, 97), turn=turn, quality=92) for turn in range(1, 9)],
+    # Of odd width and height, which half a scale divides in the middle of a pixel.
+    *[Kind(f"turned{turn}.jpg", (201, 151), turn=turn, quality=92) for turn in range(1, 9)],
 ]

@@ -39,12 +39,13 @@ struct PixelRegion {
 };
 
 // What a decoder produced for a region: `view` is the stored image scaled by `scale`, without
-// the `left` columns and `top` rows (counted after scaling) before it.
+// the `left` columns and `top` rows (counted after scaling) before it. Of a mirrored image they end
+// within a pixel, where the scaled width is no whole number.
 struct DecodedPart {
   ImageView view;
   double scale = 1;
-  int left = 0;
-  int top = 0;
+  double left = 0;
+  double top = 0;
 };
 
 // No image may have more pixels than this.

@@ -178,8 +178,8 @@ DecodedPart JpegReader::decode(const PixelRegion& region, int target_height, int
     protect(state.errors, [&] { jpeg_crop_scanline(&codec, &left, &columns); });
   }
   const int rows = static_cast<int>(bottom - top);
-  part.left = static_cast<int>(left);
-  part.top = static_cast<int>(top);
+  part.left = left;
+  part.top = top;
   part.view = {nullptr, rows, static_cast<int>(columns), channels,
                static_cast<int64_t>(columns) * channels};
   const size_t line_bytes = size_t{codec.output_width} * codec.output_components;

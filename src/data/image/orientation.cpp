@@ -1,6 +1,5 @@
 #include "data/image/orientation.h"
 
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -131,11 +130,8 @@ DecodedPart Orientation::seen_part(const DecodedPart& stored, int width, int hei
   const ImageView& from = stored.view;
   const int channels = from.channels;
   DecodedPart seen = stored;
-  const auto scaled = [&](int extent) {
-    return static_cast<int>(std::ceil(extent * stored.scale));
-  };
-  if (mirrors_columns()) seen.left = scaled(width) - stored.left - from.width;
-  if (mirrors_rows()) seen.top = scaled(height) - stored.top - from.height;
+  if (mirrors_columns()) seen.left = width * stored.scale - stored.left - from.width;
+  if (mirrors_rows()) seen.top = height * stored.scale - stored.top - from.height;
   if (turned()) {
     std::swap(seen.left, seen.top);
     std::swap(seen.view.width, seen.view.height);
