@@ -59,7 +59,11 @@ int main(int count, char** arguments) {
   const auto report = [&](std::string_view message, int status) {
     if (session) session->expect_no_answer(status);
     if (!said.exchange(true)) cli::fail(message, status);
-    if (session && session->failed()) comm::end_launchers(launchers, comm::other_ranks());
+    // A launcher waits for ranks that have not come to MPI and do not.
+    const bool never_came = !session && comm::launched_ranks() > 1;
+    if (never_came || (session && session->failed())) {
+      comm::end_launchers(launchers, comm::other_ranks());
+    }
     return status;
   };
   try {

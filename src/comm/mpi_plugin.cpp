@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -43,6 +45,14 @@ const char* package_of(MpiFamily family) {
   return family == MpiFamily::openmpi ? "libopenmpi3" : "libmpich12";
 }
 
+// Libraries print the stack of a rank that crashes from within it, which may take long or never
+// end: then nobody hears of the crash. The rank's witness tells of it. Whoever has set these wants
+// what they say.
+void leave_crashes_to_the_system() {
+  ::setenv("OMPI_MCA_opal_signal", "", 0);
+  ::setenv("UCX_HANDLE_ERRORS", "none", 0);
+}
+
 }  // namespace
 
 bool has_mpi_plugin(MpiFamily family) { return !find_plugin(family).empty(); }
@@ -55,9 +65,12 @@ std::unique_ptr<MpiModule> open_mpi_plugin(MpiFamily family) {
         "the program; build Millrace where {} is installed, or use a launcher that has a plug-in.",
         title_of(family), name_of(family), title_of(family));
   }
+  leave_crashes_to_the_system();
   // Open MPI's own modules look for its symbols among those of the process.
+  errno = 0;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
+    if (errno == ENOMEM) throw std::bad_alloc();
     fail_input("The plug-in '{}' cannot be opened ({}); is {} (package {}) installed?",
                path.string(), dlerror(), title_of(family), package_of(family));
   }

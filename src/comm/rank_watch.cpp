@@ -2,15 +2,22 @@
 
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
+#include "base/text.h"
 #include "comm/job_processes.h"
 #include "comm/launchers.h"
+#include "comm/rank_status.h"
 
 namespace millrace::comm {
 namespace {
@@ -18,12 +25,52 @@ namespace {
 constexpr double kLookSeconds = 0.25;
 constexpr int kSearchEvery = 4;  // looks
 
+// Seconds in which the first thread of a process, which joins the others, could have run but had to
+// wait for a core; none where the system does not count them.
+std::optional<double> delay_of(pid_t process) {
+  constexpr double kNanosecond = 1e-9;
+  const std::vector<std::string> words = split(read_process_file(process, "schedstat"), ' ');
+  if (words.size() < 2 || std::atoll(words[0].c_str()) == 0) return {};
+  return static_cast<double>(std::atoll(words[1].c_str())) * kNanosecond;
+}
+
+// How much that has grown.
+double growth(pid_t process, double& delay) {
+  const double before = std::exchange(delay, delay_of(process).value_or(delay));
+  return before == 0 ? 0 : delay - before;
+}
+
 struct Peer {
+  pid_t process = 0;
   int rank = 0;
   std::string start;
   std::string host;  // " on host b" if it is this one
+  int handle = -1;
   int looks_stopped = 0;
   int looks_gone = 0;
+  double delay = 0;
+
+  Peer() = default;
+  ~Peer() {
+    if (handle >= 0) ::close(handle);
+  }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  void look() {
+    const ProcessFacts facts = read_process(process);
+    const bool there = facts.start == start && facts.state != 'Z' && facts.state != 'X';
+    looks_stopped = there && facts.state == 'T' ? looks_stopped + 1 : 0;
+    looks_gone = there ? 0 : looks_gone + 1;
+  }
+
+  // "rank 1 on host b (process 7) was ended by signal 9 (Killed)".
+  std::string describe_loss(bool stopped) const {
+    std::string end = "has been stopped by a signal";
+    if (!stopped) end = describe_rank_end(status_of_ended(process, handle));
+    return fmt::format("rank {}{} (process {}) {}", rank, host, process,
+                       end.empty() ? "is gone" : end);
+  }
 };
 
 // Processes that a rank has started are younger than the rank.
@@ -38,10 +85,19 @@ bool is_rank_itself(const std::map<pid_t, Peer>& peers, const Peer& peer) {
 void search(const JobMark& mark, int own_rank, std::map<pid_t, Peer>& peers) {
   const auto is_known = [&](pid_t process) { return peers.contains(process); };
   for (const RankProcess& found : find_rank_processes(mark, own_rank, is_known)) {
-    peers[found.process] = {
-        found.rank, found.start,
-        is_of_this_host(found.process) ? " on host " + host_of_this_process() : "", 0, 0};
+    Peer& peer = peers[found.process];
+    peer.process = found.process;
+    peer.rank = found.rank;
+    peer.start = found.start;
+    if (is_of_this_host(found.process)) peer.host = " on host " + host_of_this_process();
+    peer.handle = static_cast<int>(::syscall(SYS_pidfd_open, found.process, 0));
   }
+}
+
+int count_ranks(const std::map<pid_t, Peer>& peers) {
+  std::set<int> ranks;
+  for (const auto& [process, peer] : peers) ranks.insert(peer.rank);
+  return static_cast<int>(ranks.size());
 }
 
 // How many times longer things take than on an idle host.
@@ -50,6 +106,29 @@ double busyness() {
   if (::getloadavg(&load, 1) != 1) return 1;
   return std::clamp(load / static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)), 1.0, 6.0);
 }
+
+// How long MPI has been joining the ranks, while this process itself was at work.
+class JoinClock {
+ public:
+  // After a round of so many seconds of the watch.
+  void pass(double seconds, std::map<pid_t, Peer>& peers, int other_ranks) {
+    double delayed = growth(::getpid(), delay_);
+    for (auto& [process, peer] : peers) delayed = std::max(delayed, growth(process, peer.delay));
+    waited_ += seconds;
+    if (counts_delays_ && count_ranks(peers) >= other_ranks) {
+      idle_ += std::max(0.0, seconds - delayed);
+    }
+  }
+
+  double waited() const { return waited_; }
+  bool is_over(double limit) const { return idle_ > limit || waited_ > limit * busyness(); }
+
+ private:
+  const bool counts_delays_ = delay_of(::getpid()).has_value();
+  double delay_ = 0;
+  double waited_ = 0;
+  double idle_ = 0;  // of that, while no rank waited for a core
+};
 
 }  // namespace
 
@@ -85,7 +164,7 @@ void RankWatch::watch() {
   const int long_stopped = static_cast<int>(options_.stopped / kLookSeconds);
   const int long_gone = static_cast<int>(options_.gone / kLookSeconds);
   std::map<pid_t, Peer> peers;
-  double waited = 0;  // while this process itself was at work
+  JoinClock clock;
   std::unique_lock lock(mutex_);
   for (int number = 0; !stopping_; ++number) {
     const bool may_not_end = !ending_;
@@ -93,26 +172,24 @@ void RankWatch::watch() {
     const auto begin = Clock::now();
     if (number % kSearchEvery == 0) search(mark, place_.rank, peers);
     std::string lost;
+    bool is_gone = false;
     int lost_rank = -1;
     for (auto& [process, peer] : peers) {
-      const ProcessFacts facts = read_process(process);
-      const bool there = facts.start == peer.start && facts.state != 'Z' && facts.state != 'X';
-      peer.looks_stopped = there && facts.state == 'T' ? peer.looks_stopped + 1 : 0;
-      peer.looks_gone = there ? 0 : peer.looks_gone + 1;
+      peer.look();
       const bool stopped = peer.looks_stopped >= long_stopped;
-      const bool gone = may_not_end && peer.looks_gone > long_gone && is_rank_itself(peers, peer);
-      if (!stopped && !gone) continue;
+      const bool gone = may_not_end && peer.looks_gone > long_gone * busyness();
+      if (!stopped && !(gone && is_rank_itself(peers, peer))) continue;
       lost_rank = peer.rank;
-      lost = fmt::format("rank {}{} (process {}) {}", peer.rank, peer.host, process,
-                         stopped ? "has been stopped by a signal" : "is gone");
+      is_gone = !stopped;
+      lost = peer.describe_loss(stopped);
     }
     lock.lock();
-    if (ending_ && lost.ends_with("is gone")) lost.clear();
-    if (lost.empty() && !joined_ && waited > options_.joining * busyness()) {
+    if (ending_ && is_gone) lost.clear();
+    if (lost.empty() && !joined_ && clock.is_over(options_.joining)) {
       lost = fmt::format(
           "the {} ranks were not joined within {:.0f} seconds: rank {} on host {} waits for "
           "others, which may be stopped, or on a host that cannot be reached",
-          place_.ranks, waited, place_.rank, host_of_this_process());
+          place_.ranks, clock.waited(), place_.rank, host_of_this_process());
     }
     if (!lost.empty()) {
       lock.unlock();
@@ -122,7 +199,7 @@ void RankWatch::watch() {
     changed_.wait_for(lock, std::chrono::duration<double>(kLookSeconds),
                       [this] { return stopping_; });
     const std::chrono::duration<double> round = Clock::now() - begin;
-    waited += std::min(round.count(), 4 * kLookSeconds);
+    clock.pass(std::min(round.count(), 4 * kLookSeconds), peers, place_.local_ranks - 1);
   }
 }
 
