@@ -56,6 +56,7 @@ int main(int count, char** arguments) {
     ::_exit(cli::kExitJobFailed);
   };
   std::optional<comm::MpiSession> session;  // ends last, when errors have been printed
+  std::optional<cli::RankOfErrors> rank_of_errors;
   const auto report = [&](std::string_view message, int status) {
     if (session) session->expect_no_answer(status);
     if (!said.exchange(true)) cli::fail(message, status);
@@ -73,6 +74,7 @@ int main(int count, char** arguments) {
     if (comm::launched_ranks() > 1) {
       interruption.end_at_once("Interrupted while the job began; nothing was changed.");
       session.emplace(last_word);
+      rank_of_errors.emplace(*session);
       interruption.tell([&session] { session->expect_end(); });
     }
     if (session && session->rank() != 0) interruption.be_silent();

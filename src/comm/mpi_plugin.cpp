@@ -1,8 +1,9 @@
 #include "comm/mpi_plugin.h"
 
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/resource.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <new>
 #include <string>
@@ -53,6 +54,17 @@ void leave_crashes_to_the_system() {
   ::setenv("UCX_HANDLE_ERRORS", "none", 0);
 }
 
+// Libraries write to the sockets of ranks that have just ended, which is no reason to end too.
+void outlive_closed_sockets() { ::signal(SIGPIPE, SIG_IGN); }
+
+// Segments also cannot be mapped from file systems that hold no programs.
+bool is_lack_of_memory(const std::string& reason) {
+  rlimit limit = {};
+  ::getrlimit(RLIMIT_AS, &limit);
+  return reason.find("llocate memory") != std::string::npos ||
+         (reason.find("map segment") != std::string::npos && limit.rlim_cur != RLIM_INFINITY);
+}
+
 }  // namespace
 
 bool has_mpi_plugin(MpiFamily family) { return !find_plugin(family).empty(); }
@@ -66,13 +78,14 @@ std::unique_ptr<MpiModule> open_mpi_plugin(MpiFamily family) {
         title_of(family), name_of(family), title_of(family));
   }
   leave_crashes_to_the_system();
+  outlive_closed_sockets();
   // Open MPI's own modules look for its symbols among those of the process.
-  errno = 0;
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
-    if (errno == ENOMEM) throw std::bad_alloc();
+    const std::string reason = dlerror();
+    if (is_lack_of_memory(reason)) throw std::bad_alloc();
     fail_input("The plug-in '{}' cannot be opened ({}); is {} (package {}) installed?",
-               path.string(), dlerror(), title_of(family), package_of(family));
+               path.string(), reason, title_of(family), package_of(family));
   }
   const auto make = reinterpret_cast<MpiModuleFunction>(dlsym(library, kMpiModuleFunction));
   MpiModule* module = make == nullptr ? nullptr : make(std::string(kVersion).c_str());

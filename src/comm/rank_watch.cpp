@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -25,19 +24,25 @@ namespace {
 constexpr double kLookSeconds = 0.25;
 constexpr int kSearchEvery = 4;  // looks
 
-// Seconds in which the first thread of a process, which joins the others, could have run but had to
-// wait for a core; none where the system does not count them.
-std::optional<double> delay_of(pid_t process) {
+// Seconds that the first thread of a process, which joins the others, has had a core, and those
+// that it could have run but had to wait for one; both 0 where the system does not count them.
+struct CoreTimes {
+  double ran = 0;
+  double delayed = 0;
+};
+
+CoreTimes core_times_of(pid_t process) {
   constexpr double kNanosecond = 1e-9;
   const std::vector<std::string> words = split(read_process_file(process, "schedstat"), ' ');
-  if (words.size() < 2 || std::atoll(words[0].c_str()) == 0) return {};
-  return static_cast<double>(std::atoll(words[1].c_str())) * kNanosecond;
+  if (words.size() < 2) return {};
+  return {std::atof(words[0].c_str()) * kNanosecond, std::atof(words[1].c_str()) * kNanosecond};
 }
 
-// How much that has grown.
-double growth(pid_t process, double& delay) {
-  const double before = std::exchange(delay, delay_of(process).value_or(delay));
-  return before == 0 ? 0 : delay - before;
+// By how much they have grown.
+CoreTimes growth(pid_t process, CoreTimes& times) {
+  const CoreTimes before = std::exchange(times, core_times_of(process));
+  if (before.ran == 0 || times.ran == 0) return {};
+  return {times.ran - before.ran, times.delayed - before.delayed};
 }
 
 struct Peer {
@@ -48,7 +53,7 @@ struct Peer {
   int handle = -1;
   int looks_stopped = 0;
   int looks_gone = 0;
-  double delay = 0;
+  CoreTimes times;
 
   Peer() = default;
   ~Peer() {
@@ -107,27 +112,31 @@ double busyness() {
   return std::clamp(load / static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)), 1.0, 6.0);
 }
 
-// How long MPI has been joining the ranks, while this process itself was at work.
+// How long MPI has been joining the ranks, while this process itself was at work. What others take
+// of the host's cores does not count; ranks that wait for each other may do so at work.
 class JoinClock {
  public:
   // After a round of so many seconds of the watch.
   void pass(double seconds, std::map<pid_t, Peer>& peers, int other_ranks) {
-    double delayed = growth(::getpid(), delay_);
-    for (auto& [process, peer] : peers) delayed = std::max(delayed, growth(process, peer.delay));
+    CoreTimes all = growth(::getpid(), times_);
+    for (auto& [process, peer] : peers) {
+      const CoreTimes each = growth(process, peer.times);
+      all.ran += each.ran;
+      all.delayed = std::max(all.delayed, each.delayed);
+    }
     waited_ += seconds;
-    if (counts_delays_ && count_ranks(peers) >= other_ranks) {
-      idle_ += std::max(0.0, seconds - delayed);
+    if (times_.ran > 0 && count_ranks(peers) >= other_ranks) {
+      undisturbed_ += std::clamp(std::max(seconds - all.delayed, all.ran), 0.0, seconds);
     }
   }
 
   double waited() const { return waited_; }
-  bool is_over(double limit) const { return idle_ > limit || waited_ > limit * busyness(); }
+  bool is_over(double limit) const { return undisturbed_ > limit || waited_ > limit * busyness(); }
 
  private:
-  const bool counts_delays_ = delay_of(::getpid()).has_value();
-  double delay_ = 0;
+  CoreTimes times_;
   double waited_ = 0;
-  double idle_ = 0;  // of that, while no rank waited for a core
+  double undisturbed_ = 0;
 };
 
 }  // namespace
