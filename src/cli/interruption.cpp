@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "comm/launcher.h"
+#include "comm/launchers.h"
 
 namespace millrace::cli {
 namespace {
@@ -140,6 +141,8 @@ void Interruption::answer() {
 void Interruption::end() {
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
   say();
+  // A launcher waits for ranks that have not come to MPI and do not.
+  if (comm::launched_ranks() > 1) comm::end_launchers(comm::launchers_above());
   ::_exit(kExitInterrupted);
 }
 

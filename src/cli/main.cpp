@@ -56,10 +56,15 @@ int main(int count, char** arguments) {
     ::_exit(cli::kExitJobFailed);
   };
   std::optional<comm::MpiSession> session;  // ends last, when errors have been printed
+  std::optional<cli::RankOfErrors> rank_of_errors;
   const auto report = [&](std::string_view message, int status) {
     if (session) session->expect_no_answer(status);
     if (!said.exchange(true)) cli::fail(message, status);
-    if (session && session->failed()) comm::end_launchers(launchers, comm::other_ranks());
+    // A launcher waits for ranks that have not come to MPI and do not.
+    const bool never_came = !session && comm::launched_ranks() > 1;
+    if (never_came || (session && session->failed())) {
+      comm::end_launchers(launchers, comm::other_ranks());
+    }
     return status;
   };
   try {
@@ -69,6 +74,7 @@ int main(int count, char** arguments) {
     if (comm::launched_ranks() > 1) {
       interruption.end_at_once("Interrupted while the job began; nothing was changed.");
       session.emplace(last_word);
+      rank_of_errors.emplace(*session);
       interruption.tell([&session] { session->expect_end(); });
     }
     if (session && session->rank() != 0) interruption.be_silent();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -13,16 +14,25 @@
 #include "cli/standard_files.h"
 #include "comm/job_processes.h"
 #include "comm/launcher.h"
+#include "comm/mpi_group.h"
 
 namespace millrace::cli {
 namespace {
+
+// All that a terminate handler can reach.
+std::atomic<const comm::MpiSession*> session_of_errors = nullptr;
+
+std::string doing_of_this_rank() {
+  const comm::MpiSession* session = session_of_errors;
+  return session == nullptr ? ", while the job began" : session->doing();
+}
 
 [[noreturn]] void end_with_sentence() {
   std::string sentence = "An unknown error ended the program.";
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
   } catch (const std::exception& error) {
-    sentence = describe_shortage(error);
+    sentence = describe_shortage(error, doing_of_this_rank());
     if (sentence.empty()) sentence = with_flags(marked_text(error));
   } catch (...) {  // NOLINT: nothing is known of it
   }
@@ -46,6 +56,10 @@ std::string describe_shortage(const std::exception& error, const std::string& do
                         : "No thread could be started: memory (ulimit -v) or the number of "
                           "processes (ulimit -u) is limited.");
 }
+
+RankOfErrors::RankOfErrors(const comm::MpiSession& session) { session_of_errors = &session; }
+
+RankOfErrors::~RankOfErrors() { session_of_errors = nullptr; }
 
 void tell_uncaught_errors() { std::set_terminate(end_with_sentence); }
 

@@ -4,6 +4,10 @@
 #include <exception>
 #include <string>
 
+namespace millrace::comm {
+class MpiSession;
+}
+
 namespace millrace::cli {
 
 // One sentence, which names the rank and what it was doing (", in step 3") if there are several,
@@ -13,5 +17,15 @@ std::string describe_shortage(const std::exception& error, const std::string& do
 // From now on an exception that leaves a thread, or is thrown where none may be, ends the process
 // with one sentence and status 1 instead of an abort.
 void tell_uncaught_errors();
+
+// While there is one, the sentence says what the rank of this session was doing; before, that the
+// job began.
+class RankOfErrors {
+ public:
+  explicit RankOfErrors(const comm::MpiSession& session);
+  ~RankOfErrors();
+  RankOfErrors(const RankOfErrors&) = delete;
+  RankOfErrors& operator=(const RankOfErrors&) = delete;
+};
 
 }  // namespace millrace::cli

@@ -13,6 +13,7 @@ Heartbeat::Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions op
   const auto fail = [&](const std::string& sentence) { session.fail(sentence); };
   beats_ = session.join([&] { return session.module()->make_beats(processes, options, fail); });
   session.set_activities([this](int rank) { return beats_->activity_of(rank); });
+  session.set_heard();
 }
 
 Heartbeat::~Heartbeat() {

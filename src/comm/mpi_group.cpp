@@ -86,6 +86,10 @@ std::string MpiSession::doing() const {
   return activity.empty() ? ", while the job began" : ", in " + activity;
 }
 
+void MpiSession::set_heard() {
+  if (witness_) witness_->set_heard();
+}
+
 void MpiSession::expect_end() {
   if (witness_) witness_->expect_end();
 }

@@ -67,6 +67,9 @@ class MpiSession {
   // ", in step 3", or that the job began; empty for a process alone.
   std::string doing() const;
 
+  // From now on the other ranks notice when this one is stopped. From any thread.
+  void set_heard();
+
   // A signal has told this rank to end, which it is about to do. From any thread.
   void expect_end();
 

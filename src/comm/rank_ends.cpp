@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <utility>
 
 namespace millrace::comm {
 
@@ -302,13 +303,16 @@ bool RankEnds::all_known() const {
   return static_cast<int>(others_.size()) + 1 >= place_.local_ranks;
 }
 
+bool RankEnds::is_searching() const { return !all_known() && looks_ < kLastLook; }
+
 int RankEnds::patience() const {
   if (has_ended_) return kSettling;
-  if (all_known() || looks_ >= kLastLook) return -1;
-  return looks_ < kFirstLooks ? kSoon : kLater;
+  if (is_searching()) return looks_ < kFirstLooks ? kSoon : kLater;
+  return check_ ? kLater : -1;
 }
 
-RankEnds::Ends RankEnds::wait() {
+RankEnds::Ends RankEnds::wait(std::function<bool()> check) {
+  check_ = std::move(check);
   if (socket_ >= 0) look();
   attend();
   if (socket_ >= 0 && ends_.own_is_first && !ends_.first) add_unseen();
@@ -320,7 +324,8 @@ void RankEnds::attend() {
     epoll_event event = {};
     const int count = ::epoll_wait(events_, &event, 1, patience());
     if ((count < 0 && errno != EINTR) || (count == 0 && has_ended_)) return;
-    if (count == 0) look();
+    if (count == 0 && is_searching()) look();
+    if (count == 0 && check_ && !check_()) check_ = {};
     if (count != 1) continue;
     if (event.data.ptr == nullptr) {
       has_ended_ = true;

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,7 +62,8 @@ class RankEnds {
 
   // Waits until the rank ends, and a moment longer; whether none of the others had failed before. A
   // rank whose witness has ended before it has ended in order; one without a witness may have.
-  Ends wait();
+  // Meanwhile `check` is called every tenth of a second, until it returns false.
+  Ends wait(std::function<bool()> check = {});
 
   // Waits until the other ranks and their witnesses have ended, or so many milliseconds if they
   // have not, or if some were never seen.
@@ -79,6 +81,7 @@ class RankEnds {
   void note_early_end(const Other& other);  // before its letter was read
   void add_unseen();
   bool all_known() const;
+  bool is_searching() const;
   int patience() const;  // milliseconds until the next look
 
   const LaunchPlace place_;
@@ -89,6 +92,7 @@ class RankEnds {
   int events_ = -1;
   int socket_ = -1;
   int looks_ = 0;
+  std::function<bool()> check_;  // empty once it is not wanted any more
   bool has_ended_ = false;
   Ends ends_;
   std::vector<std::unique_ptr<Other>> others_;

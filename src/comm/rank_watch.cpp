@@ -2,15 +2,21 @@
 
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <set>
+#include <utility>
+#include <vector>
 
+#include "base/text.h"
 #include "comm/job_processes.h"
 #include "comm/launchers.h"
+#include "comm/rank_status.h"
 
 namespace millrace::comm {
 namespace {
@@ -18,12 +24,58 @@ namespace {
 constexpr double kLookSeconds = 0.25;
 constexpr int kSearchEvery = 4;  // looks
 
+// Seconds that the first thread of a process, which joins the others, has had a core, and those
+// that it could have run but had to wait for one; both 0 where the system does not count them.
+struct CoreTimes {
+  double ran = 0;
+  double delayed = 0;
+};
+
+CoreTimes core_times_of(pid_t process) {
+  constexpr double kNanosecond = 1e-9;
+  const std::vector<std::string> words = split(read_process_file(process, "schedstat"), ' ');
+  if (words.size() < 2) return {};
+  return {std::atof(words[0].c_str()) * kNanosecond, std::atof(words[1].c_str()) * kNanosecond};
+}
+
+// By how much they have grown.
+CoreTimes growth(pid_t process, CoreTimes& times) {
+  const CoreTimes before = std::exchange(times, core_times_of(process));
+  if (before.ran == 0 || times.ran == 0) return {};
+  return {times.ran - before.ran, times.delayed - before.delayed};
+}
+
 struct Peer {
+  pid_t process = 0;
   int rank = 0;
   std::string start;
   std::string host;  // " on host b" if it is this one
+  int handle = -1;
   int looks_stopped = 0;
   int looks_gone = 0;
+  CoreTimes times;
+
+  Peer() = default;
+  ~Peer() {
+    if (handle >= 0) ::close(handle);
+  }
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
+  void look() {
+    const ProcessFacts facts = read_process(process);
+    const bool there = facts.start == start && facts.state != 'Z' && facts.state != 'X';
+    looks_stopped = there && facts.state == 'T' ? looks_stopped + 1 : 0;
+    looks_gone = there ? 0 : looks_gone + 1;
+  }
+
+  // "rank 1 on host b (process 7) was ended by signal 9 (Killed)".
+  std::string describe_loss(bool stopped) const {
+    std::string end = "has been stopped by a signal";
+    if (!stopped) end = describe_rank_end(status_of_ended(process, handle));
+    return fmt::format("rank {}{} (process {}) {}", rank, host, process,
+                       end.empty() ? "is gone" : end);
+  }
 };
 
 // Processes that a rank has started are younger than the rank.
@@ -38,10 +90,19 @@ bool is_rank_itself(const std::map<pid_t, Peer>& peers, const Peer& peer) {
 void search(const JobMark& mark, int own_rank, std::map<pid_t, Peer>& peers) {
   const auto is_known = [&](pid_t process) { return peers.contains(process); };
   for (const RankProcess& found : find_rank_processes(mark, own_rank, is_known)) {
-    peers[found.process] = {
-        found.rank, found.start,
-        is_of_this_host(found.process) ? " on host " + host_of_this_process() : "", 0, 0};
+    Peer& peer = peers[found.process];
+    peer.process = found.process;
+    peer.rank = found.rank;
+    peer.start = found.start;
+    if (is_of_this_host(found.process)) peer.host = " on host " + host_of_this_process();
+    peer.handle = static_cast<int>(::syscall(SYS_pidfd_open, found.process, 0));
   }
+}
+
+int count_ranks(const std::map<pid_t, Peer>& peers) {
+  std::set<int> ranks;
+  for (const auto& [process, peer] : peers) ranks.insert(peer.rank);
+  return static_cast<int>(ranks.size());
 }
 
 // How many times longer things take than on an idle host.
@@ -50,6 +111,33 @@ double busyness() {
   if (::getloadavg(&load, 1) != 1) return 1;
   return std::clamp(load / static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)), 1.0, 6.0);
 }
+
+// How long MPI has been joining the ranks, while this process itself was at work. What others take
+// of the host's cores does not count; ranks that wait for each other may do so at work.
+class JoinClock {
+ public:
+  // After a round of so many seconds of the watch.
+  void pass(double seconds, std::map<pid_t, Peer>& peers, int other_ranks) {
+    CoreTimes all = growth(::getpid(), times_);
+    for (auto& [process, peer] : peers) {
+      const CoreTimes each = growth(process, peer.times);
+      all.ran += each.ran;
+      all.delayed = std::max(all.delayed, each.delayed);
+    }
+    waited_ += seconds;
+    if (times_.ran > 0 && count_ranks(peers) >= other_ranks) {
+      undisturbed_ += std::clamp(std::max(seconds - all.delayed, all.ran), 0.0, seconds);
+    }
+  }
+
+  double waited() const { return waited_; }
+  bool is_over(double limit) const { return undisturbed_ > limit || waited_ > limit * busyness(); }
+
+ private:
+  CoreTimes times_;
+  double waited_ = 0;
+  double undisturbed_ = 0;
+};
 
 }  // namespace
 
@@ -85,7 +173,7 @@ void RankWatch::watch() {
   const int long_stopped = static_cast<int>(options_.stopped / kLookSeconds);
   const int long_gone = static_cast<int>(options_.gone / kLookSeconds);
   std::map<pid_t, Peer> peers;
-  double waited = 0;  // while this process itself was at work
+  JoinClock clock;
   std::unique_lock lock(mutex_);
   for (int number = 0; !stopping_; ++number) {
     const bool may_not_end = !ending_;
@@ -93,26 +181,24 @@ void RankWatch::watch() {
     const auto begin = Clock::now();
     if (number % kSearchEvery == 0) search(mark, place_.rank, peers);
     std::string lost;
+    bool is_gone = false;
     int lost_rank = -1;
     for (auto& [process, peer] : peers) {
-      const ProcessFacts facts = read_process(process);
-      const bool there = facts.start == peer.start && facts.state != 'Z' && facts.state != 'X';
-      peer.looks_stopped = there && facts.state == 'T' ? peer.looks_stopped + 1 : 0;
-      peer.looks_gone = there ? 0 : peer.looks_gone + 1;
+      peer.look();
       const bool stopped = peer.looks_stopped >= long_stopped;
-      const bool gone = may_not_end && peer.looks_gone > long_gone && is_rank_itself(peers, peer);
-      if (!stopped && !gone) continue;
+      const bool gone = may_not_end && peer.looks_gone > long_gone * busyness();
+      if (!stopped && !(gone && is_rank_itself(peers, peer))) continue;
       lost_rank = peer.rank;
-      lost = fmt::format("rank {}{} (process {}) {}", peer.rank, peer.host, process,
-                         stopped ? "has been stopped by a signal" : "is gone");
+      is_gone = !stopped;
+      lost = peer.describe_loss(stopped);
     }
     lock.lock();
-    if (ending_ && lost.ends_with("is gone")) lost.clear();
-    if (lost.empty() && !joined_ && waited > options_.joining * busyness()) {
+    if (ending_ && is_gone) lost.clear();
+    if (lost.empty() && !joined_ && clock.is_over(options_.joining)) {
       lost = fmt::format(
           "the {} ranks were not joined within {:.0f} seconds: rank {} on host {} waits for "
           "others, which may be stopped, or on a host that cannot be reached",
-          place_.ranks, waited, place_.rank, host_of_this_process());
+          place_.ranks, clock.waited(), place_.rank, host_of_this_process());
     }
     if (!lost.empty()) {
       lock.unlock();
@@ -122,7 +208,7 @@ void RankWatch::watch() {
     changed_.wait_for(lock, std::chrono::duration<double>(kLookSeconds),
                       [this] { return stopping_; });
     const std::chrono::duration<double> round = Clock::now() - begin;
-    waited += std::min(round.count(), 4 * kLookSeconds);
+    clock.pass(std::min(round.count(), 4 * kLookSeconds), peers, place_.local_ranks - 1);
   }
 }
 

@@ -14,7 +14,7 @@ namespace millrace::comm {
 struct RankWatchOptions {
   double stopped = 3;  // seconds after which a rank that a signal stopped counts as lost
   double gone = 0.5;   // after which one whose process has ended does, so that it may say why
-  double joining = 6;  // in which MPI must have joined the ranks, longer on a host that is busy
+  double joining = 6;  // in which MPI must have joined the ranks, besides waiting for cores
 };
 
 // MPI cannot be interrupted while it joins processes, so a rank that is stopped meanwhile, or a

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -17,14 +16,17 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <initializer_list>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
 #include "comm/launchers.h"
 #include "comm/rank_ends.h"
+#include "comm/rank_status.h"
 
 namespace millrace::comm {
 
@@ -33,6 +35,7 @@ struct RankWitness::Page {
   std::mutex mutex;  // of the rank's threads
   std::atomic<bool> silent;
   std::atomic<bool> told_to_end;
+  std::atomic<bool> heard;
   std::array<char, 256> activity;
 };
 
@@ -40,9 +43,6 @@ namespace {
 
 constexpr int kToldMilliseconds = 4000;      // in which a launcher ends the other ranks
 constexpr useconds_t kOthersTell = 300'000;  // microseconds
-constexpr int kLooksAtEnd = 300;             // threads of a busy machine take long to end
-constexpr useconds_t kLookAtEnd = 10'000;    // microseconds
-constexpr int kInterrupted = 130;
 
 struct EndedRank {
   int rank = -1;      // -1 if it is not known which
@@ -57,39 +57,6 @@ struct Ended {
   std::vector<EndedRank> rivals;  // that may have been the first instead
   bool told_to_end = false;
 };
-
-// How Linux 6.15 and newer tell the status of a process that has ended, whoever its parent is.
-struct ProcessInfo {
-  uint64_t mask = 0;
-  uint64_t other_numbers = 0;
-  std::array<uint32_t, 11> ids = {};
-  int32_t status = 0;
-};
-constexpr uint64_t kInfoHasStatus = 1 << 3;
-constexpr unsigned long kGetProcessInfo = _IOWR(0xFF, 11, ProcessInfo);
-
-std::vector<std::string> stat_words(pid_t process) {
-  const std::string line = read_process_file(process, "stat");
-  const size_t close = line.rfind(')');
-  if (close == std::string::npos || close + 2 > line.size()) return {};
-  return split(std::string_view(line).substr(close + 2), ' ');
-}
-
-// While its parent has not asked for it, and later where the system tells.
-std::optional<int> status_of_ended(pid_t process, int handle) {
-  constexpr size_t kStatus = 49;  // of the words behind the name
-  for (int i = 0; i < kLooksAtEnd; ++i) {
-    const std::vector<std::string> words = stat_words(process);
-    if (words.size() > kStatus && words[0] == "Z") return std::atoi(words[kStatus].c_str());
-    ProcessInfo info;
-    info.mask = kInfoHasStatus;
-    const bool told = ::ioctl(handle, kGetProcessInfo, &info) == 0;
-    if (told && (info.mask & kInfoHasStatus) != 0) return info.status;
-    if (!told && words.empty()) return {};
-    ::usleep(kLookAtEnd);
-  }
-  return {};
-}
 
 // Of the whole system; 0 where it is not told.
 long ended_for_memory() {
@@ -158,6 +125,11 @@ bool is_ended_by(std::optional<int> status, std::initializer_list<int> signals) 
          std::find(signals.begin(), signals.end(), WTERMSIG(*status)) != signals.end();
 }
 
+bool say(const std::string& sentence, int launcher_errors) {
+  return ::write(STDERR_FILENO, sentence.data(), sentence.size()) >= 0 ||
+         ::write(launcher_errors, sentence.data(), sentence.size()) >= 0;
+}
+
 // By which launchers end ranks, once one has failed.
 bool is_signal_of_launchers(std::optional<int> status) {
   return !status || is_ended_by(status, {SIGKILL, SIGTERM});
@@ -202,9 +174,13 @@ std::string describe_rival(const EndedRank& each) {
                      describe_rank_end(each.status));
 }
 
+std::string describe_doing(const std::string& activity) {
+  return activity.empty() ? "while the job began" : "in " + activity;
+}
+
 // "rank 1 on host a (process 7) was ended by signal 9 (Killed) in step 3", without the full stop.
 std::string describe_end(const Ended& ended) {
-  const std::string doing = ended.activity.empty() ? "while the job began" : "in " + ended.activity;
+  const std::string doing = describe_doing(ended.activity);
   if (ended.told_to_end && ended.rivals.empty()) {
     return fmt::format("rank {} on host {} (process {}) was told to end and then killed {}",
                        ended.first.rank, host_of_this_process(), ended.first.process, doing);
@@ -220,17 +196,31 @@ std::string describe_end(const Ended& ended) {
                      doing);
 }
 
-}  // namespace
+// Whether a process has been stopped for long; asked every now and then. What passes while the one
+// who asks is stopped itself does not count.
+class StopWatch {
+ public:
+  explicit StopWatch(pid_t process) : process_(process) {}
 
-std::string describe_rank_end(std::optional<int> status) {
-  if (!status) return "is gone";
-  if (WIFSIGNALED(*status)) {
-    return fmt::format("was ended by signal {} ({})", WTERMSIG(*status),
-                       ::strsignal(WTERMSIG(*status)));
+  bool has_stopped_long() {
+    const Clock::time_point now = Clock::now();
+    const std::chrono::duration<double> passed = now - std::exchange(last_, now);
+    const bool stopped = read_process(process_).state == 'T';
+    seconds_ = stopped ? seconds_ + std::min(passed.count(), kLongestLook) : 0;
+    return seconds_ > kLongestStop;
   }
-  const int code = WEXITSTATUS(*status);
-  return code == 0 || code == kInterrupted ? "" : fmt::format("ended with status {}", code);
-}
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr double kLongestLook = 0.5;
+  static constexpr double kLongestStop = 3;
+
+  const pid_t process_;
+  Clock::time_point last_ = Clock::now();
+  double seconds_ = 0;
+};
+
+}  // namespace
 
 RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   const pid_t rank = ::getpid();
@@ -265,7 +255,21 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   const std::vector<ProcessMark> launchers = launchers_of(rank);
   const long memory_ends = ended_for_memory();
   RankEnds ends(place, job, rank, {low, high});
-  const RankEnds::Ends seen = ends.wait();
+  StopWatch stop_watch(rank);
+  bool has_told = false;
+  const auto is_watched = [&] {
+    if (place.local_ranks > 1 || page_->heard) return false;
+    if (!stop_watch.has_stopped_long()) return true;
+    has_told = true;
+    const std::string sentence = fmt::format(
+        "millrace: rank {} on host {} (process {}) has been stopped by a signal {}.\n", place.rank,
+        host_of_this_process(), rank, describe_doing(page_->activity.data()));
+    say(sentence, launcher_errors);
+    end_launchers(launchers, {{rank, read_process(rank).start}});
+    return false;
+  };
+  const RankEnds::Ends seen = ends.wait(is_watched);
+  if (has_told) ::_exit(0);
   const std::optional<int> own_status = status_of_ended(rank, own);
   const Ended told = {{place.rank, rank, own_status},
                       page_->activity.data(),
@@ -286,10 +290,7 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
             ? fmt::format("; its memory was limited to {}", format_bytes(*limit))
             : "",
         short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
-    if (::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0 &&
-        ::write(launcher_errors, sentence.data(), sentence.size()) < 0) {
-      ::_exit(1);
-    }
+    if (!say(sentence, launcher_errors)) ::_exit(1);
   }
   ::close(STDERR_FILENO);
   ::close(launcher_errors);
@@ -325,6 +326,10 @@ std::string RankWitness::activity() const {
 
 void RankWitness::expect_end() {
   if (page_ != nullptr) page_->told_to_end = true;
+}
+
+void RankWitness::set_heard() {
+  if (page_ != nullptr) page_->heard = true;
 }
 
 void RankWitness::be_silent() {

@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <array>
-#include <optional>
 #include <string>
 
 #include "comm/job_processes.h"
@@ -16,7 +15,8 @@ namespace millrace::comm {
 // library ended, is named on standard error with its host, what it was doing and the signal; a
 // launcher tells none of that, or ends all ranks before they can. Of the ranks of one host only the
 // first is told: the launcher ends the others because of it. One that ended before it had a witness
-// is told by another rank's.
+// is told by another rank's. One that a signal has stopped while nobody on its host or elsewhere
+// could notice, is told and ended with its launcher.
 //
 // The process has no part in the job: it has its own session, closes all but standard error and
 // shows neither the arguments nor the variables of the rank.
@@ -38,6 +38,9 @@ class RankWitness {
   // to something else, and said as such. From any thread.
   void expect_end();
 
+  // From now on other ranks notice when this one is stopped. From any thread.
+  void set_heard();
+
   // The rank has told, or is about to tell, its end itself. From any thread.
   void be_silent();
 
@@ -53,9 +56,5 @@ class RankWitness {
   pid_t process_ = 0;
   std::array<int, 2> signs_ = {-1, -1};  // closed when the rank ends, which the witness sees
 };
-
-// "was ended by signal 9 (Killed)" or "ended with status 3", for a status as waitpid tells it;
-// "is gone" where nobody knows. Empty for an end that is no failure or that the rank told.
-std::string describe_rank_end(std::optional<int> status);
 
 }  // namespace millrace::comm

@@ -35,6 +35,8 @@ TEST(Uncaught, RanksAreNamed) {
   ::setenv("PMI_SIZE", "3", 1);
   const std::string sentence = describe_shortage(std::bad_alloc());
   const std::string later = describe_shortage(std::bad_alloc(), ", in step 3");
+  EXPECT_EXIT(leave_a_thread([] { throw std::bad_alloc(); }), ::testing::ExitedWithCode(1),
+              "^millrace: rank 1 on host .*, while the job began: There is not enough memory");
   ::unsetenv("PMI_RANK");
   ::unsetenv("PMI_SIZE");
   EXPECT_EQ(sentence.find("rank 1 on host "), 0U) << sentence;

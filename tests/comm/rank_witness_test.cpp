@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "comm/launchers.h"
+#include "comm/rank_status.h"
 
 namespace millrace::comm {
 namespace {
@@ -157,6 +158,45 @@ TEST(RankWitness, TheRankThatEndedFirstIsToldThoughItsWitnessIsLate) {
     EXPECT_NE(said.find(fmt::format("rank {} ", first)), std::string::npos) << said;
     EXPECT_EQ(said.find(fmt::format("rank {} ", 1 - first)), std::string::npos) << said;
   }
+}
+
+// A rank that is alone on its host, and stops at once.
+Waiting stop_alone(const char* what, bool is_heard, const std::array<int, 2>& pipe) {
+  Waiting stopped;
+  stopped.rank = ::fork();
+  if (stopped.rank == 0) {
+    ::dup2(pipe[1], STDERR_FILENO);
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+    RankWitness witness({.rank = 1, .ranks = 2, .local_rank = 0, .local_ranks = 1},
+                        job_named(what));
+    if (is_heard) witness.set_heard();
+    ::raise(SIGSTOP);
+    ::_exit(0);
+  }
+  ::close(pipe[1]);
+  return stopped;
+}
+
+TEST(RankWitness, ARankThatIsStoppedIsToldUnlessOthersNotice) {
+  std::array<int, 2> unheard_pipe = {};
+  std::array<int, 2> heard_pipe = {};
+  ASSERT_EQ(::pipe2(unheard_pipe.data(), O_CLOEXEC), 0);
+  const Waiting unheard = stop_alone("stopped", false, unheard_pipe);
+  ASSERT_EQ(::pipe2(heard_pipe.data(), O_CLOEXEC), 0);
+  const Waiting heard = stop_alone("noticed", true, heard_pipe);
+  std::array<char, 512> told = {};
+  ASSERT_GT(::read(unheard_pipe[0], told.data(), told.size() - 1), 0);
+  EXPECT_NE(std::string(told.data()).find("rank 1 on host "), std::string::npos) << told.data();
+  EXPECT_NE(std::string(told.data()).find("has been stopped by a signal while the job began"),
+            std::string::npos)
+      << told.data();
+  ::usleep(500'000);
+  unheard.end();
+  EXPECT_EQ(read_all(unheard_pipe[0]), "");  // nothing more
+  heard.end();
+  const std::string said = read_all(heard_pipe[0]);
+  EXPECT_EQ(said.find("stopped"), std::string::npos) << said;
 }
 
 // A process that a launcher told its rank, and that has not come to its first line.
