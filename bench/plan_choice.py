@@ -2,8 +2,8 @@
 """Holds the plans that `millrace plan --auto --cluster here` chooses against all plans of small jobs.
 
 One device with all cores, two data-parallel devices, and two stages with every schedule and number
-of micro-batches, each with the same samples a step, are trained in turn, and so is the chosen plan.
-At the end the chosen one and the best of the others are trained again, alternately.
+of micro-batches, each with the same samples a step, are trained in turn, and so is the chosen plan; those
+that come near the fastest are trained again. At the end the chosen one and the best of the others are trained again, alternately.
 """
 import argparse
 import json
@@ -17,6 +17,7 @@ import millrace_runs as runs
 import prediction
 
 BAR = 0.03  # of the median over the jobs
+NEAR = 0.25  # of the fastest: what is further off is not trained again
 RUN_SECONDS, MOST_STEPS = 1.0, 500
 CHOSEN = "chosen"
 
@@ -63,6 +64,13 @@ def best_of_others(rows):
     """Rows have "name" and "measured": seconds of a step in several runs."""
     others = [row for row in rows if row["name"] != CHOSEN]
     return min(others, key=lambda row: statistics.median(row["measured"]))
+
+
+def near_the_fastest(rows):
+    """The chosen plan and those that may be the fastest."""
+    limit = (1 + NEAR) * min(statistics.median(row["measured"]) for row in rows)
+    return [row for row in rows
+            if row["name"] == CHOSEN or statistics.median(row["measured"]) <= limit]
 
 
 def judge(chosen, best):
@@ -120,18 +128,20 @@ def try_model(options, model, directory):
                                       options.stale):
         rows.append({"name": name, "measured": [],
                      "flags": flags + ["--batch", str(options.samples // devices)]})
+    left = rows
     for _ in range(options.repeats):
-        for row in rows:
+        for row in left:
             row["measured"].append(measure(options, model, row["flags"], directory))
-        refused = [row["name"] for row in rows if row["measured"][-1] is None]
+        refused = [row["name"] for row in left if row["measured"][-1] is None]
         if CHOSEN in refused:
             sys.exit(f"{model}: the chosen plan, {shape}, is refused.")
         if refused:
             print(f"  refused: {'; '.join(refused)}", flush=True)
         rows = [row for row in rows if row["name"] not in refused]
+        left = near_the_fastest([row for row in left if row["name"] not in refused])
     for row in sorted(rows, key=lambda row: statistics.median(row["measured"])):
         print(f"  {row['name']:<20}{statistics.median(row['measured']):>10.4f} s", flush=True)
-    best = best_of_others(rows)
+    best = best_of_others(left if len(left) > 1 else rows)
     again = {CHOSEN: [], best["name"]: []}
     for _ in range(options.finals):
         for row in (rows[0], best):
@@ -175,6 +185,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         for model, options.image, options.samples in jobs:
             results.append(try_model(options, model, directory))
+            runs.save_json(options.json, {"rows": results})  # another job may be cut off
     losses = [result["loss"] for result in results]
     met = statistics.median(losses) <= BAR + 1e-9
     print(f"{len(results)} jobs: the choice loses {100 * statistics.median(losses):.1f} % (median, bar "

@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Holds the timelines that `millrace plan --check --run` simulates against those of the runs.
 
-Every task (forward, backward or update of a micro-batch on a device) of every step but the first is
-compared by its start and its end within the step, in parts of the step. Of drained schedules a step
-begins with its first task, and the middle of all steps counts; undrained ones have no such beginning,
-so that both timelines are laid on each other by the middle difference.
+Every task (forward, backward or update of a micro-batch on a device) is compared by its start and its
+end within its step, in parts of the step, by the middle of all steps that begin when the first one has ended:
+what runs for the first time takes longer. A step of a drained schedule begins with its first task; steps of
+others overlap, each begins with the first task of its own micro-batches, and when the next one begins is
+compared too.
 """
 import argparse
 import json
@@ -18,6 +19,7 @@ import prediction
 
 BAR = 0.05
 TASKS = ("forward", "backward", "update")
+NEXT = (0, 0, "next", "the next step", -1)  # as if it were a task
 
 JOBS = [
     ("resnet18", "1 device", []),
@@ -54,36 +56,46 @@ def tasks_of(events):
     return {key: [spans[step] for step in sorted(spans)] for key, spans in tasks.items()}
 
 
-def within_step(tasks):
-    """The middle start and end of each task after the first step, from the step's beginning on."""
+def by_step(tasks, micro_batches):
+    """The same of an undrained schedule, which counts its micro-batches through all steps."""
+    result = {}
+    for (*place, micro_batch), spans in sorted(tasks.items()):
+        result.setdefault((*place, micro_batch % micro_batches), []).extend(spans)
+    steps = min(len(spans) for spans in result.values())
+    begins = begins_of(result, steps)
+    result[NEXT] = [(begin, begin) for begin in begins[1:]]
+    return result
+
+
+def begins_of(tasks, steps):
+    return [min(spans[step][0] for spans in tasks.values()) for step in range(steps)]
+
+
+def steps_to_warm_up(tasks):
+    """How many steps begin before the first one has ended."""
     steps = min(len(spans) for spans in tasks.values())
-    begins = [min(spans[step][0] for spans in tasks.values()) for step in range(steps)]
-    first = 1 if steps > 1 else 0
+    end = max(spans[0][1] for key, spans in tasks.items() if key != NEXT)
+    return min(steps - 1, sum(begin < end for begin in begins_of(tasks, steps)))
+
+
+def within_step(tasks, first):
+    """The middle start and end of each task in the steps from `first` on, from their beginnings on."""
+    steps = min(len(spans) for spans in tasks.values())
+    begins = begins_of(tasks, steps)
     return {key: tuple(statistics.median(spans[step][end] - begins[step]
                                          for step in range(first, steps)) for end in (0, 1))
             for key, spans in tasks.items()}
 
 
-def laid_on(predicted, measured):
-    """Single tasks, moved so that the middle difference of the starts is none."""
-    moved = statistics.median(measured[key][0][0] - predicted[key][0][0] for key in predicted)
-    return ({key: tuple(time + moved for time in spans[0]) for key, spans in predicted.items()},
-            {key: spans[0] for key, spans in measured.items()})
-
-
-def compare(predicted_events, measured_events, step_seconds, first_step=0):
-    """Differences of starts and ends as shares of the step.
-
-    `first_step`: micro-batches of an undrained schedule's first step, which is left out as elsewhere.
-    """
+def compare(predicted_events, measured_events, step_seconds, micro_batches=1):
+    """Differences of starts and ends as shares of the step, which has so many micro-batches."""
     predicted, measured = tasks_of(predicted_events), tasks_of(measured_events)
     if not predicted or set(predicted) != set(measured):
         raise ValueError("the two timelines are not of the same tasks")
-    if max(len(spans) for spans in measured.values()) > 1:
-        ours, theirs = within_step(predicted), within_step(measured)
-    else:
-        predicted = {key: spans for key, spans in predicted.items() if key[4] >= first_step}
-        ours, theirs = laid_on(predicted, {key: measured[key] for key in predicted})
+    if max(len(spans) for spans in measured.values()) == 1:
+        predicted, measured = by_step(predicted, micro_batches), by_step(measured, micro_batches)
+    first = max(steps_to_warm_up(predicted), steps_to_warm_up(measured))
+    ours, theirs = within_step(predicted, first), within_step(measured, first)
     signed = {(key, end): (ours[key][end] - theirs[key][end]) / step_seconds
               for key in ours for end in (0, 1)}
     differences = [abs(one) for one in signed.values()]
@@ -122,7 +134,7 @@ def main():
             row = compare(events_of(os.path.join(run, "predicted_trace.json")),
                           events_of(os.path.join(run, "trace.json")),
                           report["measured_step_seconds"],
-                          int(shape[-1]) if "--microbatches" in shape else 0)
+                          int(shape[-1]) if "--microbatches" in shape else 1)
             rows.append({"model": model, "job": name, **row})
             print(f"{model:<12}{name:<20}{row['tasks']:>7}{100 * row['median']:>7.1f} %"
                   f"{100 * row['worst']:>7.1f} %{100 * row['within']:>10.0f} %  {row['furthest']}", flush=True)

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/progress.h"
+#include "planner/search/cut_search.h"
 #include "planner/search/cuts.h"
 #include "planner/search/explain.h"
 #include "planner/search/sweep.h"
@@ -248,7 +249,8 @@ class ClusterPlanner {
       planner::set_cuts(
           job, planner::cut_by_operators(inputs_.network, plan.stage_weights, "--stage-weights"));
     } else {
-      planner::set_cuts(job, planner::cut_by_cost(context(), job));
+      job = planner::cut_by_simulation(context(), std::move(job),
+                                       {inputs_.cluster.device.memory_bytes});
     }
   }
 

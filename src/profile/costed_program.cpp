@@ -20,7 +20,7 @@ planner::Collective collective_of(compile::InstructionKind kind) {
 }
 
 CostedSteps steps_of(const compile::Program& program, const compile::TaskRange& range,
-                     const std::vector<InstructionCost>& costs, bool coarse) {
+                     const std::vector<InstructionCost>& costs) {
   CostedSteps steps;
   for (size_t i = range.begin; i < range.end; ++i) {
     const compile::Instruction& instruction = program.instructions[i];
@@ -28,7 +28,7 @@ CostedSteps steps_of(const compile::Program& program, const compile::TaskRange& 
     if (instruction.is_of_message() || instruction.copies_version()) continue;
     const Kind kind = work_kind_of(instruction);
     const bool goes_on = !steps.empty() && steps.back().kind == Kind::compute &&
-                         (coarse || steps.back().phase == instruction.phase);
+                         steps.back().phase == instruction.phase;
     if (!goes_on) steps.push_back({.phase = instruction.phase});
     steps.back().seconds += costs[i].seconds;
     steps.back().busy_seconds += costs[i].busy_seconds;
@@ -45,7 +45,7 @@ CostedSteps steps_of(const compile::Program& program, const compile::TaskRange& 
 }  // namespace
 
 CostedProgram cost_program(const compile::Program& program,
-                           const std::vector<InstructionCost>& costs, bool coarse) {
+                           const std::vector<InstructionCost>& costs) {
   if (costs.size() != program.instructions.size()) {
     throw std::logic_error("a program is simulated with costs of another");
   }
@@ -53,7 +53,7 @@ CostedProgram cost_program(const compile::Program& program,
   const compile::MemoryMap& memory = program.memory;
   const auto steps = [&](parallel::Work work) {
     const compile::TaskRange* range = program.find(work);
-    return range != nullptr ? steps_of(program, *range, costs, coarse) : CostedSteps();
+    return range != nullptr ? steps_of(program, *range, costs) : CostedSteps();
   };
   costed.forward = steps(parallel::Work::forward);
   if (program.runs_whole()) {

@@ -46,8 +46,8 @@ struct InstructionCost {
 };
 
 // `costs`: one per instruction. Instructions that follow each other become one stretch as long as
-// they are of one phase, or of any with `coarse`.
+// they are of one phase.
 CostedProgram cost_program(const compile::Program& program,
-                           const std::vector<InstructionCost>& costs, bool coarse = false);
+                           const std::vector<InstructionCost>& costs);
 
 }  // namespace millrace::profile

@@ -97,12 +97,20 @@ class Figures(unittest.TestCase):
         self.assertEqual([len(one) for one in spans.values()], [3, 3, 3])
         self.assertAlmostEqual(spans[0, 0, "backward", "backward", 0][2][1], 2.95)
         self.assertAlmostEqual(spans[0, 0, "update", "update", 0][2][0], 2.7)
-        single = [event("forward", number, number, number + 0.5) for number in range(5)]
-        moved = [{**one, "ts": one["ts"] + 3e6} for one in single]
-        self.assertAlmostEqual(timelines.compare(single, moved, 1.0)["worst"], 0)
-        moved[0] = event("forward", 0, 2, 3.5)
-        self.assertAlmostEqual(timelines.compare(single, moved, 1.0)["worst"], 1)
-        self.assertAlmostEqual(timelines.compare(single, moved, 1.0, 1)["worst"], 0)
+        # A pipeline that is never drained: the next step begins before this one has ended.
+        running = [event("forward", number, number, number + 0.5) for number in range(6)]
+        running += [event("backward", number, number + 0.7, number + 1.4) for number in range(6)]
+        slow_start = [{**one, "ts": one["ts"] + 3e6 * (one["args"]["micro_batch"] > 0)}
+                      for one in running]
+        result = timelines.compare(running, slow_start, 1.0)
+        self.assertEqual(result["tasks"], 3)
+        self.assertAlmostEqual(result["worst"], 0)
+        late = [{**one, "dur": one["dur"] + 1e5} if one["cat"] == "backward" else one
+                for one in running]
+        self.assertAlmostEqual(timelines.compare(running, late, 1.0)["worst"], 0.1)
+        pace = [{**one, "ts": 1.2 * one["ts"]} for one in running]
+        self.assertAlmostEqual(timelines.compare(running, pace, 1.0)["worst"], 0.2)
+        self.assertEqual(timelines.compare(running, slow_start, 1.0, 2)["tasks"], 5)
 
     def test_choice_is_held_against_the_best_measured(self):
         result = plan_choice.judge([1.02, 9.0, 1.0, 1.02, 1.03], [1.0, 1.0, 5.0, 0.9, 1.0])
@@ -114,6 +122,10 @@ class Figures(unittest.TestCase):
                 {"name": "a", "measured": [1.0, 3.0, 3.0]},
                 {"name": "b", "measured": [2.0, 2.0, 9.0]}]
         self.assertEqual(plan_choice.best_of_others(rows)["name"], "b")
+        rows = [{"name": name, "measured": [seconds]}
+                for name, seconds in ((plan_choice.CHOSEN, 9), ("c", 1), ("d", 1.2), ("e", 1.3))]
+        self.assertEqual([row["name"] for row in plan_choice.near_the_fastest(rows)],
+                         [plan_choice.CHOSEN, "c", "d"])
 
     def test_jobs_are_measured_in_parts(self):
         part = lambda only: runs.chosen_part(argparse.Namespace(only=only), list("abcde"))

@@ -67,6 +67,28 @@ TEST(PredictionTest, DataParallelWithoutOverlapIsASum) {
               3 + reduce + update * 7 / 5, 1e-9);
 }
 
+// Four messages wait for the link at once; the first does not share it with the others.
+TEST(PredictionTest, MessagesOfAChannelFollowEachOther) {
+  const Cluster cluster = made_up::cluster(2, 1, 1e10, 1e8);
+  const NetworkWork network = made_up::network({0.001, 0.001}, 0, 1e7);
+  PlannedJob job = made_up::straight(2, 2);
+  job.schedule = parallel::ScheduleKind::gpipe;
+  job.micro_batches = 4;
+  job.batch = 4;
+  const Prediction prediction = predicted(network, job, cluster, made_up::constants());
+  const double each = 2 * 1e7 * 4 / 1e8;  // of two samples
+  double before = 0;
+  int found = 0;
+  for (size_t i = 0; i < prediction.simulation.input.items.size() && found < 4; ++i) {
+    if (!prediction.simulation.input.items[i].name.starts_with("activations")) continue;
+    EXPECT_NEAR(prediction.result.end[i] - prediction.result.start[i], each, 1e-9);
+    EXPECT_GE(prediction.result.start[i], before);
+    before = prediction.result.end[i];
+    ++found;
+  }
+  EXPECT_EQ(found, 4);
+}
+
 // Replicas that share the update scatter the sums and gather the weights: once around the ring
 // each.
 TEST(PredictionTest, SharedUpdatesScatterAndGather) {

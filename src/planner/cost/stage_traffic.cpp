@@ -38,7 +38,10 @@ int StageTraffic::emit_message(int from, int to, int index, double bytes, const 
     const double seconds = bytes / replicas(from) / inputs_.software.boundary_rate;
     return add(fmt::format("{} {}", name, index), "transfer", compute_lane(source), seconds);
   }
-  const int id = add(fmt::format("{} {}", name, index), "transfer", -1, 0);
+  // One message after the other, as channels are.
+  const int lane = lane_of(source, fmt::format("to device {}", target).c_str(),
+                           job_.schedule != parallel::ScheduleKind::ssp);
+  const int id = add(fmt::format("{} {}", name, index), "transfer", lane, 0);
   const LinkPath route = inputs_.fabric.between(source, target);
   if (job_.round_robin) {
     route_message(item(id), route, bytes, inputs_.software.transfer_efficiency);

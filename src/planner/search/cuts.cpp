@@ -7,6 +7,7 @@
 #include "planner/cost/boundary.h"
 
 namespace millrace::planner {
+
 // Times of operators are close to straight lines in the batch; two points give the line.
 StageTimes::StageTimes(const CostContext& context, const PlannedJob& job)
     : round_robin_(job.round_robin),
@@ -78,41 +79,74 @@ std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job) 
   return cut_by_cost(context, job, links_of(context, job, Fabric(context.cluster)));
 }
 
-std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
-                             const StageLinks& links) {
-  const NetworkWork& network = context.network;
-  const int layers = static_cast<int>(network.layers.size());
-  const int stages = static_cast<int>(job.stages.size());
-  if (stages > layers) {
-    fail_input("There are {} stages for the {} operators of '{}'; use fewer.", stages, layers,
-               network.model);
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// Seconds of the stages of a job and of what they send each other, wherever it is cut.
+class CutCosts {
+ public:
+  CutCosts(const CostContext& context, const PlannedJob& job, const StageLinks& links)
+      : job_(job), links_(links), times_(context, job), crossing_{0.0} {
+    for (const LayerWork& layer : context.network.layers) {
+      crossing_.push_back(layer.cut.at(job.samples_per_step()) / job.micro_batches *
+                          job.boundary_size());
+    }
+    if (stages() > layers()) {
+      fail_input("There are {} stages for the {} operators of '{}'; use fewer.", stages(), layers(),
+                 context.network.model);
+    }
   }
-  const StageTimes times(context, job);
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  // best[e]: the slowest of the stages so far, which together end at layer e.
+
+  int stages() const { return static_cast<int>(job_.stages.size()); }
+  int layers() const { return static_cast<int>(crossing_.size()) - 1; }
+
+  double of_stage(int stage, int begin, int end) const {
+    const auto place = static_cast<size_t>(stage);
+    const int replicas = static_cast<int>(job_.stages[place].devices.size());
+    return times_.seconds(begin, end, replicas, links_.rings[place]);
+  }
+
+  // Of what the stage that begins here is sent.
+  double of_message(int stage, int begin) const {
+    if (stage == 0 || links_.boundaries.empty()) return 0;
+    return crossing_[static_cast<size_t>(begin)] *
+           links_.boundaries[static_cast<size_t>(stage) - 1];
+  }
+
+ private:
+  const PlannedJob& job_;
+  const StageLinks& links_;
+  const StageTimes times_;
+  std::vector<double> crossing_;  // bytes, by where the later stage begins
+};
+
+struct Cuts {
+  double seconds = 0;
+  std::vector<int> ends;
+};
+
+// The cuts for which `join` (of the seconds of the stages before, of one stage, and of the message
+// to it) is least, of those with no stage or message above `limit`. There must be some.
+template <typename Join>
+Cuts least_cuts(const CutCosts& costs, double limit, Join&& join) {
+  const int layers = costs.layers(), stages = costs.stages();
+  // best[e]: of the stages so far, which together end at layer e.
   std::vector<double> best(static_cast<size_t>(layers) + 1, kNever);
   best[0] = 0;
-  std::vector<double> crossing = {0.0};  // bytes, by where the later stage begins
-  const double samples = job.samples_per_step();
-  for (const LayerWork& layer : network.layers) {
-    crossing.push_back(layer.cut.at(samples) / job.micro_batches * job.boundary_size());
-  }
   std::vector<std::vector<int>> begins;
   for (int stage = 0; stage < stages; ++stage) {
-    const std::vector<int>& devices = job.stages[stage].devices;
-    const double rate = links.rings[static_cast<size_t>(stage)];
-    const double of_byte = stage == 0 || links.boundaries.empty()
-                               ? 0
-                               : links.boundaries[static_cast<size_t>(stage - 1)];
     std::vector<double> next(best.size(), kNever);
     std::vector<int> begin_of(best.size(), 0);
     for (int end = stage + 1; end <= layers; ++end) {
       for (int begin = end - 1; begin >= stage; --begin) {
-        const double own = times.seconds(begin, end, static_cast<int>(devices.size()), rate);
-        if (own >= next[end]) break;  // and longer stages are slower still
-        const double slowest = std::max({best[begin], own, crossing[begin] * of_byte});
-        if (slowest < next[end]) {
-          next[end] = slowest;
+        const double own = costs.of_stage(stage, begin, end);
+        if (own >= next[end] || own > limit) break;  // and longer stages are slower still
+        const double message = costs.of_message(stage, begin);
+        if (message > limit) continue;
+        const double joined = join(best[begin], own, message);
+        if (joined < next[end]) {
+          next[end] = joined;
           begin_of[end] = begin;
         }
       }
@@ -120,13 +154,43 @@ std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
     best = std::move(next);
     begins.push_back(std::move(begin_of));
   }
-  std::vector<int> ends(static_cast<size_t>(stages));
+  Cuts cuts{best.back(), std::vector<int>(static_cast<size_t>(stages))};
   int end = layers;
   for (int stage = stages - 1; stage >= 0; --stage) {
-    ends[stage] = end;
+    cuts.ends[stage] = end;
     end = begins[stage][end];
   }
-  return ends;
+  return cuts;
+}
+
+Cuts even_cuts(const CutCosts& costs) {
+  return least_cuts(costs, kNever, [](double before, double own, double message) {
+    return std::max({before, own, message});
+  });
+}
+
+}  // namespace
+
+std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
+                             const StageLinks& links) {
+  return even_cuts(CutCosts(context, job, links)).ends;
+}
+
+std::vector<std::vector<int>> likely_cuts(const CostContext& context, const PlannedJob& job,
+                                          const StageLinks& links) {
+  constexpr double kUneven[] = {1, 1.1, 1.3, 2, kNever};
+  const CutCosts costs(context, job, links);
+  const Cuts even = even_cuts(costs);
+  std::vector<std::vector<int>> likely = {even.ends};
+  for (const double uneven : kUneven) {
+    const Cuts cuts = least_cuts(
+        costs, even.seconds * uneven,
+        [](double before, double own, double message) { return before + own + message; });
+    if (std::find(likely.begin(), likely.end(), cuts.ends) == likely.end()) {
+      likely.push_back(cuts.ends);
+    }
+  }
+  return likely;
 }
 
 void set_cuts(PlannedJob& job, const std::vector<int>& ends) {

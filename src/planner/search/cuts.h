@@ -48,6 +48,12 @@ std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job,
                              const StageLinks& links);
 std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job);
 
+// Those and others that may be faster: a step also waits for every stage and message once, so that
+// a stage that is slower than it might be is worth shorter messages. By how much it may be slower
+// is what they differ in. Each once.
+std::vector<std::vector<int>> likely_cuts(const CostContext& context, const PlannedJob& job,
+                                          const StageLinks& links);
+
 // Gives each stage of the job its layers.
 void set_cuts(PlannedJob& job, const std::vector<int>& ends);
 
