@@ -22,8 +22,14 @@ ConvolutionCase each_channel(int64_t samples, int64_t channels, graph::Shape ima
   return {samples, channels, channels, image, kernel, stride, padding, {1, 1}, channels};
 }
 
+ConvolutionCase each_group(int64_t members, ConvolutionCase each) {
+  each.groups = each.inputs / members;
+  return each;
+}
+
 // Rows of many outputs and of few, images smaller than their kernels, strides that leave rows or
-// columns out, kernels of one tap, and kernels whose sums go in several turns.
+// columns out, kernels of one tap, kernels whose sums go in several turns, and groups, those of one
+// block of 16 channels and those of more.
 const ConvolutionCase kDepthwiseCases[] = {
     each_channel(2, 32, {14, 31}, {3, 3}, {1, 1}, {1, 1}),
     each_channel(9, 16, {7, 7}, {3, 3}, {2, 2}, {1, 1}),
@@ -37,6 +43,11 @@ const ConvolutionCase kDepthwiseCases[] = {
     each_channel(1, 16, {6, 11}, {2, 4}, {1, 2}, {1, 0}),
     each_channel(1, 16, {8, 9}, {6, 3}, {2, 1}, {0, 2}),
     each_channel(1, 16, {4, 4}, {1, 1}, {1, 1}, {1, 1}),
+    each_group(2, each_channel(2, 32, {14, 31}, {3, 3}, {1, 1}, {1, 1})),
+    each_group(4, each_channel(9, 48, {9, 12}, {3, 3}, {2, 2}, {1, 1})),
+    each_group(4, each_channel(2, 16, {8, 11}, {3, 3}, {1, 1}, {1, 1})),
+    each_group(2, each_channel(3, 32, {7, 10}, {2, 3}, {2, 1}, {0, 1})),
+    each_group(4, each_channel(1, 16, {5, 6}, {1, 1}, {1, 1}, {0, 0})),
 };
 
 SingleOperator depthwise_operator(const ConvolutionCase& each,
@@ -97,7 +108,9 @@ TEST(DepthwiseConvolutionChoice, OnlyItsShapesAreServed) {
   EXPECT_TRUE(refused([](auto& p) { p.dilation = {2, 1}; }));
   EXPECT_TRUE(refused([](auto& p) { p.w.shape[3] = 8; }));
   EXPECT_TRUE(refused([](auto& p) { p.w.shape[1] = 2; }));
-  EXPECT_TRUE(refused([](auto& p) { p.groups = 16; }));
+  EXPECT_TRUE(refused([](auto& p) { p.groups = 1; }));
+  EXPECT_TRUE(refused([](auto& p) { p.widened.narrow = 8; }));
+  EXPECT_TRUE(refused([](auto& p) { p.widened.narrow = 2, p.w.shape[3] = 4; }));
   EXPECT_TRUE(refused([](auto& p) { p.halves = true; }));
   EXPECT_TRUE(refused([](auto& p) { p.groups = p.x.shape[1] = p.y.shape[1] = p.w.shape[0] = 36; }));
   EXPECT_TRUE(
