@@ -28,9 +28,15 @@ void multiply_some_pixels(const PixelProduct& product, int64_t first) {
   }
   const float* a = product.a + first * kLanes;
   const float* b = product.b;
+  const float* next = product.next + first * kLanes;
   for (int64_t plane = 0; plane < product.depth; ++plane, a += product.a_plane) {
     for (int line = 0; line < kPixels * kLanes; line += kLine) {
       __builtin_prefetch(a + kPixels * kLanes + line);  // of the pixels that come next
+    }
+    if (plane < product.next_planes) {
+      for (int line = 0; line < kPixels * kLanes; line += kLine) {
+        __builtin_prefetch(next + plane * product.a_plane + line, 0, 2);
+      }
     }
 #pragma GCC unroll 16
     for (int k = 0; k < kLanes; ++k, b += kLanes) {
@@ -86,7 +92,8 @@ void multiply_pixels(const PixelProduct& product) {
 // ---- Squares.
 
 template <int kLanes, int kRows, int kColumns>
-MILLRACE_INLINE void multiply_rows(const SquareProduct& product, int64_t row) {
+MILLRACE_INLINE void multiply_rows(const SquareProduct& product, int64_t row,
+                                   const NextPlane& plane) {
   using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector sums[kRows][kColumns];
@@ -102,7 +109,9 @@ MILLRACE_INLINE void multiply_rows(const SquareProduct& product, int64_t row) {
   for (int64_t image = 0; image < product.images; ++image) {
     const float* a = product.a + image * product.a_image + row;
     const float* b = product.b + image * product.b_image;
-    for (int64_t pixel = 0; pixel < product.pixels; ++pixel, a += kLanes, b += kLanes) {
+    const float* next = plane.pixels + image * plane.image;
+    for (int64_t pixel = 0; pixel < product.pixels; ++pixel) {
+      __builtin_prefetch(next, 0, 2);
       Vector gradients[kColumns];
 #pragma GCC unroll 16
       for (int column = 0; column < kColumns; ++column) {
@@ -116,6 +125,9 @@ MILLRACE_INLINE void multiply_rows(const SquareProduct& product, int64_t row) {
           sums[r][column] += value * gradients[column];
         }
       }
+      a += kLanes;
+      b += kLanes;
+      next += kLanes;
     }
   }
 #pragma GCC unroll 16
@@ -130,8 +142,8 @@ MILLRACE_INLINE void multiply_rows(const SquareProduct& product, int64_t row) {
 // Half of a square's rows at a time: with three columns they fill the registers.
 template <int kLanes, int kColumns>
 void multiply_halves(const SquareProduct& product) {
-  multiply_rows<kLanes, kLanes / 2, kColumns>(product, 0);
-  multiply_rows<kLanes, kLanes / 2, kColumns>(product, kLanes / 2);
+  multiply_rows<kLanes, kLanes / 2, kColumns>(product, 0, product.next[0]);
+  multiply_rows<kLanes, kLanes / 2, kColumns>(product, kLanes / 2, product.next[1]);
 }
 
 template <int kLanes>
