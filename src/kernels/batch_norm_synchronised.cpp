@@ -56,7 +56,7 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
   const std::vector<int64_t> counts = attributes.integers("counts");
   const double epsilon = attributes.number("epsilon");
   const double momentum = attributes.number("momentum");
-  const bool relu = attributes.flag("relu");
+  const Bend bend = {bend_kind(attributes)};
   const bool residual = attributes.flag("residual");
   const graph::DataType type = request.inputs[0].type.dtype;
   return make_function_kernel(
@@ -73,7 +73,7 @@ std::unique_ptr<Kernel> make_forward(const KernelRequest& request, std::string* 
         fold_parameters(planes, a.input<float>(1), a.input<float>(2), a.output<float>(1),
                         a.output<float>(2), factor, offset);
         apply_group(planes, 0, planes.blocks, {type, a.inputs[0]},
-                    {type, residual ? a.inputs[6] : nullptr}, factor, offset, relu,
+                    {type, residual ? a.inputs[6] : nullptr}, factor, offset, bend,
                     {type, a.outputs[0]});
       },
       bytes_for(planes, 2));
@@ -89,28 +89,28 @@ struct GradientTypes {
 
 // Padded parameters of the backward pass in the workspace: centre, factor, offset.
 GradientInputs gradient_inputs(const Planes& planes, const KernelArguments& a, float* parameters,
-                               bool relu, const GradientTypes& types) {
+                               const Bend& bend, const GradientTypes& types) {
   float* factor = parameters + planes.padded_channels();
   float* offset = factor + planes.padded_channels();
   pad_channels(planes, a.input<float>(4), parameters);
   fold_parameters(planes, a.input<float>(2), a.input<float>(3), a.input<float>(4),
                   a.input<float>(5), factor, offset);
-  return {{types.dy, a.inputs[0]}, {types.x, a.inputs[1]}, parameters, factor, offset, relu};
+  return {{types.dy, a.inputs[0]}, {types.x, a.inputs[1]}, parameters, factor, offset, bend};
 }
 
 std::unique_ptr<Kernel> make_backward_sums(const KernelRequest& request, std::string* refusal) {
   if (!is_in_planes(request, 1, refusal)) return nullptr;
   const Planes planes(request.inputs[1]);
   const GradientTypes types(request);
-  const bool relu = request.op.attributes.flag("relu");
+  const Bend bend = {bend_kind(request.op.attributes)};
   return make_function_kernel(
-      [planes, types, relu](const KernelArguments& a) {
+      [planes, types, bend](const KernelArguments& a) {
         auto* parameters = reinterpret_cast<float*>(a.workspace);
         float* partial = parameters + 3 * planes.padded_channels();
-        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu, types);
+        const GradientInputs inputs = gradient_inputs(planes, a, parameters, bend, types);
         sum_gradients(planes, 0, planes.blocks, inputs, partial);
         for (int64_t c = 0; c < planes.channels; ++c) {
-          const GradientSums sums = merged_sums(planes, partial, c);
+          const GradientSums sums = merged_sums(planes, inputs, partial, c);
           a.output<float>(0)[c] = static_cast<float>(sums.plain);
           a.output<float>(0)[planes.channels + c] = static_cast<float>(sums.weighted);
           a.output<float>(1)[c] = static_cast<float>(sums.weighted * a.input<float>(5)[c]);
@@ -124,14 +124,14 @@ std::unique_ptr<Kernel> make_backward_apply(const KernelRequest& request, std::s
   if (!is_in_planes(request, 1, refusal)) return nullptr;
   const Planes planes(request.inputs[1]);
   const GradientTypes types(request);
-  const bool relu = request.op.attributes.flag("relu");
+  const Bend bend = {bend_kind(request.op.attributes)};
   const auto count = static_cast<double>(request.op.attributes.integer("count"));
   return make_function_kernel(
-      [planes, types, relu, count](const KernelArguments& a) {
+      [planes, types, bend, count](const KernelArguments& a) {
         auto* parameters = reinterpret_cast<float*>(a.workspace);
         float* slope = parameters + 3 * planes.padded_channels();
         float* shift = slope + planes.padded_channels();
-        const GradientInputs inputs = gradient_inputs(planes, a, parameters, relu, types);
+        const GradientInputs inputs = gradient_inputs(planes, a, parameters, bend, types);
         const float* sums = a.input<float>(6);
         for (int64_t c = 0; c < planes.padded_channels(); ++c) {
           const bool real = c < planes.channels;

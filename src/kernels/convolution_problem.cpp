@@ -166,10 +166,12 @@ uint64_t workspace_of(const ConvolutionProblem& problem, ConvolutionMethod metho
 std::string ConvolutionProblem::key() const {
   constexpr const char* kNames[] = {"forward", "backward_data", "backward_weights"};
   return fmt::format(
-      "{} x={} w={} y={} stride={} padding={} dilation={} groups={} bias={} relu={}{}",
+      "{} x={} w={} y={} stride={} padding={} dilation={} groups={}{} bias={} relu={}{}",
       kNames[static_cast<size_t>(direction)], graph::to_string(x.shape), graph::to_string(w.shape),
       graph::to_string(y.shape), graph::to_string(stride), graph::to_string(padding),
-      graph::to_string(dilation), groups, bias, relu, halves ? " bf16" : "");
+      graph::to_string(dilation), groups,
+      widened.narrow > 0 ? fmt::format(" of {}", widened.narrow) : std::string(), bias, relu,
+      halves ? " bf16" : "");
 }
 
 ConvolutionProblem convolution_problem(const KernelRequest& request) {

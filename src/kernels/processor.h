@@ -20,4 +20,12 @@ VectorInstructions vector_instructions();
 // times hold for. "unknown processor" where the system does not tell the model.
 std::string processor_description();
 
+// Of loops compiled for both, those for the widest vectors that may be used here; null if none may.
+template <typename Loops>
+const Loops* widest_loops(const Loops& (*avx512)(), const Loops& (*avx2)()) {
+  const VectorInstructions widest = vector_instructions();
+  if (widest == VectorInstructions::none) return nullptr;
+  return widest == VectorInstructions::avx512 ? &avx512() : &avx2();
+}
+
 }  // namespace millrace::kernels

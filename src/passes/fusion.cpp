@@ -36,6 +36,9 @@ class Fuser {
   void run() {
     for_each("add", [this](graph::OperatorId id) { add_into_batch_norm(id); });
     for_each("relu", [this](graph::OperatorId id) { relu_into_producer(id); });
+    for (const std::string_view bend : {"relu6", "prelu"}) {
+      for_each(bend, [this](graph::OperatorId id) { bend_into_batch_norm(id); });
+    }
     for_each("max_pool", [this](graph::OperatorId id) { relu_into_max_pool(id); });
     std::erase(order_, graph::kNone);
     graph_.set_order(order_);
@@ -60,7 +63,7 @@ class Fuser {
     if (id == graph::kNone || !only_for(tensor, reader)) return graph::kNone;
     const graph::Operator& op = graph_.op(id);
     const bool fits = is_batch_norm(op) && op.outputs[0] == tensor && !op.attributes.flag("relu") &&
-                      !op.attributes.flag("residual") &&
+                      !op.attributes.flag("residual") && !op.attributes.has("bend") &&
                       readers_[static_cast<size_t>(op.outputs[1])].empty() &&
                       readers_[static_cast<size_t>(op.outputs[2])].empty();
     return fits ? id : graph::kNone;
@@ -99,6 +102,16 @@ class Fuser {
     if (host.outputs[0] != x || any_read_besides_first(host)) return;
     host.attributes.set("relu", true);
     take_over(producer, relu);
+  }
+
+  void bend_into_batch_norm(graph::OperatorId bend) {
+    const graph::Operator& op = graph_.op(bend);
+    const graph::OperatorId host = fusible_batch_norm(op.inputs[0], bend);
+    if (host == graph::kNone || graph_.op(host).type != "batch_norm") return;
+    graph::Operator& norm = graph_.op(host);
+    norm.inputs.insert(norm.inputs.end(), op.inputs.begin() + 1, op.inputs.end());
+    norm.attributes.set("bend", op.type);
+    take_over(host, bend);
   }
 
   bool any_read_besides_first(const graph::Operator& op) const {

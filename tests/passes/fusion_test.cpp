@@ -35,6 +35,27 @@ TEST(Fusion, ReluGoesIntoItsProducer) {
   EXPECT_EQ(graph.tensor(first.id).producer, all_of_type(graph, "batch_norm")[0]);
 }
 
+TEST(Fusion, OtherActivationsJoinANormWithoutAResidual) {
+  graph::Builder net;
+  graph::Value x = net.batch_norm(net.convolution(net.image(2, 3, 8, 8), "conv", kThree), "norm");
+  const graph::Value bent = net.prelu(x, "slopes");
+  const graph::Value capped = net.relu6(net.batch_norm(bent, "capped"));
+  const graph::Value sum = net.prelu(net.add(net.batch_norm(capped, "long"), bent), "stays");
+  const graph::Value last = net.relu6(net.convolution(sum, "last", kThree));
+  graph::Graph graph = net.take();
+  graph.add_result(last.id);
+  fuse(graph);
+  graph.validate();
+  EXPECT_THAT(types_of(graph), ElementsAre("convolution", "batch_norm", "batch_norm", "batch_norm",
+                                           "prelu", "convolution", "relu6"));
+  const graph::Operator& with_slopes = graph.op(graph.order()[1]);
+  EXPECT_EQ(with_slopes.attributes.text("bend"), "prelu");
+  EXPECT_EQ(graph.tensor(with_slopes.inputs.at(5)).name, "slopes.weight");
+  EXPECT_EQ(with_slopes.outputs[0], bent.id);
+  EXPECT_EQ(graph.op(graph.order()[2]).attributes.text("bend"), "relu6");
+  EXPECT_FALSE(graph.op(graph.order()[3]).attributes.has("bend"));
+}
+
 TEST(Fusion, IntermediateWithTwoReadersStays) {
   graph::Builder net;
   const graph::Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);

@@ -76,6 +76,13 @@ struct SeenRows {
         count(std::max<int64_t>(0, std::min(taps, height - top) - first_tap)) {}
 };
 
+// Channels of a group, of which each sees all; 0 if they do not make as many as they see.
+int64_t members_of(const ConvolutionProblem& problem) {
+  if (problem.widened.narrow > 0) return problem.widened.narrow;
+  const graph::Shape& w = problem.w.shape;
+  return w[1] == w[2] && problem.groups * w[1] == problem.x.shape[1] ? w[1] : 0;
+}
+
 // Outputs, and gradients of inputs.
 class DepthwisePixels : public Kernel {
  public:
@@ -84,6 +91,7 @@ class DepthwisePixels : public Kernel {
         turned_(problem.direction == ConvolutionDirection::backward_data),
         bias_(problem.bias && !turned_),
         relu_(problem.relu),
+        members_(members_of(problem)),
         source_((turned_ ? problem.y : problem.x).shape, loops.lanes),
         target_((turned_ ? problem.x : problem.y).shape, loops.lanes),
         kernel_{problem.w.shape[3], problem.w.shape[4]} {
@@ -124,7 +132,8 @@ class DepthwisePixels : public Kernel {
  private:
   static constexpr int64_t kWeightBlocks = 8;  // that one thread arranges rather than two
 
-  int64_t kernel_floats() const { return kernel_[0] * kernel_[1] * loops_.lanes; }
+  int64_t tap_floats() const { return members_ * loops_.lanes; }
+  int64_t kernel_floats() const { return kernel_[0] * kernel_[1] * tap_floats(); }
 
   // A block's weights in the order in which they are read: of each phase of rows that of columns.
   void arrange(const float* weights, int64_t block, float* to) const {
@@ -134,8 +143,15 @@ class DepthwisePixels : public Kernel {
       for (const AxisPhase& across : phases_[1]) {
         for (const int64_t row : down.taps) {
           for (const int64_t tap : across.taps) {
-            const float* from = weights + block * lanes * area + row * kernel_[1] + tap;
-            for (int64_t lane = 0; lane < lanes; ++lane) *to++ = from[lane * area];
+            const float* from = weights + block * lanes * members_ * area + row * kernel_[1] + tap;
+            for (int64_t member = 0; member < members_; ++member) {
+              for (int64_t lane = 0; lane < lanes; ++lane) {
+                const int64_t other = lane ^ member;
+                const int64_t output = turned_ ? other : lane;
+                const int64_t input = turned_ ? lane : other;
+                *to++ = from[(output * members_ + input % members_) * area];
+              }
+            }
           }
         }
       }
@@ -146,7 +162,7 @@ class DepthwisePixels : public Kernel {
                 const float* bias, float* target) const {
     const auto remainder = static_cast<size_t>(at % target_step_[0]);
     for (size_t i = 0; i < remainder; ++i) {
-      weights += static_cast<int64_t>(phases_[0][i].taps.size()) * kernel_[1] * loops_.lanes;
+      weights += static_cast<int64_t>(phases_[0][i].taps.size()) * kernel_[1] * tap_floats();
     }
     const AxisPhase& down = phases_[0][remainder];
     const auto down_taps = static_cast<int64_t>(down.taps.size());
@@ -162,10 +178,10 @@ class DepthwisePixels : public Kernel {
                             across.offset,
                             source_stride_[1],
                             across.count};
-      loops_.convolve(rows, weights + seen.first_tap * taps * loops_.lanes, bias, relu_,
+      loops_.convolve(rows, members_, weights + seen.first_tap * taps * tap_floats(), bias, relu_,
                       target + target_.offset(plane, at) + across.start * loops_.lanes,
                       target_step_[1] * loops_.lanes);
-      weights += down_taps * taps * loops_.lanes;
+      weights += down_taps * taps * tap_floats();
     }
   }
 
@@ -173,6 +189,7 @@ class DepthwisePixels : public Kernel {
   bool turned_;
   bool bias_;
   bool relu_;
+  int64_t members_;
   ChannelPlanes source_;
   ChannelPlanes target_;
   std::array<int64_t, 2> kernel_;
@@ -186,6 +203,7 @@ class DepthwiseWeights : public Kernel {
  public:
   DepthwiseWeights(const ConvolutionProblem& problem, const DepthwiseLoops& loops)
       : loops_(loops),
+        members_(members_of(problem)),
         source_(problem.x.shape, loops.lanes),
         gradient_(problem.y.shape, loops.lanes),
         kernel_{problem.w.shape[3], problem.w.shape[4]},
@@ -211,13 +229,14 @@ class DepthwiseWeights : public Kernel {
 
  private:
   int64_t area() const { return kernel_[0] * kernel_[1]; }
-  int64_t kernel_floats() const { return area() * loops_.lanes; }
+  int64_t member_floats() const { return area() * loops_.lanes; }
+  int64_t kernel_floats() const { return members_ * member_floats(); }
 
   void sum_group(const float* x, const float* dy, int64_t group, int64_t block, float* sums) const {
     std::fill_n(sums, kernel_floats(), 0.0f);
     for (int64_t image = source_.images * group / groups_;
          image < source_.images * (group + 1) / groups_; ++image) {
-      float of_image[kMostTaps * kMostTaps * kMostLanes] = {};
+      float of_image[kMostSums * kMostLanes] = {};
       const int64_t plane = image * source_.blocks + block;
       for (int64_t at = 0; at < gradient_.height; ++at) {
         const SeenRows seen(at * stride_[0] - padding_[0], kernel_[0], source_.height);
@@ -229,8 +248,11 @@ class DepthwiseWeights : public Kernel {
                               -padding_[1],
                               stride_[1],
                               gradient_.width};
-        loops_.correlate(rows, dy + gradient_.offset(plane, at),
-                         of_image + seen.first_tap * kernel_[1] * loops_.lanes);
+        for (int64_t member = 0; member < members_; ++member) {
+          loops_.correlate(
+              rows, member, dy + gradient_.offset(plane, at),
+              of_image + member * member_floats() + seen.first_tap * kernel_[1] * loops_.lanes);
+        }
       }
       for (int64_t i = 0; i < kernel_floats(); ++i) sums[i] += of_image[i];
     }
@@ -242,13 +264,18 @@ class DepthwiseWeights : public Kernel {
       for (int64_t group = 0; group < groups_; ++group) {
         sum += sums[(group * source_.blocks + block) * kernel_floats() + i];
       }
-      weights[i % loops_.lanes * area() + i / loops_.lanes] = sum;
+      const int64_t lane = i % loops_.lanes;
+      const int64_t input = (lane ^ i / member_floats()) % members_;
+      weights[(lane * members_ + input) * area() + i % member_floats() / loops_.lanes] = sum;
     }
   }
 
   static constexpr int64_t kMostLanes = 16;
+  static constexpr int64_t kMostSums =
+      std::max(kMostTaps * kMostTaps, kMostMembers* kMostTapsOfGroups* kMostTapsOfGroups);
 
   const DepthwiseLoops& loops_;
+  int64_t members_;
   ChannelPlanes source_;
   ChannelPlanes gradient_;
   std::array<int64_t, 2> kernel_;
@@ -264,33 +291,27 @@ bool any_above(const graph::Shape& sizes, int64_t most) {
 }  // namespace
 
 const DepthwiseLoops* depthwise_loops_here() {
-  switch (vector_instructions()) {
-    case VectorInstructions::avx512:
-      return &depthwise_loops_avx512();
-    case VectorInstructions::avx2:
-      return &depthwise_loops_avx2();
-    case VectorInstructions::none:
-      break;
-  }
-  return nullptr;
+  return widest_loops(depthwise_loops_avx512, depthwise_loops_avx2);
 }
 
 std::string refusal_of_depthwise(const ConvolutionProblem& problem, const DepthwiseLoops* loops) {
   if (loops == nullptr) return "there are no loops for this processor";
   const graph::Shape& w = problem.w.shape;
-  if (problem.groups < 2 || problem.groups != problem.x.shape[1] || w[1] != 1) {
-    return "channels have no kernels of their own";
+  const int64_t members = problem.groups < 2 ? 0 : members_of(problem);
+  if (members != 1 && members != 2 && members != kMostMembers) {
+    return "groups are not of 1, 2 or 4 channels that make as many";
   }
   if (problem.halves) return "bf16 is not served";
   if (problem.bias && problem.direction == ConvolutionDirection::backward_weights) {
     return "gradients of a bias are not served";
   }
   if (any_above(problem.dilation, 1)) return "only dilation 1 is served";
-  if (any_above(problem.stride, kMostTapStrides) || any_above({w[3], w[4]}, kMostTaps)) {
+  const int64_t most_taps = members == 1 ? kMostTaps : kMostTapsOfGroups;
+  if (any_above(problem.stride, kMostTapStrides) || any_above({w[3], w[4]}, most_taps)) {
     return fmt::format("only strides up to {} and kernels up to {} are served", kMostTapStrides,
-                       kMostTaps);
+                       most_taps);
   }
-  if (problem.groups % loops->lanes != 0) {
+  if (problem.x.shape[1] % loops->lanes != 0) {
     return fmt::format("channels are no multiple of {}", loops->lanes);
   }
   return {};

@@ -1,5 +1,5 @@
-// Depthwise convolutions, each of whose channels has a kernel of its own, in loops of our own
-// (row_loops.h). Sums do not depend on the number of threads.
+// Depthwise convolutions, each of whose channels has a kernel of its own, and such of small groups
+// of channels, in loops of our own (row_loops.h). Sums do not depend on the number of threads.
 #pragma once
 
 #include <memory>

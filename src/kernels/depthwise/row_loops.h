@@ -4,7 +4,10 @@
 // columns of `lanes` floats each. A kernel has as many floats at each of its taps. Both gradients
 // are made of the same rows: that of inputs is a convolution with the taps in the other order, for
 // strides one for each remainder.
-// Loops run on the calling thread alone and allocate nothing.
+// Small groups of channels that lie in one block share it: each channel also has weights for the
+// others of its group. Channel c and member m stand for the input c xor m, which is again one of
+// the group as its size is a power of two. Loops run on the calling thread alone and allocate
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +16,8 @@ namespace millrace::kernels {
 
 inline constexpr int64_t kMostTaps = 7;        // in a row of a kernel
 inline constexpr int64_t kMostTapStrides = 2;  // columns of inputs from an output to the next
+inline constexpr int64_t kMostMembers = 4;     // of a group
+inline constexpr int64_t kMostTapsOfGroups = 3;
 
 // A row of outputs and the rows of inputs that its taps see.
 struct TapRows {
@@ -29,12 +34,12 @@ struct TapRows {
 struct DepthwiseLoops {
   int64_t lanes;
 
-  // Outputs are `step` floats apart. `bias` may be null.
-  void (*convolve)(const TapRows& rows, const float* weights, const float* bias, bool relu,
-                   float* y, int64_t step);
+  // Outputs are `step` floats apart. `bias` may be null. Each tap has weights for all members.
+  void (*convolve)(const TapRows& rows, int64_t members, const float* weights, const float* bias,
+                   bool relu, float* y, int64_t step);
   // Adds the products of inputs and gradients of outputs, which follow each other, to the sums of
-  // the taps.
-  void (*correlate)(const TapRows& rows, const float* dy, float* sums);
+  // the taps; the inputs are those of one member.
+  void (*correlate)(const TapRows& rows, int64_t member, const float* dy, float* sums);
 };
 
 const DepthwiseLoops& depthwise_loops_avx2();

@@ -3,32 +3,18 @@
 #pragma once
 
 #include "kernels/panels/panel_loops.h"
+#include "kernels/support/float_vector.h"
 
 namespace millrace::kernels::panel_code {
 namespace {
 
 constexpr int kLine = 16;  // floats of a cache line
 
-#define MILLRACE_PANEL_INLINE inline __attribute__((always_inline))
-
-template <int kLanes>
-struct PanelVector {
-  using Type __attribute__((vector_size(kLanes * 4))) = float;
-  using Unaligned __attribute__((vector_size(kLanes * 4), aligned(4), may_alias)) = float;
-
-  static MILLRACE_PANEL_INLINE Type load(const float* from) {
-    return *reinterpret_cast<const Unaligned*>(from);
-  }
-  static MILLRACE_PANEL_INLINE void store(float* to, const Type& value) {
-    *reinterpret_cast<Unaligned*>(to) = value;
-  }
-};
-
 // ---- Pixels.
 
 template <int kLanes, int kPixels, int kColumns>
 void multiply_some_pixels(const PixelProduct& product, int64_t first) {
-  using Lanes = PanelVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector sums[kPixels][kColumns];
   float* c = product.c + first * kLanes;
@@ -42,9 +28,15 @@ void multiply_some_pixels(const PixelProduct& product, int64_t first) {
   }
   const float* a = product.a + first * kLanes;
   const float* b = product.b;
+  const float* next = product.next + first * kLanes;
   for (int64_t plane = 0; plane < product.depth; ++plane, a += product.a_plane) {
     for (int line = 0; line < kPixels * kLanes; line += kLine) {
       __builtin_prefetch(a + kPixels * kLanes + line);  // of the pixels that come next
+    }
+    if (plane < product.next_planes) {
+      for (int line = 0; line < kPixels * kLanes; line += kLine) {
+        __builtin_prefetch(next + plane * product.a_plane + line, 0, 2);
+      }
     }
 #pragma GCC unroll 16
     for (int k = 0; k < kLanes; ++k, b += kLanes) {
@@ -100,8 +92,9 @@ void multiply_pixels(const PixelProduct& product) {
 // ---- Squares.
 
 template <int kLanes, int kRows, int kColumns>
-MILLRACE_PANEL_INLINE void multiply_rows(const SquareProduct& product, int64_t row) {
-  using Lanes = PanelVector<kLanes>;
+MILLRACE_INLINE void multiply_rows(const SquareProduct& product, int64_t row,
+                                   const NextPlane& plane) {
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector sums[kRows][kColumns];
   float* c = product.c + row * kLanes;
@@ -116,7 +109,9 @@ MILLRACE_PANEL_INLINE void multiply_rows(const SquareProduct& product, int64_t r
   for (int64_t image = 0; image < product.images; ++image) {
     const float* a = product.a + image * product.a_image + row;
     const float* b = product.b + image * product.b_image;
-    for (int64_t pixel = 0; pixel < product.pixels; ++pixel, a += kLanes, b += kLanes) {
+    const float* next = plane.pixels + image * plane.image;
+    for (int64_t pixel = 0; pixel < product.pixels; ++pixel) {
+      __builtin_prefetch(next, 0, 2);
       Vector gradients[kColumns];
 #pragma GCC unroll 16
       for (int column = 0; column < kColumns; ++column) {
@@ -130,6 +125,9 @@ MILLRACE_PANEL_INLINE void multiply_rows(const SquareProduct& product, int64_t r
           sums[r][column] += value * gradients[column];
         }
       }
+      a += kLanes;
+      b += kLanes;
+      next += kLanes;
     }
   }
 #pragma GCC unroll 16
@@ -144,8 +142,8 @@ MILLRACE_PANEL_INLINE void multiply_rows(const SquareProduct& product, int64_t r
 // Half of a square's rows at a time: with three columns they fill the registers.
 template <int kLanes, int kColumns>
 void multiply_halves(const SquareProduct& product) {
-  multiply_rows<kLanes, kLanes / 2, kColumns>(product, 0);
-  multiply_rows<kLanes, kLanes / 2, kColumns>(product, kLanes / 2);
+  multiply_rows<kLanes, kLanes / 2, kColumns>(product, 0, product.next[0]);
+  multiply_rows<kLanes, kLanes / 2, kColumns>(product, kLanes / 2, product.next[1]);
 }
 
 template <int kLanes>
@@ -160,7 +158,7 @@ void multiply_squares(const SquareProduct& product) {
 template <int kLanes>
 void gather_pixels(const float* plane, const PixelGrid& grid, int64_t first, int64_t count,
                    float* pixels) {
-  using Lanes = PanelVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   int64_t down = first / grid.across;
   int64_t across = first % grid.across;
   while (count > 0) {
@@ -182,7 +180,7 @@ void gather_pixels(const float* plane, const PixelGrid& grid, int64_t first, int
 template <int kLanes>
 void scatter_pixels(const float* pixels, const PixelGrid& grid, int64_t first, int64_t count,
                     float* plane) {
-  using Lanes = PanelVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   int64_t down = first / grid.across;
   int64_t across = first % grid.across;
   for (int64_t i = 0; i < count; ++i, pixels += kLanes) {
@@ -213,8 +211,6 @@ constexpr PanelLoops make_panel_loops() {
           scatter_pixels<kLanes>,
           turn_square<kLanes>};
 }
-
-#undef MILLRACE_PANEL_INLINE
 
 }  // namespace
 }  // namespace millrace::kernels::panel_code

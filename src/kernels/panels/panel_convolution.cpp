@@ -12,9 +12,12 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kPiece = 196;       // pixels that are worked on at a time
-constexpr int64_t kPixelDepth = 128;  // channels of a product: weights stay in the nearest cache
+constexpr int64_t kPiece = 196;        // pixels that are worked on at a time
+constexpr int64_t kPixelDepth = 128;   // channels of a product: weights stay in the nearest cache
+constexpr int64_t kSquarePiece = 112;  // of these: a plane and three others, in the nearest cache
 constexpr int64_t kSquareChannels = 256;  // whose pixels stay in the next cache
+constexpr int64_t kFewWeights = 1 << 16;  // of which several sums are made at a time
+constexpr int64_t kImageGroups = 8;       // that these are of
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -71,16 +74,17 @@ struct Piece {
   int64_t pixels() const { return images * count; }
 };
 
-// Small images go several at a time, large ones in parts.
-std::vector<Piece> pieces_of(int64_t images, int64_t pixels) {
+// Of images `begin` to `end`, about `most` pixels each. Small images go several at a time, large
+// ones in parts.
+std::vector<Piece> pieces_of(int64_t begin, int64_t end, int64_t pixels, int64_t most) {
   std::vector<Piece> pieces;
   if (pixels <= 0) return pieces;
-  const int64_t together = std::max<int64_t>(1, kPiece / pixels);
-  const int64_t part = divided_up(pixels, divided_up(pixels, kPiece));
-  for (int64_t image = 0; image < images; image += together) {
+  const int64_t together = std::max<int64_t>(1, most / pixels);
+  const int64_t part = divided_up(pixels, divided_up(pixels, most));
+  for (int64_t image = begin; image < end; image += together) {
     for (int64_t first = 0; first < pixels; first += part) {
       pieces.push_back(
-          {image, std::min(together, images - image), first, std::min(part, pixels - first)});
+          {image, std::min(together, end - image), first, std::min(part, pixels - first)});
     }
   }
   return pieces;
@@ -170,7 +174,8 @@ class PanelPixels : public Kernel {
         threads_(threads),
         phases_(turned_ ? data_phases(problem) : std::vector<Phase>{forward_phase(problem)}) {
     for (size_t phase = 0; phase < phases_.size(); ++phase) {
-      const std::vector<Piece> pieces = pieces_of(target_.images, phases_[phase].pixels());
+      const std::vector<Piece> pieces =
+          pieces_of(0, target_.images, phases_[phase].pixels(), kPiece);
       largest_ = std::max(largest_, largest_of(pieces));
       for (const Piece& piece : pieces) tasks_.push_back({phase, piece});
     }
@@ -198,7 +203,9 @@ class PanelPixels : public Kernel {
     parallel_for(threads_, 1, [&](int64_t thread) {
       for (int64_t item = items * thread / threads_; item < items * (thread + 1) / threads_;
            ++item) {
-        convolve(tasks_[static_cast<size_t>(item / parts_)], item % parts_, source, weights,
+        const auto task = static_cast<size_t>(item / parts_);
+        const bool last = task + 1 == tasks_.size();
+        convolve(tasks_[task], last ? nullptr : &tasks_[task + 1], item % parts_, source, weights,
                  pieces + thread * piece_floats(), target);
       }
     });
@@ -237,8 +244,27 @@ class PanelPixels : public Kernel {
     });
   }
 
-  void convolve(const Task& task, int64_t part, const float* source, const float* weights,
-                float* gathered, float* target) const {
+  // Planes of pixels that are wanted after those of the products from `plane` on.
+  struct Coming {
+    const Piece* piece = nullptr;
+    int64_t plane = 0;
+    int64_t count = 0;
+  };
+  Coming coming_after(const Task& task, const Task* next, int64_t plane) const {
+    const int64_t most = kPixelDepth / loops_.lanes;
+    if (!lies_ready(phases_[task.phase], source_)) return {};
+    if (plane + most < source_.blocks) {
+      return {&task.piece, plane + most, std::min(most, source_.blocks - plane - most)};
+    }
+    if (next == nullptr || parts_ > 1 || next->piece.images != task.piece.images ||
+        next->piece.count != task.piece.count) {
+      return {};
+    }
+    return {&next->piece, 0, std::min(most, source_.blocks)};
+  }
+
+  void convolve(const Task& task, const Task* next, int64_t part, const float* source,
+                const float* weights, float* gathered, float* target) const {
     const Phase& phase = phases_[task.phase];
     const Piece& piece = task.piece;
     const bool ready = lies_ready(phase, source_);
@@ -262,10 +288,18 @@ class PanelPixels : public Kernel {
         gather_planes(loops_, source, source_, phase, piece, plane, plane + product.depth,
                       gathered);
       }
+      const Coming coming = coming_after(task, next, plane);
       for (int64_t column = begin; column < end; column += product.columns) {
         product.columns = next_columns(end - column, loops_);
         product.b = squares + (column * depth + plane) * square();
+        const int64_t brought = coming.count * (column - begin) / (end - begin);
+        product.next_planes =
+            coming.count * (column - begin + product.columns) / (end - begin) - brought;
         for (int64_t image = 0; image < piece.images; ++image) {
+          if (coming.piece != nullptr) {
+            product.next = source + coming.piece->first * loops_.lanes +
+                           source_.offset(coming.piece->image + image, coming.plane + brought);
+          }
           const int64_t inside = image * piece.count * loops_.lanes;
           const int64_t first = piece.first * loops_.lanes;
           product.a = ready ? source + source_.offset(piece.image + image, plane) + first
@@ -303,7 +337,8 @@ class PanelPixels : public Kernel {
   int64_t parts_ = 1;
 };
 
-// Gradients of weights: every thread goes through all pixels for planes of its own.
+// Gradients of weights. Where these are few, of groups of images, which are added up at the end;
+// else every thread goes through all pixels for planes of its own.
 class PanelSquares : public Kernel {
  public:
   PanelSquares(const ConvolutionProblem& problem, int threads, const PanelLoops& loops)
@@ -311,91 +346,132 @@ class PanelSquares : public Kernel {
         source_(problem.x.shape, loops.lanes),
         gradient_(problem.y.shape, loops.lanes),
         phase_(forward_phase(problem)),
-        pieces_(pieces_of(source_.images, phase_.pixels())),
+        ready_(lies_ready(phase_, source_)),
         threads_(threads),
         depth_(source_.blocks * static_cast<int64_t>(phase_.taps.size())),
-        planes_(std::min(kSquareChannels / loops.lanes, divided_up(depth_, threads))),
+        groups_(weights() <= kFewWeights ? std::min(kImageGroups, source_.images) : 1),
+        planes_(std::min(kSquareChannels / loops.lanes,
+                         groups_ > 1 ? depth_ : divided_up(depth_, threads))),
         chunks_(divided_up(depth_, planes_)),
-        parts_(std::clamp<int64_t>(threads / chunks_, 1, gradient_.blocks)) {}
+        parts_(groups_ > 1 ? 1 : std::clamp<int64_t>(threads / chunks_, 1, gradient_.blocks)) {
+    for (int64_t group = 0; group < groups_; ++group) {
+      pieces_.push_back(pieces_of(source_.images * group / groups_,
+                                  source_.images * (group + 1) / groups_, phase_.pixels(),
+                                  kSquarePiece));
+    }
+  }
 
   uint64_t workspace_bytes() const override {
-    return static_cast<uint64_t>(threads_ * piece_floats()) * sizeof(float);
+    const int64_t sums = groups_ > 1 ? groups_ * weights() : 0;
+    return static_cast<uint64_t>(sums + threads_ * piece_floats()) * sizeof(float);
   }
 
   void run(const KernelArguments& arguments) override {
     const auto* x = arguments.input<const float>(0);
     const auto* dy = arguments.input<const float>(1);
     auto* dw = arguments.output<float>(0);
-    auto* workspace = reinterpret_cast<float*>(arguments.workspace);
-    const int64_t items = chunks_ * parts_;
+    auto* sums = reinterpret_cast<float*>(arguments.workspace);
+    float* gathered = groups_ > 1 ? sums + groups_ * weights() : sums;
+    const int64_t items = groups_ * chunks_ * parts_;
     parallel_for(threads_, 1, [&](int64_t thread) {
       for (int64_t item = items * thread / threads_; item < items * (thread + 1) / threads_;
            ++item) {
-        const int64_t first = item / parts_ * planes_;
-        const int64_t last = std::min(depth_, first + planes_);
-        for (const Piece& piece : pieces_) {
-          sum(piece, first, last, item % parts_, x, dy, workspace + thread * piece_floats(), dw);
-        }
+        const int64_t group = item / (chunks_ * parts_);
+        const int64_t first = item / parts_ % chunks_ * planes_;
+        sum_group(static_cast<size_t>(group), first, std::min(depth_, first + planes_),
+                  item % parts_, x, dy, gathered + thread * piece_floats(),
+                  groups_ > 1 ? sums + group * weights() : dw);
       }
     });
+    if (groups_ > 1) add_groups(sums, dw);
   }
 
  private:
-  int64_t piece_floats() const { return largest_of(pieces_) * planes_ * loops_.lanes; }
+  int64_t weights() const { return depth_ * gradient_.blocks * loops_.lanes * loops_.lanes; }
+  int64_t piece_floats() const {
+    int64_t largest = 0;
+    for (const std::vector<Piece>& pieces : pieces_) {
+      largest = std::max(largest, largest_of(pieces));
+    }
+    return ready_ ? 0 : largest * planes_ * loops_.lanes;
+  }
 
-  void sum(const Piece& piece, int64_t first, int64_t last, int64_t part, const float* x,
-           const float* dy, float* gathered, float* dw) const {
+  void sum_group(size_t group, int64_t first, int64_t last, int64_t part, const float* x,
+                 const float* dy, float* gathered, float* dw) const {
+    const std::vector<Piece>& pieces = pieces_[group];
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece* next = i + 1 < pieces.size() ? &pieces[i + 1] : nullptr;
+      sum(pieces[i], next, i > 0, first, last, part, x, dy, gathered, dw);
+    }
+  }
+
+  void sum(const Piece& piece, const Piece* next, bool add, int64_t first, int64_t last,
+           int64_t part, const float* x, const float* dy, float* gathered, float* dw) const {
     const int64_t lanes = loops_.lanes;
     const int64_t square = lanes * lanes;
-    const bool ready = lies_ready(phase_, source_);
-    if (!ready) gather_planes(loops_, x, source_, phase_, piece, first, last, gathered);
+    if (!ready_) gather_planes(loops_, x, source_, phase_, piece, first, last, gathered);
     SquareProduct product = {};
-    product.a_image = ready ? source_.offset(1, 0) : piece.count * lanes;
+    product.a_image = ready_ ? source_.offset(1, 0) : piece.count * lanes;
     product.b_plane = gradient_.plane();
     product.b_image = gradient_.offset(1, 0);
     product.pixels = piece.count;
     product.images = piece.images;
     product.c_column = depth_ * square;
-    product.add = piece.image > 0 || piece.first > 0;
+    product.add = add;
+    const int64_t begin = gradient_.blocks * part / parts_;
     const int64_t end = gradient_.blocks * (part + 1) / parts_;
-    for (int64_t column = gradient_.blocks * part / parts_; column < end;
-         column += product.columns) {
+    const bool same = next != nullptr && next->images == piece.images && next->count == piece.count;
+    int64_t ahead = ready_ ? first : last;
+    for (int64_t column = begin; column < end; column += product.columns) {
       product.columns = next_columns(end - column, loops_);
       product.b = dy + gradient_.offset(piece.image, column) + piece.first * lanes;
       for (int64_t plane = first; plane < last; ++plane) {
-        product.a = ready ? x + source_.offset(piece.image, plane) + piece.first * lanes
-                          : gathered + (plane - first) * piece.pixels() * lanes;
+        product.a = ready_ ? x + source_.offset(piece.image, plane) + piece.first * lanes
+                           : gathered + (plane - first) * piece.pixels() * lanes;
         product.c = dw + (column * depth_ + plane) * square;
+        for (NextPlane& coming : product.next) {
+          coming = {product.a, product.a_image};
+          if (!same || ahead - last >= end - begin) continue;
+          coming = ahead < last
+                       ? NextPlane{x + source_.offset(next->image, ahead), product.a_image}
+                       : NextPlane{dy + gradient_.offset(next->image, begin + ahead - last),
+                                   product.b_image};
+          coming.pixels += next->first * lanes;
+          ++ahead;
+        }
         loops_.multiply_squares(product);
       }
     }
+  }
+
+  void add_groups(const float* sums, float* dw) const {
+    constexpr int64_t kGrain = 4096;
+    parallel_ranges(weights(), kGrain, [&](int, int64_t begin, int64_t end) {
+      std::copy(sums + begin, sums + end, dw + begin);
+      for (int64_t group = 1; group < groups_; ++group) {
+        const float* more = sums + group * weights();
+        for (int64_t i = begin; i < end; ++i) dw[i] += more[i];
+      }
+    });
   }
 
   const PanelLoops& loops_;
   Blocked source_;
   Blocked gradient_;
   Phase phase_;
-  std::vector<Piece> pieces_;
+  bool ready_;  // pixels lie as they are wanted
   int64_t threads_;
   int64_t depth_;
+  int64_t groups_;
   int64_t planes_;  // at a time
   int64_t chunks_;
   int64_t parts_;
+  std::vector<std::vector<Piece>> pieces_;  // of each group
 };
 
 }  // namespace
 
-const PanelLoops* panel_loops_here() {
-  switch (vector_instructions()) {
-    case VectorInstructions::avx512:
-      return &panel_loops_avx512();
-    case VectorInstructions::avx2:
-      return &panel_loops_avx2();
-    case VectorInstructions::none:
-      break;
-  }
-  return nullptr;
-}
+const PanelLoops* panel_loops_here() { return widest_loops(panel_loops_avx512, panel_loops_avx2); }
 
 std::string refusal_of_panels(const ConvolutionProblem& problem, const PanelLoops* loops) {
   if (loops == nullptr) return "there are no loops for this processor";

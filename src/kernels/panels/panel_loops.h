@@ -24,6 +24,15 @@ struct PixelProduct {
   float* c;
   int64_t c_plane;
   bool add;
+  // Planes, as far apart as those of `a`, of which as many pixels are brought nearer meanwhile.
+  const float* next;
+  int64_t next_planes;
+};
+
+// A plane that is brought nearer while a product goes on, as many pixels of as many images.
+struct NextPlane {
+  const float* pixels;
+  int64_t image;  // floats from an image to the next
 };
 
 // A plane of inputs times planes of outputs' gradients, summed over pixels: squares.
@@ -39,6 +48,7 @@ struct SquareProduct {
   float* c;
   int64_t c_column;
   bool add;
+  NextPlane next[2];
 };
 
 // A grid of pixels, `across` in a row, in a plane of height x width: where its first pixel lies,

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <string>
 
 #include "kernels/reference/reference.h"
 #include "kernels/support/conversion.h"
@@ -26,13 +27,38 @@ BatchNormGeometry batch_norm_geometry(const graph::Shape& shape) {
   return {shape.at(0), shape.at(1), graph::elements_of(shape) / (shape[0] * shape[1])};
 }
 
+// What an operator does to normalised values.
+struct PlainBend {
+  bool relu;
+  std::string name;
+
+  explicit PlainBend(const graph::Attributes& attributes)
+      : relu(attributes.flag("relu")),
+        name(attributes.has("bend") ? attributes.text("bend") : std::string()) {}
+
+  bool has_slopes() const { return name == "prelu"; }
+  double slope(const KernelArguments& a, size_t input, int64_t channel) const {
+    return has_slopes() ? a.input<float>(input)[channel] : 0.0;
+  }
+  double value(double z, double slope) const {
+    if (has_slopes()) return z > 0 ? z : slope * z;
+    if (name == "relu6") return z < 0 ? 0 : z > 6 ? 6 : z;
+    return relu && z < 0 ? 0 : z;
+  }
+  double derivative(double z, double slope) const {
+    if (has_slopes()) return z > 0 ? 1 : slope;
+    if (name == "relu6") return z > 0 && z < 6 ? 1 : 0;
+    return relu && z <= 0 ? 0 : 1;
+  }
+};
+
 void normalize(const BatchNormGeometry& g, int64_t c, const StoredNumbers& x, double mean,
-               double inverse, double scale, double bias, const StoredNumbers& residual, bool relu,
-               float* y) {
+               double inverse, double scale, double bias, const StoredNumbers& residual,
+               const PlainBend& bend, double slope, float* y) {
   g.each_of_channel(c, [&](int64_t i) {
     double value = (x[i] - mean) * inverse * scale + bias;
     if (residual.data != nullptr) value += residual[i];
-    y[i] = static_cast<float>(relu && value < 0 ? 0 : value);
+    y[i] = static_cast<float>(bend.value(value, slope));
   });
 }
 
@@ -44,7 +70,7 @@ std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::
   const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
   const double epsilon = attributes.number("epsilon");
   const double momentum = attributes.number("momentum");
-  const bool relu = attributes.flag("relu");
+  const PlainBend bend(attributes);
   const bool inference = attributes.flag("inference");
   const bool residual = attributes.flag("residual");
   return make_function_kernel([=](const KernelArguments& a) {
@@ -71,7 +97,7 @@ std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::
       a.output<float>(2)[c] = static_cast<float>(inverse);
       normalize(g, c, {graph::DataType::f32, a.inputs[0]}, mean, inverse, a.input<float>(1)[c],
                 a.input<float>(2)[c], {graph::DataType::f32, residual ? a.inputs[5] : nullptr},
-                relu, a.output<float>(0));
+                bend, bend.slope(a, 5, c), a.output<float>(0));
     }
   });
 }
@@ -80,7 +106,7 @@ std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
                                                    std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
-  const bool relu = request.op.attributes.flag("relu");
+  const PlainBend bend(request.op.attributes);
   const bool residual = request.op.attributes.flag("residual");
   const graph::DataType type = request.inputs[0].type.dtype;
   const graph::DataType residual_type =
@@ -89,7 +115,8 @@ std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,
     for (int64_t c = 0; c < g.channels; ++c) {
       normalize(g, c, {type, a.inputs[0]}, a.input<float>(3)[c], a.input<float>(4)[c],
                 a.input<float>(1)[c], a.input<float>(2)[c],
-                {residual_type, residual ? a.inputs[5] : nullptr}, relu, a.output<float>(0));
+                {residual_type, residual ? a.inputs[5] : nullptr}, bend, bend.slope(a, 5, c),
+                a.output<float>(0));
     }
   });
 }
@@ -98,7 +125,7 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
                                                       std::string* refusal) {
   if (!is_plain(request, refusal)) return nullptr;
   const BatchNormGeometry g = batch_norm_geometry(request.inputs[0].type.shape);
-  const bool relu = request.op.attributes.flag("relu");
+  const PlainBend bend(request.op.attributes);
   const bool fixed = request.op.attributes.flag("fixed_statistics");
   const graph::DataType type = request.inputs[1].type.dtype;
   return make_function_kernel([=](const KernelArguments& a) {
@@ -108,13 +135,16 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
       const double bias = a.input<float>(3)[c];
       const double mean = a.input<float>(4)[c];
       const double inverse = a.input<float>(5)[c];
+      const double slope = bend.slope(a, 6, c);
+      const auto normal = [&](int64_t i) { return (x[i] - mean) * inverse * scale + bias; };
       const auto gradient = [&](int64_t i) {
-        const bool passes = !relu || (x[i] - mean) * inverse * scale + bias > 0;
-        return passes ? static_cast<double>(a.input<float>(0)[i]) : 0.0;
+        return a.input<float>(0)[i] * bend.derivative(normal(i), slope);
       };
       double sum = 0;
       double products = 0;
+      double sloped = 0;
       g.each_of_channel(c, [&](int64_t i) {
+        if (!(normal(i) > 0)) sloped += a.input<float>(0)[i] * normal(i);
         sum += gradient(i);
         products += gradient(i) * (x[i] - mean) * inverse;
       });
@@ -125,6 +155,7 @@ std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest& reque
       });
       a.output<float>(1)[c] = static_cast<float>(products);
       a.output<float>(2)[c] = static_cast<float>(sum);
+      if (bend.has_slopes()) a.output<float>(3)[c] = static_cast<float>(sloped);
     }
   });
 }

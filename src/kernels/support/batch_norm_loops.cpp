@@ -125,98 +125,128 @@ MILLRACE_INLINE void statistics(const Element* x, int64_t pixels, float* mean, f
   }
 }
 
-template <int kBlock, bool kResidual, bool kRelu, typename Element>
+using Kind = Bend::Kind;
+
+// Of a scalar or a vector.
+template <Kind kKind, typename Value>
+MILLRACE_INLINE Value bent(const Value& value, const Value& slope) {
+  if constexpr (kKind == Kind::none) return value;
+  if constexpr (kKind == Kind::prelu) return value > 0.0f ? value : value * slope;
+  const Value positive = value < 0.0f ? Value{} : value;
+  if constexpr (kKind == Kind::relu6) return positive > 6.0f ? Value{} + 6.0f : positive;
+  return positive;
+}
+
+// What is left of a gradient in front of the bend of `value`.
+template <Kind kKind, typename Value>
+MILLRACE_INLINE Value unbent(const Value& gradient, const Value& value, const Value& slope) {
+  if constexpr (kKind == Kind::none) return gradient;
+  if constexpr (kKind == Kind::prelu) return value > 0.0f ? gradient : gradient * slope;
+  // One comparison for both ends: two make scalar code of vectors with GCC 12.
+  const Value inside = kKind == Kind::relu6 ? value * (6.0f - value) : value;
+  return inside > 0.0f ? gradient : Value{};
+}
+
+template <int kBlock, Kind kKind>
+MILLRACE_INLINE typename Lanes<kBlock>::Vector slopes_of(const Bend& bend) {
+  typename Lanes<kBlock>::Vector slopes = {};
+  if constexpr (kKind == Kind::prelu) slopes = Lanes<kBlock>::parameter(bend.slopes);
+  return slopes;
+}
+
+template <int kBlock, bool kResidual, Kind kKind, typename Element>
 MILLRACE_INLINE void apply(const Element* x, const Element* residual, const float* factor,
-                           const float* offset, int64_t pixels, Element* y) {
+                           const float* offset, const Bend& bend, int64_t pixels, Element* y) {
   using L = Lanes<kBlock>;
   const auto scale = L::parameter(factor);
   const auto start = L::parameter(offset);
+  const auto slopes = slopes_of<kBlock, kKind>(bend);
   const int64_t count = pixels * kBlock;
   const int64_t whole = count / L::kWidth * L::kWidth;
   for (int64_t i = 0; i < whole; i += L::kWidth) {
     auto value = L::load(x + i) * scale + start;
     if constexpr (kResidual) value += L::load(residual + i);
-    if constexpr (kRelu) value = value < 0.0f ? typename L::Vector{} : value;
-    L::store(y + i, value);
+    L::store(y + i, bent<kKind>(value, slopes));
   }
   for (int64_t i = whole; i < count; ++i) {
     float value = as_float(x[i]) * factor[0] + offset[0];
     if constexpr (kResidual) value += as_float(residual[i]);
-    if constexpr (kRelu) value = value < 0.0f ? 0.0f : value;
-    put(value, y[i]);
+    put(bent<kKind>(value, slopes[0]), y[i]);
   }
 }
 
-template <int kBlock, typename Element>
-MILLRACE_INLINE void apply_any(const Element* x, const Element* residual, const float* factor,
-                               const float* offset, bool relu, int64_t pixels, Element* y) {
-  if (residual != nullptr && relu) {
-    apply<kBlock, true, true>(x, residual, factor, offset, pixels, y);
-  } else if (residual != nullptr) {
-    apply<kBlock, true, false>(x, residual, factor, offset, pixels, y);
-  } else if (relu) {
-    apply<kBlock, false, true>(x, residual, factor, offset, pixels, y);
+template <int kBlock, Kind kKind, typename Element>
+MILLRACE_INLINE void apply_bend(const Element* x, const Element* residual, const float* factor,
+                                const float* offset, const Bend& bend, int64_t pixels, Element* y) {
+  if (residual != nullptr) {
+    apply<kBlock, true, kKind>(x, residual, factor, offset, bend, pixels, y);
   } else {
-    apply<kBlock, false, false>(x, residual, factor, offset, pixels, y);
+    apply<kBlock, false, kKind>(x, residual, factor, offset, bend, pixels, y);
   }
 }
 
-template <int kBlock, bool kRelu, typename Element>
+template <int kBlock, Kind kKind, typename Element>
 MILLRACE_INLINE void gradient_sums(const Element* dy, const Element* x, const float* mean,
-                                   const float* factor, const float* offset, int64_t pixels,
-                                   float* sum, float* weighted_sum) {
+                                   const float* factor, const float* offset, const Bend& bend,
+                                   int64_t pixels, float* sum, float* weighted_sum,
+                                   float* slope_sum) {
   using L = Lanes<kBlock>;
   const auto centre = L::parameter(mean);
   const auto scale = L::parameter(factor);
   const auto start = L::parameter(offset);
+  const auto slopes = slopes_of<kBlock, kKind>(bend);
   typename L::Vector plain = {};
   typename L::Vector weighted = {};
+  typename L::Vector sloped = {};
   const int64_t count = pixels * kBlock;
   const int64_t whole = count / L::kWidth * L::kWidth;
   for (int64_t i = 0; i < whole; i += L::kWidth) {
     const auto value = L::load(x + i);
-    auto gradient = L::load(dy + i);
-    if constexpr (kRelu) {
-      gradient = value * scale + start > 0.0f ? gradient : typename L::Vector{};
+    const auto arrived = L::load(dy + i);
+    const auto normal = value * scale + start;
+    if constexpr (kKind == Kind::prelu) {
+      sloped += normal > 0.0f ? typename L::Vector{} : arrived * normal;
     }
+    const auto gradient = unbent<kKind>(arrived, normal, slopes);
     plain += gradient;
     weighted += gradient * (value - centre);
   }
   fold<kBlock>(plain, sum);
   fold<kBlock>(weighted, weighted_sum);
+  if constexpr (kKind == Kind::prelu) fold<kBlock>(sloped, slope_sum);
   for (int64_t i = whole; i < count; ++i) {
     const float value = as_float(x[i]);
-    if (kRelu && !(value * factor[0] + offset[0] > 0.0f)) continue;
-    sum[0] += as_float(dy[i]);
-    weighted_sum[0] += as_float(dy[i]) * (value - mean[0]);
+    const float normal = value * factor[0] + offset[0];
+    const float gradient = unbent<kKind>(as_float(dy[i]), normal, slopes[0]);
+    if (kKind == Kind::prelu && !(normal > 0.0f)) slope_sum[0] += as_float(dy[i]) * normal;
+    sum[0] += gradient;
+    weighted_sum[0] += gradient * (value - mean[0]);
   }
 }
 
-template <int kBlock, bool kRelu, typename Element>
+template <int kBlock, Kind kKind, typename Element>
 MILLRACE_INLINE void gradient(const Element* dy, const Element* x, const float* mean,
                               const float* factor, const float* offset, const float* slope,
-                              const float* shift, int64_t pixels, Element* dx) {
+                              const float* shift, const Bend& bend, int64_t pixels, Element* dx) {
   using L = Lanes<kBlock>;
   const auto centre = L::parameter(mean);
   const auto scale = L::parameter(factor);
   const auto start = L::parameter(offset);
   const auto tilt = L::parameter(slope);
   const auto level = L::parameter(shift);
+  const auto slopes = slopes_of<kBlock, kKind>(bend);
   const int64_t count = pixels * kBlock;
   const int64_t whole = count / L::kWidth * L::kWidth;
   for (int64_t i = 0; i < whole; i += L::kWidth) {
     const auto value = L::load(x + i);
-    auto incoming = L::load(dy + i);
-    if constexpr (kRelu) {
-      incoming = value * scale + start > 0.0f ? incoming : typename L::Vector{};
-    }
+    const auto incoming = unbent<kKind>(L::load(dy + i), value * scale + start, slopes);
     L::store(dx + i, incoming * scale + (value - centre) * tilt + level);
   }
   for (int64_t i = whole; i < count; ++i) {
     const float value = as_float(x[i]);
-    const bool open = !kRelu || value * factor[0] + offset[0] > 0.0f;
-    const float scaled = open ? as_float(dy[i]) * factor[0] : 0.0f;
-    put(scaled + (value - mean[0]) * slope[0] + shift[0], dx[i]);
+    const float normal = value * factor[0] + offset[0];
+    const float incoming = unbent<kKind>(as_float(dy[i]), normal, slopes[0]);
+    put(incoming * factor[0] + (value - mean[0]) * slope[0] + shift[0], dx[i]);
   }
 }
 
@@ -230,44 +260,61 @@ MILLRACE_INLINE void any_statistics(const Element* x, int64_t pixels, int64_t bl
   statistics<1>(x, pixels, mean, deviations);
 }
 
-template <typename Element>
+template <Kind kKind, typename Element>
 MILLRACE_INLINE void any_apply(const Element* x, const Element* residual, const float* factor,
-                               const float* offset, bool relu, int64_t pixels, int64_t block,
+                               const float* offset, const Bend& bend, int64_t pixels, int64_t block,
                                Element* y) {
-  if (block == 16) return apply_any<16>(x, residual, factor, offset, relu, pixels, y);
-  if (block == 8) return apply_any<8>(x, residual, factor, offset, relu, pixels, y);
-  apply_any<1>(x, residual, factor, offset, relu, pixels, y);
+  if (block == 16) return apply_bend<16, kKind>(x, residual, factor, offset, bend, pixels, y);
+  if (block == 8) return apply_bend<8, kKind>(x, residual, factor, offset, bend, pixels, y);
+  apply_bend<1, kKind>(x, residual, factor, offset, bend, pixels, y);
 }
 
-template <bool kRelu, typename Element>
+template <Kind kKind, typename Element>
 MILLRACE_INLINE void any_gradient_sums(const Element* dy, const Element* x, const float* mean,
-                                       const float* factor, const float* offset, int64_t pixels,
-                                       int64_t block, float* sum, float* weighted_sum) {
+                                       const float* factor, const float* offset, const Bend& bend,
+                                       int64_t pixels, int64_t block, float* sum,
+                                       float* weighted_sum, float* slope_sum) {
   if (block == 16) {
-    return gradient_sums<16, kRelu>(dy, x, mean, factor, offset, pixels, sum, weighted_sum);
+    return gradient_sums<16, kKind>(dy, x, mean, factor, offset, bend, pixels, sum, weighted_sum,
+                                    slope_sum);
   }
   if (block == 8) {
-    return gradient_sums<8, kRelu>(dy, x, mean, factor, offset, pixels, sum, weighted_sum);
+    return gradient_sums<8, kKind>(dy, x, mean, factor, offset, bend, pixels, sum, weighted_sum,
+                                   slope_sum);
   }
-  gradient_sums<1, kRelu>(dy, x, mean, factor, offset, pixels, sum, weighted_sum);
+  gradient_sums<1, kKind>(dy, x, mean, factor, offset, bend, pixels, sum, weighted_sum, slope_sum);
 }
 
-template <bool kRelu, typename Element>
+template <Kind kKind, typename Element>
 MILLRACE_INLINE void any_gradient(const Element* dy, const Element* x, const float* mean,
                                   const float* factor, const float* offset, const float* slope,
-                                  const float* shift, int64_t pixels, int64_t block, Element* dx) {
+                                  const float* shift, const Bend& bend, int64_t pixels,
+                                  int64_t block, Element* dx) {
   if (block == 16) {
-    return gradient<16, kRelu>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
+    return gradient<16, kKind>(dy, x, mean, factor, offset, slope, shift, bend, pixels, dx);
   }
   if (block == 8) {
-    return gradient<8, kRelu>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
+    return gradient<8, kKind>(dy, x, mean, factor, offset, slope, shift, bend, pixels, dx);
   }
-  gradient<1, kRelu>(dy, x, mean, factor, offset, slope, shift, pixels, dx);
+  gradient<1, kKind>(dy, x, mean, factor, offset, slope, shift, bend, pixels, dx);
 }
 
 }  // namespace
 
-// Functions for several instruction sets cannot be templates.
+// Functions for several instruction sets cannot be templates, and those that they are made of have
+// to be inlined.
+#define MILLRACE_BY_KIND(kind, function, ...)    \
+  switch (kind) {                                \
+    case Kind::none:                             \
+      return function<Kind::none>(__VA_ARGS__);  \
+    case Kind::relu:                             \
+      return function<Kind::relu>(__VA_ARGS__);  \
+    case Kind::relu6:                            \
+      return function<Kind::relu6>(__VA_ARGS__); \
+    case Kind::prelu:                            \
+      return function<Kind::prelu>(__VA_ARGS__); \
+  }
+
 #define MILLRACE_PLANE_LOOPS(Element)                                                              \
   MILLRACE_VECTORIZED                                                                              \
   void plane_statistics(const Element* x, int64_t pixels, int64_t block, float* mean,              \
@@ -276,28 +323,19 @@ MILLRACE_INLINE void any_gradient(const Element* dy, const Element* x, const flo
   }                                                                                                \
   MILLRACE_VECTORIZED                                                                              \
   void plane_apply(const Element* x, const Element* residual, const float* factor,                 \
-                   const float* offset, bool relu, int64_t pixels, int64_t block, Element* y) {    \
-    any_apply(x, residual, factor, offset, relu, pixels, block, y);                                \
-  }                                                                                                \
-  MILLRACE_VECTORIZED                                                                              \
-  void plane_gradient_sums(const Element* dy, const Element* x, const float* mean,                 \
-                           const float* factor, const float* offset, bool relu, int64_t pixels,    \
-                           int64_t block, float* sum, float* weighted_sum) {                       \
-    if (relu) {                                                                                    \
-      any_gradient_sums<true>(dy, x, mean, factor, offset, pixels, block, sum, weighted_sum);      \
-    } else {                                                                                       \
-      any_gradient_sums<false>(dy, x, mean, factor, offset, pixels, block, sum, weighted_sum);     \
-    }                                                                                              \
-  }                                                                                                \
-  MILLRACE_VECTORIZED                                                                              \
-  void plane_gradient(const Element* dy, const Element* x, const float* mean, const float* factor, \
-                      const float* offset, const float* slope, const float* shift, bool relu,      \
-                      int64_t pixels, int64_t block, Element* dx) {                                \
-    if (relu) {                                                                                    \
-      any_gradient<true>(dy, x, mean, factor, offset, slope, shift, pixels, block, dx);            \
-    } else {                                                                                       \
-      any_gradient<false>(dy, x, mean, factor, offset, slope, shift, pixels, block, dx);           \
-    }                                                                                              \
+                   const float* offset, const Bend& bend, int64_t pixels, int64_t block,           \
+                   Element* y){MILLRACE_BY_KIND(bend.kind, any_apply, x, residual, factor, offset, \
+                                                bend, pixels, block, y)} MILLRACE_VECTORIZED void  \
+  plane_gradient_sums(const Element* dy, const Element* x, const float* mean, const float* factor, \
+                      const float* offset, const Bend& bend, int64_t pixels, int64_t block,        \
+                      float* sum, float* weighted_sum, float* slope_sum){                          \
+      MILLRACE_BY_KIND(bend.kind, any_gradient_sums, dy, x, mean, factor, offset, bend, pixels,    \
+                       block, sum, weighted_sum, slope_sum)} MILLRACE_VECTORIZED void              \
+  plane_gradient(const Element* dy, const Element* x, const float* mean, const float* factor,      \
+                 const float* offset, const float* slope, const float* shift, const Bend& bend,    \
+                 int64_t pixels, int64_t block, Element* dx) {                                     \
+    MILLRACE_BY_KIND(bend.kind, any_gradient, dy, x, mean, factor, offset, slope, shift, bend,     \
+                     pixels, block, dx)                                                            \
   }
 
 MILLRACE_PLANE_LOOPS(float)

@@ -10,32 +10,43 @@
 
 namespace millrace::kernels {
 
+// What is done to a normalised value. That of prelu has a slope below zero for each channel.
+struct Bend {
+  enum class Kind : uint8_t { none, relu, relu6, prelu };
+
+  Kind kind = Kind::none;
+  const float* slopes = nullptr;
+
+  bool has_slopes() const { return kind == Kind::prelu; }
+  Bend from(int64_t channel) const { return {kind, has_slopes() ? slopes + channel : nullptr}; }
+};
+
 // Mean over the pixels and sum of squared deviations from it, per channel.
 void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean,
                       float* deviations);
 void plane_statistics(const Bf16* x, int64_t pixels, int64_t block, float* mean, float* deviations);
 
-// y = relu?(x * factor + offset + residual); residual may be null and may be y itself.
+// y = bend(x * factor + offset + residual); residual may be null and may be y itself.
 void plane_apply(const float* x, const float* residual, const float* factor, const float* offset,
-                 bool relu, int64_t pixels, int64_t block, float* y);
+                 const Bend& bend, int64_t pixels, int64_t block, float* y);
 void plane_apply(const Bf16* x, const Bf16* residual, const float* factor, const float* offset,
-                 bool relu, int64_t pixels, int64_t block, Bf16* y);
+                 const Bend& bend, int64_t pixels, int64_t block, Bf16* y);
 
-// Per channel: the sum of dy and of dy * (x - mean), where with `relu` only pixels with
-// x * factor + offset > 0 count.
+// Per channel: the sum of dy and of dy * (x - mean), where dy is what is left of it in front of the
+// bend; of a bend with slopes also their gradient.
 void plane_gradient_sums(const float* dy, const float* x, const float* mean, const float* factor,
-                         const float* offset, bool relu, int64_t pixels, int64_t block, float* sum,
-                         float* weighted_sum);
+                         const float* offset, const Bend& bend, int64_t pixels, int64_t block,
+                         float* sum, float* weighted_sum, float* slope_sum);
 void plane_gradient_sums(const Bf16* dy, const Bf16* x, const float* mean, const float* factor,
-                         const float* offset, bool relu, int64_t pixels, int64_t block, float* sum,
-                         float* weighted_sum);
+                         const float* offset, const Bend& bend, int64_t pixels, int64_t block,
+                         float* sum, float* weighted_sum, float* slope_sum);
 
-// dx = dy * factor + (x - mean) * slope + shift, with dy masked as above; dx may be dy.
+// dx = dy * factor + (x - mean) * slope + shift, with dy as above; dx may be dy.
 void plane_gradient(const float* dy, const float* x, const float* mean, const float* factor,
-                    const float* offset, const float* slope, const float* shift, bool relu,
+                    const float* offset, const float* slope, const float* shift, const Bend& bend,
                     int64_t pixels, int64_t block, float* dx);
 void plane_gradient(const Bf16* dy, const Bf16* x, const float* mean, const float* factor,
-                    const float* offset, const float* slope, const float* shift, bool relu,
+                    const float* offset, const float* slope, const float* shift, const Bend& bend,
                     int64_t pixels, int64_t block, Bf16* dx);
 
 }  // namespace millrace::kernels

@@ -81,21 +81,27 @@ void pad_channels(const Planes& planes, const float* values, float* padded) {
   }
 }
 
+Bend::Kind bend_kind(const graph::Attributes& attributes) {
+  if (attributes.flag("relu")) return Bend::Kind::relu;
+  if (!attributes.has("bend")) return Bend::Kind::none;
+  return attributes.text("bend") == "prelu" ? Bend::Kind::prelu : Bend::Kind::relu6;
+}
+
 void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
-                 const StoredNumbers& residual, const float* factor, const float* offset, bool relu,
-                 const TargetNumbers& y) {
+                 const StoredNumbers& residual, const float* factor, const float* offset,
+                 const Bend& bend, const TargetNumbers& y) {
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
     if (y.type == graph::DataType::bf16) {
-      plane_apply(halves(x.from(at)), halves(residual.from(at)), factor + c, offset + c, relu,
-                  planes.pixels, planes.block, halves(y) + at);
+      plane_apply(halves(x.from(at)), halves(residual.from(at)), factor + c, offset + c,
+                  bend.from(c), planes.pixels, planes.block, halves(y) + at);
       return;
     }
     in_float_parts(x.from(at), residual.from(at), planes.plane_values(), planes.block,
                    [&](int64_t begin, int64_t count, const float* values, const float* added) {
-                     plane_apply(values, added, factor + c, offset + c, relu, count / planes.block,
-                                 planes.block, y.floats() + at + begin);
+                     plane_apply(values, added, factor + c, offset + c, bend.from(c),
+                                 count / planes.block, planes.block, y.floats() + at + begin);
                    });
   });
 }
@@ -148,34 +154,42 @@ void sum_gradients(const Planes& planes, int64_t first, int64_t last, const Grad
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
-    float* plain = partial + image * padded * 2 + c;
+    float* plain = partial + image * padded * inputs.rows() + c;
     float* weighted = plain + padded;
+    float* sloped = inputs.bend.has_slopes() ? weighted + padded : nullptr;
+    const Bend bend = inputs.bend.from(c);
     if (inputs.dy.type == graph::DataType::bf16) {
       plane_gradient_sums(halves(inputs.dy.from(at)), halves(inputs.x.from(at)), inputs.centre + c,
-                          inputs.factor + c, inputs.offset + c, inputs.relu, planes.pixels,
-                          planes.block, plain, weighted);
+                          inputs.factor + c, inputs.offset + c, bend, planes.pixels, planes.block,
+                          plain, weighted, sloped);
       return;
     }
     in_float_parts(inputs.x.from(at), {}, planes.plane_values(), planes.block,
                    [&](int64_t begin, int64_t count, const float* values, const float*) {
-                     float sums[2][kMostLanes];
+                     float sums[3][kMostLanes];
                      plane_gradient_sums(inputs.dy.floats() + at + begin, values, inputs.centre + c,
-                                         inputs.factor + c, inputs.offset + c, inputs.relu,
-                                         count / planes.block, planes.block, sums[0], sums[1]);
+                                         inputs.factor + c, inputs.offset + c, bend,
+                                         count / planes.block, planes.block, sums[0], sums[1],
+                                         sums[2]);
                      for (int64_t i = 0; i < planes.block; ++i) {
                        plain[i] = begin == 0 ? sums[0][i] : plain[i] + sums[0][i];
                        weighted[i] = begin == 0 ? sums[1][i] : weighted[i] + sums[1][i];
+                       if (sloped == nullptr) continue;
+                       sloped[i] = begin == 0 ? sums[2][i] : sloped[i] + sums[2][i];
                      }
                    });
   });
 }
 
-GradientSums merged_sums(const Planes& planes, const float* partial, int64_t channel) {
+GradientSums merged_sums(const Planes& planes, const GradientInputs& inputs, const float* partial,
+                         int64_t channel) {
   const int64_t padded = planes.padded_channels();
-  GradientSums sums = {0, 0};
+  GradientSums sums = {0, 0, 0};
   for (int64_t image = 0; image < planes.images; ++image) {
-    sums.plain += partial[image * padded * 2 + channel];
-    sums.weighted += partial[image * padded * 2 + padded + channel];
+    const float* rows = partial + image * padded * inputs.rows() + channel;
+    sums.plain += rows[0];
+    sums.weighted += rows[padded];
+    if (inputs.bend.has_slopes()) sums.sloped += rows[2 * padded];
   }
   return sums;
 }
@@ -188,15 +202,15 @@ void apply_gradients(const Planes& planes, int64_t first, int64_t last,
     const int64_t c = index * planes.block;
     if (dx.type == graph::DataType::bf16) {
       plane_gradient(halves(inputs.dy.from(at)), halves(inputs.x.from(at)), inputs.centre + c,
-                     inputs.factor + c, inputs.offset + c, slope + c, shift + c, inputs.relu,
-                     planes.pixels, planes.block, halves(dx) + at);
+                     inputs.factor + c, inputs.offset + c, slope + c, shift + c,
+                     inputs.bend.from(c), planes.pixels, planes.block, halves(dx) + at);
       return;
     }
     in_float_parts(inputs.x.from(at), {}, planes.plane_values(), planes.block,
                    [&](int64_t begin, int64_t count, const float* values, const float*) {
                      plane_gradient(inputs.dy.floats() + at + begin, values, inputs.centre + c,
                                     inputs.factor + c, inputs.offset + c, slope + c, shift + c,
-                                    inputs.relu, count / planes.block, planes.block,
+                                    inputs.bend.from(c), count / planes.block, planes.block,
                                     dx.floats() + at + begin);
                    });
   });

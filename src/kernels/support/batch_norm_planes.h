@@ -56,9 +56,13 @@ void fold_parameters(const Planes& planes, const float* scale, const float* bias
 // A value per channel, zero in the padding.
 void pad_channels(const Planes& planes, const float* values, float* padded);
 
+// The bend that an operator's attributes name, without its slopes.
+Bend::Kind bend_kind(const graph::Attributes& attributes);
+
+// Slopes, where there are any, and other parameters are padded.
 void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
-                 const StoredNumbers& residual, const float* factor, const float* offset, bool relu,
-                 const TargetNumbers& y);
+                 const StoredNumbers& residual, const float* factor, const float* offset,
+                 const Bend& bend, const TargetNumbers& y);
 
 // Per image two rows of padded_channels() values: means and squared deviations of the planes.
 void plane_moments(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
@@ -76,25 +80,30 @@ void normalise_channel(const ChannelMoments& moments, int64_t count, double epsi
                        double momentum, float* mean, float* inverse, float* running_mean,
                        float* running_variance);
 
-// Of the backward pass; centre, factor and offset are padded.
+// Of the backward pass; centre, factor, offset and slopes are padded.
 struct GradientInputs {
   StoredNumbers dy;
   StoredNumbers x;
   const float* centre;
   const float* factor;
   const float* offset;
-  bool relu;
+  Bend bend;
+
+  // Sums of each channel: of dy, of dy * (x - mean), and of what slopes get.
+  int64_t rows() const { return bend.has_slopes() ? 3 : 2; }
 };
 
-// Per image two rows of padded_channels() values: sums of dy and of dy * (x - mean).
+// Per image rows of padded_channels() values.
 void sum_gradients(const Planes& planes, int64_t first, int64_t last, const GradientInputs& inputs,
                    float* partial);
 
 struct GradientSums {
   double plain;
   double weighted;
+  double sloped;
 };
-GradientSums merged_sums(const Planes& planes, const float* partial, int64_t channel);
+GradientSums merged_sums(const Planes& planes, const GradientInputs& inputs, const float* partial,
+                         int64_t channel);
 
 // dx = dy * factor + (x - mean) * slope + shift.
 void apply_gradients(const Planes& planes, int64_t first, int64_t last,
