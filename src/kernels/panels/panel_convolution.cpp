@@ -17,7 +17,7 @@ constexpr int64_t kPixelDepth = 128;   // channels of a product: weights stay in
 constexpr int64_t kSquarePiece = 112;  // of these: a plane and three others, in the nearest cache
 constexpr int64_t kSquareChannels = 256;  // whose pixels stay in the next cache
 constexpr int64_t kFewWeights = 1 << 16;  // of which several sums are made at a time
-constexpr int64_t kImageGroups = 8;       // that these are of
+constexpr int64_t kPanelImageGroups = 8;  // that these are of
 
 int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
@@ -349,7 +349,7 @@ class PanelSquares : public Kernel {
         ready_(lies_ready(phase_, source_)),
         threads_(threads),
         depth_(source_.blocks * static_cast<int64_t>(phase_.taps.size())),
-        groups_(weights() <= kFewWeights ? std::min(kImageGroups, source_.images) : 1),
+        groups_(weights() <= kFewWeights ? std::min(kPanelImageGroups, source_.images) : 1),
         planes_(std::min(kSquareChannels / loops.lanes,
                          groups_ > 1 ? depth_ : divided_up(depth_, threads))),
         chunks_(divided_up(depth_, planes_)),
