@@ -185,70 +185,53 @@ double hardsigmoid_slope(double y) { return y <= 0 || y >= 1 ? 0 : 1.0 / 6; }
 double hardswish_slope(double x) { return x < -3 ? 0 : x > 3 ? 1 : (2 * x + 3) / 6; }
 double silu_slope(double x) { return plain_sigmoid(x) + x * plain_sigmoid(x) * plain_sigmoid(-x); }
 
+// ---- Kernels of each type.
+
+template <Unary range, double (*function)(double)>
+KernelFamily unary(std::string_view type) {
+  const auto create = [](const KernelRequest& request, std::string* refusal) {
+    return make_unary(request, refusal, range);
+  };
+  return {type, {{"vector", create, true}, {"reference", reference_unary<function>}}, follow};
+}
+
+template <Unary range, double (*function)(double)>
+KernelFamily unpadded(std::string_view type) {
+  const auto create = [](const KernelRequest& request, std::string* refusal) {
+    return make_unpadded(request, refusal, range);
+  };
+  return {
+      type, {{"vector", create, true}, {"reference", reference_unary<function>}}, follow_unpadded};
+}
+
+template <Binary range, double (*derivative_at)(double)>
+KernelFamily backward(std::string_view type) {
+  const auto create = [](const KernelRequest& request, std::string* refusal) {
+    return make_binary(request, refusal, range);
+  };
+  return {type,
+          {{"vector", create, true}, {"reference", reference_backward<derivative_at>}},
+          follow_read};
+}
+
 }  // namespace
 
 std::vector<KernelFamily> kernels() {
-  using Request = const KernelRequest&;
-  using Refusal = std::string*;
   return {
-      {"relu",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu); }, true},
-        {"reference", reference_unary<plain_relu>}},
-       follow},
-      {"relu6",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, relu6); }, true},
-        {"reference", reference_unary<plain_relu6>}},
-       follow},
-      {"sigmoid",
-       {{"vector", [](Request q, Refusal r) { return make_unpadded(q, r, sigmoid); }, true},
-        {"reference", reference_unary<plain_sigmoid>}},
-       follow_unpadded},
-      {"hardsigmoid",
-       {{"vector", [](Request q, Refusal r) { return make_unpadded(q, r, hardsigmoid); }, true},
-        {"reference", reference_unary<plain_hardsigmoid>}},
-       follow_unpadded},
-      {"hardswish",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hardswish); }, true},
-        {"reference", reference_unary<plain_hardswish>}},
-       follow},
-      {"silu",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, silu); }, true},
-        {"reference", reference_unary<plain_silu>}},
-       follow},
-      {"tanh",
-       {{"vector", [](Request q, Refusal r) { return make_unary(q, r, hyperbolic_tangent); }, true},
-        {"reference", reference_unary<plain_tanh>}},
-       follow},
-      {"relu_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu_backward); }, true},
-        {"reference", reference_backward<relu_slope>}},
-       follow_read},
-      {"relu6_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, relu6_backward); }, true},
-        {"reference", reference_backward<relu6_slope>}},
-       follow_read},
-      {"sigmoid_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, sigmoid_backward); }, true},
-        {"reference", reference_backward<sigmoid_slope>}},
-       follow_read},
-      {"tanh_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, tanh_backward); }, true},
-        {"reference", reference_backward<tanh_slope>}},
-       follow_read},
-      {"hardsigmoid_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, hardsigmoid_backward); },
-         true},
-        {"reference", reference_backward<hardsigmoid_slope>}},
-       follow_read},
-      {"hardswish_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, hardswish_backward); },
-         true},
-        {"reference", reference_backward<hardswish_slope>}},
-       follow_read},
-      {"silu_backward",
-       {{"vector", [](Request q, Refusal r) { return make_binary(q, r, silu_backward); }, true},
-        {"reference", reference_backward<silu_slope>}},
-       follow_read},
+      unary<relu, plain_relu>("relu"),
+      unary<relu6, plain_relu6>("relu6"),
+      unpadded<sigmoid, plain_sigmoid>("sigmoid"),
+      unpadded<hardsigmoid, plain_hardsigmoid>("hardsigmoid"),
+      unary<hardswish, plain_hardswish>("hardswish"),
+      unary<silu, plain_silu>("silu"),
+      unary<hyperbolic_tangent, plain_tanh>("tanh"),
+      backward<relu_backward, relu_slope>("relu_backward"),
+      backward<relu6_backward, relu6_slope>("relu6_backward"),
+      backward<sigmoid_backward, sigmoid_slope>("sigmoid_backward"),
+      backward<tanh_backward, tanh_slope>("tanh_backward"),
+      backward<hardsigmoid_backward, hardsigmoid_slope>("hardsigmoid_backward"),
+      backward<hardswish_backward, hardswish_slope>("hardswish_backward"),
+      backward<silu_backward, silu_slope>("silu_backward"),
   };
 }
 

@@ -264,15 +264,7 @@ bool any_above(const graph::Shape& sizes, int64_t most) {
 }  // namespace
 
 const DepthwiseLoops* depthwise_loops_here() {
-  switch (vector_instructions()) {
-    case VectorInstructions::avx512:
-      return &depthwise_loops_avx512();
-    case VectorInstructions::avx2:
-      return &depthwise_loops_avx2();
-    case VectorInstructions::none:
-      break;
-  }
-  return nullptr;
+  return widest_loops(depthwise_loops_avx512, depthwise_loops_avx2);
 }
 
 std::string refusal_of_depthwise(const ConvolutionProblem& problem, const DepthwiseLoops* loops) {

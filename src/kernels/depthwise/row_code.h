@@ -3,26 +3,12 @@
 #pragma once
 
 #include "kernels/depthwise/row_loops.h"
+#include "kernels/support/float_vector.h"
 
 namespace millrace::kernels::row_code {
 namespace {
 
 constexpr int kTogether = 8;  // outputs whose sums are made side by side
-
-#define MILLRACE_ROW_INLINE inline __attribute__((always_inline))
-
-template <int kLanes>
-struct RowVector {
-  using Type __attribute__((vector_size(kLanes * 4))) = float;
-  using Unaligned __attribute__((vector_size(kLanes * 4), aligned(4), may_alias)) = float;
-
-  static MILLRACE_ROW_INLINE Type load(const float* from) {
-    return *reinterpret_cast<const Unaligned*>(from);
-  }
-  static MILLRACE_ROW_INLINE void store(float* to, const Type& value) {
-    *reinterpret_cast<Unaligned*>(to) = value;
-  }
-};
 
 // Outputs from `begin` to `end` have all their taps inside the image.
 struct InsideOutputs {
@@ -30,7 +16,7 @@ struct InsideOutputs {
   int64_t end;
 };
 
-MILLRACE_ROW_INLINE InsideOutputs inside_of(const TapRows& rows) {
+MILLRACE_INLINE InsideOutputs inside_of(const TapRows& rows) {
   const int64_t before = rows.left < 0 ? (rows.stride - 1 - rows.left) / rows.stride : 0;
   const int64_t room = rows.width - rows.taps - rows.left;
   const int64_t past = room < 0 ? 0 : room / rows.stride + 1;
@@ -48,16 +34,16 @@ struct RowTarget {
 };
 
 template <int kLanes>
-MILLRACE_ROW_INLINE void finish(const RowTarget& to, int64_t output,
-                                typename RowVector<kLanes>::Type sum) {
-  if (to.relu) sum = sum < 0 ? typename RowVector<kLanes>::Type{} : sum;  // keeps NaN
-  RowVector<kLanes>::store(to.y + output * to.step, sum);
+MILLRACE_INLINE void finish(const RowTarget& to, int64_t output,
+                            typename FloatVector<kLanes>::Type sum) {
+  if (to.relu) sum = sum < 0 ? typename FloatVector<kLanes>::Type{} : sum;  // keeps NaN
+  FloatVector<kLanes>::store(to.y + output * to.step, sum);
 }
 
 // `kMany` outputs side by side, with all taps inside.
 template <int kLanes, int kTaps, int kStride, int kMany>
-MILLRACE_ROW_INLINE void convolve_inside(const TapRows& rows, const RowTarget& to, int64_t output) {
-  using Lanes = RowVector<kLanes>;
+MILLRACE_INLINE void convolve_inside(const TapRows& rows, const RowTarget& to, int64_t output) {
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   const Vector start = to.bias == nullptr ? Vector{} : Lanes::load(to.bias);
   Vector sums[kMany];
@@ -80,8 +66,8 @@ MILLRACE_ROW_INLINE void convolve_inside(const TapRows& rows, const RowTarget& t
 }
 
 template <int kLanes, int kTaps>
-MILLRACE_ROW_INLINE void convolve_edge(const TapRows& rows, const RowTarget& to, int64_t output) {
-  using Lanes = RowVector<kLanes>;
+MILLRACE_INLINE void convolve_edge(const TapRows& rows, const RowTarget& to, int64_t output) {
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector sum = to.bias == nullptr ? Vector{} : Lanes::load(to.bias);
   const int64_t column = rows.left + output * rows.stride;
@@ -131,9 +117,9 @@ void convolve(const TapRows& rows, const float* weights, const float* bias, bool
 
 // Adds an output's products to the sums of `kRows` rows; at an edge those taps that are inside.
 template <int kLanes, int kTaps, int kRows, bool kEdge>
-MILLRACE_ROW_INLINE void correlate_output(const TapRows& rows, const float* dy, int64_t output,
-                                          typename RowVector<kLanes>::Type (&sums)[kRows][kTaps]) {
-  using Lanes = RowVector<kLanes>;
+MILLRACE_INLINE void correlate_output(const TapRows& rows, const float* dy, int64_t output,
+                                      typename FloatVector<kLanes>::Type (&sums)[kRows][kTaps]) {
+  using Lanes = FloatVector<kLanes>;
   const auto gradient = Lanes::load(dy + output * kLanes);
   const int64_t column = rows.left + output * rows.stride;
   const float* x = rows.x + column * kLanes;
@@ -149,7 +135,7 @@ MILLRACE_ROW_INLINE void correlate_output(const TapRows& rows, const float* dy, 
 
 template <int kLanes, int kTaps, int kRows>
 void correlate_rows(const TapRows& rows, const float* dy, float* to) {
-  using Lanes = RowVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   typename Lanes::Type sums[kRows][kTaps];
 #pragma GCC unroll 32
   for (int i = 0; i < kRows * kTaps; ++i) {
@@ -198,8 +184,6 @@ template <int kLanes, int kSums>
 constexpr DepthwiseLoops make_depthwise_loops() {
   return {kLanes, convolve<kLanes>, correlate<kLanes, kSums>};
 }
-
-#undef MILLRACE_ROW_INLINE
 
 }  // namespace
 }  // namespace millrace::kernels::row_code

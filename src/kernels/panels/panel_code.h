@@ -3,32 +3,18 @@
 #pragma once
 
 #include "kernels/panels/panel_loops.h"
+#include "kernels/support/float_vector.h"
 
 namespace millrace::kernels::panel_code {
 namespace {
 
 constexpr int kLine = 16;  // floats of a cache line
 
-#define MILLRACE_PANEL_INLINE inline __attribute__((always_inline))
-
-template <int kLanes>
-struct PanelVector {
-  using Type __attribute__((vector_size(kLanes * 4))) = float;
-  using Unaligned __attribute__((vector_size(kLanes * 4), aligned(4), may_alias)) = float;
-
-  static MILLRACE_PANEL_INLINE Type load(const float* from) {
-    return *reinterpret_cast<const Unaligned*>(from);
-  }
-  static MILLRACE_PANEL_INLINE void store(float* to, const Type& value) {
-    *reinterpret_cast<Unaligned*>(to) = value;
-  }
-};
-
 // ---- Pixels.
 
 template <int kLanes, int kPixels, int kColumns>
 void multiply_some_pixels(const PixelProduct& product, int64_t first) {
-  using Lanes = PanelVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector sums[kPixels][kColumns];
   float* c = product.c + first * kLanes;
@@ -100,8 +86,8 @@ void multiply_pixels(const PixelProduct& product) {
 // ---- Squares.
 
 template <int kLanes, int kRows, int kColumns>
-MILLRACE_PANEL_INLINE void multiply_rows(const SquareProduct& product, int64_t row) {
-  using Lanes = PanelVector<kLanes>;
+MILLRACE_INLINE void multiply_rows(const SquareProduct& product, int64_t row) {
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector sums[kRows][kColumns];
   float* c = product.c + row * kLanes;
@@ -160,7 +146,7 @@ void multiply_squares(const SquareProduct& product) {
 template <int kLanes>
 void gather_pixels(const float* plane, const PixelGrid& grid, int64_t first, int64_t count,
                    float* pixels) {
-  using Lanes = PanelVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   int64_t down = first / grid.across;
   int64_t across = first % grid.across;
   while (count > 0) {
@@ -182,7 +168,7 @@ void gather_pixels(const float* plane, const PixelGrid& grid, int64_t first, int
 template <int kLanes>
 void scatter_pixels(const float* pixels, const PixelGrid& grid, int64_t first, int64_t count,
                     float* plane) {
-  using Lanes = PanelVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   int64_t down = first / grid.across;
   int64_t across = first % grid.across;
   for (int64_t i = 0; i < count; ++i, pixels += kLanes) {
@@ -213,8 +199,6 @@ constexpr PanelLoops make_panel_loops() {
           scatter_pixels<kLanes>,
           turn_square<kLanes>};
 }
-
-#undef MILLRACE_PANEL_INLINE
 
 }  // namespace
 }  // namespace millrace::kernels::panel_code

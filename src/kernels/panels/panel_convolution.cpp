@@ -385,17 +385,7 @@ class PanelSquares : public Kernel {
 
 }  // namespace
 
-const PanelLoops* panel_loops_here() {
-  switch (vector_instructions()) {
-    case VectorInstructions::avx512:
-      return &panel_loops_avx512();
-    case VectorInstructions::avx2:
-      return &panel_loops_avx2();
-    case VectorInstructions::none:
-      break;
-  }
-  return nullptr;
-}
+const PanelLoops* panel_loops_here() { return widest_loops(panel_loops_avx512, panel_loops_avx2); }
 
 std::string refusal_of_panels(const ConvolutionProblem& problem, const PanelLoops* loops) {
   if (loops == nullptr) return "there are no loops for this processor";

@@ -2,6 +2,7 @@
 // one instruction set. Nothing here may call or instantiate what other files share.
 #pragma once
 
+#include "kernels/support/float_vector.h"
 #include "kernels/winograd/tile_loops.h"
 
 namespace millrace::kernels::tile_code {
@@ -13,25 +14,10 @@ constexpr float kB = 1.5f;
 constexpr float kA2 = kA * kA;
 constexpr float kB2 = kB * kB;
 
-#define MILLRACE_TILE_INLINE inline __attribute__((always_inline))
-
-template <int kLanes>
-struct TileVector {
-  using Type __attribute__((vector_size(kLanes * 4))) = float;
-  using Unaligned __attribute__((vector_size(kLanes * 4), aligned(4), may_alias)) = float;
-
-  static MILLRACE_TILE_INLINE Type load(const float* from) {
-    return *reinterpret_cast<const Unaligned*>(from);
-  }
-  static MILLRACE_TILE_INLINE void store(float* to, const Type& value) {
-    *reinterpret_cast<Unaligned*>(to) = value;
-  }
-};
-
 // ---- One row or column, to the points or back.
 
 template <typename Vector>
-MILLRACE_TILE_INLINE void input_to_points(const Vector (&x)[6], Vector (&p)[6]) {
+MILLRACE_INLINE void input_to_points(const Vector (&x)[6], Vector (&p)[6]) {
   const Vector even_a = x[4] - kB2 * x[2];
   const Vector odd_a = x[3] - kB2 * x[1];
   const Vector even_b = x[4] - kA2 * x[2];
@@ -45,7 +31,7 @@ MILLRACE_TILE_INLINE void input_to_points(const Vector (&x)[6], Vector (&p)[6]) 
 }
 
 template <typename Vector>
-MILLRACE_TILE_INLINE void points_to_output(const Vector (&p)[6], Vector (&y)[4]) {
+MILLRACE_INLINE void points_to_output(const Vector (&p)[6], Vector (&y)[4]) {
   const Vector sum_a = p[1] + p[2];
   const Vector difference_a = p[1] - p[2];
   const Vector sum_b = p[3] + p[4];
@@ -57,7 +43,7 @@ MILLRACE_TILE_INLINE void points_to_output(const Vector (&p)[6], Vector (&y)[4])
 }
 
 template <typename Vector>
-MILLRACE_TILE_INLINE void gradient_to_points(const Vector (&y)[4], Vector (&p)[6]) {
+MILLRACE_INLINE void gradient_to_points(const Vector (&y)[4], Vector (&p)[6]) {
   const Vector even_a = y[0] + kA2 * y[2];
   const Vector odd_a = kA * (y[1] + kA2 * y[3]);
   const Vector even_b = y[0] + kB2 * y[2];
@@ -75,7 +61,7 @@ constexpr float kAtA = 1 / (2 * kA2 * (kA2 - kB2));
 constexpr float kAtB = 1 / (2 * kB2 * (kB2 - kA2));
 
 template <typename Vector>
-MILLRACE_TILE_INLINE void weights_to_points(const Vector (&w)[3], Vector (&p)[6]) {
+MILLRACE_INLINE void weights_to_points(const Vector (&w)[3], Vector (&p)[6]) {
   const Vector even_a = kAtA * (w[0] + kA2 * w[2]);
   const Vector odd_a = (kAtA * kA) * w[1];
   const Vector even_b = kAtB * (w[0] + kB2 * w[2]);
@@ -89,7 +75,7 @@ MILLRACE_TILE_INLINE void weights_to_points(const Vector (&w)[3], Vector (&p)[6]
 }
 
 template <typename Vector>
-MILLRACE_TILE_INLINE void points_to_weights(const Vector (&p)[6], Vector (&w)[3]) {
+MILLRACE_INLINE void points_to_weights(const Vector (&p)[6], Vector (&w)[3]) {
   const Vector sum_a = kAtA * (p[1] + p[2]);
   const Vector sum_b = kAtB * (p[3] + p[4]);
   w[0] = kAtZero * p[0] + (sum_a + sum_b);
@@ -110,7 +96,7 @@ struct TilePlace {
         down(tile % images.tiles_per_image() / images.tiles_across),
         across(tile % images.tiles_across) {}
 
-  MILLRACE_TILE_INLINE void advance(const TiledImages& images) {
+  MILLRACE_INLINE void advance(const TiledImages& images) {
     if (++across < images.tiles_across) return;
     across = 0;
     if (++down < images.tiles_down) return;
@@ -127,8 +113,8 @@ struct TileWindow {
   int64_t row;  // floats
   float copy[kSize * kSize * kLanes];
 
-  MILLRACE_TILE_INLINE void place(const float* plane, const TiledImages& images, int64_t top,
-                                  int64_t left) {
+  MILLRACE_INLINE void place(const float* plane, const TiledImages& images, int64_t top,
+                             int64_t left) {
     if (top >= 0 && left >= 0 && top + kSize <= images.height && left + kSize <= images.width) {
       start = plane + (top * images.width + left) * kLanes;
       row = images.width * kLanes;
@@ -136,7 +122,7 @@ struct TileWindow {
     }
     start = copy;
     row = kSize * kLanes;
-    using Vector = typename TileVector<kLanes>::Type;
+    using Vector = typename FloatVector<kLanes>::Type;
 #pragma GCC unroll 16
     for (int r = 0; r < kSize; ++r) {
       const int64_t y = top + r;
@@ -146,8 +132,8 @@ struct TileWindow {
         const int64_t x = left + c;
         const bool valid = inside && x >= 0 && x < images.width;
         const Vector value =
-            valid ? TileVector<kLanes>::load(plane + (y * images.width + x) * kLanes) : Vector{};
-        TileVector<kLanes>::store(copy + (r * kSize + c) * kLanes, value);
+            valid ? FloatVector<kLanes>::load(plane + (y * images.width + x) * kLanes) : Vector{};
+        FloatVector<kLanes>::store(copy + (r * kSize + c) * kLanes, value);
       }
     }
   }
@@ -155,7 +141,7 @@ struct TileWindow {
 
 template <int kLanes>
 void cut_tiles(const float* x, const TiledImages& images, const TilePiece& piece, float* points) {
-  using Lanes = TileVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   const int64_t blocks = images.channels / kLanes;
   TileWindow<kLanes, kPoints> window;
@@ -194,7 +180,7 @@ void cut_tiles(const float* x, const TiledImages& images, const TilePiece& piece
 template <int kLanes>
 void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePiece& piece,
                         float* points, float* sums) {
-  using Lanes = TileVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   constexpr int64_t kPanel = 2 * kLanes;
   const int64_t blocks = images.channels / kLanes;
@@ -240,7 +226,7 @@ void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePi
 template <int kLanes>
 void join_tiles(const float* points, const TiledImages& images, const TilePiece& piece,
                 const float* bias, bool relu, float* y) {
-  using Lanes = TileVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   constexpr int64_t kPanel = 2 * kLanes;
   const int64_t blocks = images.channels / kLanes;
@@ -289,8 +275,8 @@ void join_tiles(const float* points, const TiledImages& images, const TilePiece&
 // ---- Weights.
 
 template <int kLanes>
-MILLRACE_TILE_INLINE void cut_kernel(const float* w, int64_t across, float* to, int64_t plane) {
-  using Lanes = TileVector<kLanes>;
+MILLRACE_INLINE void cut_kernel(const float* w, int64_t across, float* to, int64_t plane) {
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector half[kPoints][3];
 #pragma GCC unroll 16
@@ -357,7 +343,7 @@ void cut_turned_weight_tiles(const float* w, int64_t inputs, int64_t outputs, in
 template <int kLanes>
 void join_weight_tiles(const float* points, int64_t inputs, int64_t outputs, int64_t block,
                        int64_t plane, float* w) {
-  using Lanes = TileVector<kLanes>;
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   constexpr int64_t kSquare = int64_t{kLanes} * kLanes;
   const int64_t input_blocks = inputs / kLanes;
@@ -392,9 +378,9 @@ void join_weight_tiles(const float* points, int64_t inputs, int64_t outputs, int
 
 // kRows rows of one panel of the result, in registers.
 template <int kLanes, int kRows, bool kAlong>
-MILLRACE_TILE_INLINE void multiply_rows(const float* a, int64_t row, int64_t step, int64_t depth,
-                                        const float* b, float* c, bool add) {
-  using Lanes = TileVector<kLanes>;
+MILLRACE_INLINE void multiply_rows(const float* a, int64_t row, int64_t step, int64_t depth,
+                                   const float* b, float* c, bool add) {
+  using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   Vector left[kRows];
   Vector right[kRows];
@@ -474,8 +460,6 @@ constexpr TileLoops make_tile_loops() {
           cut_turned_weight_tiles<kLanes>,
           multiply_panels<kLanes, kRows>};
 }
-
-#undef MILLRACE_TILE_INLINE
 
 }  // namespace
 }  // namespace millrace::kernels::tile_code

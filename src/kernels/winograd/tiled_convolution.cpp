@@ -238,17 +238,7 @@ bool all_are(const graph::Shape& shape, int64_t value) {
 
 }  // namespace
 
-const TileLoops* tile_loops_here() {
-  switch (vector_instructions()) {
-    case VectorInstructions::avx512:
-      return &tile_loops_avx512();
-    case VectorInstructions::avx2:
-      return &tile_loops_avx2();
-    case VectorInstructions::none:
-      break;
-  }
-  return nullptr;
-}
+const TileLoops* tile_loops_here() { return widest_loops(tile_loops_avx512, tile_loops_avx2); }
 
 std::string refusal_of_tiles(const ConvolutionProblem& problem, const TileLoops* loops) {
   if (loops == nullptr) return "there are no loops for this processor";
