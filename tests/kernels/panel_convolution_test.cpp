@@ -4,10 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "base/parallel.h"
 #include "kernels/convolution_costs.h"
 #include "kernels/processor.h"
-#include "testing.h"
+#include "own_convolutions.h"
 
 // Wide vectors are passed between functions of this file alone.
 #pragma GCC diagnostic ignored "-Wpsabi"
@@ -19,82 +18,35 @@ namespace {
 constexpr kernels::PanelLoops kLoopsOf8 = kernels::panel_code::make_panel_loops<8, 4>();
 constexpr kernels::PanelLoops kLoopsOf16 = kernels::panel_code::make_panel_loops<16, 8>();
 
-struct PanelCase {
-  int64_t samples;
-  int64_t inputs;
-  int64_t outputs;
-  int64_t height;
-  int64_t width;
-  int64_t kernel;
-  int64_t stride;
-  int64_t padding;
-  int64_t dilation = 1;
-};
-
 // Images as they lie and gathered; several in a piece and in several pieces; columns left over;
 // more depth than goes at a time; strides that leave pixels out, at the edge and everywhere.
-constexpr PanelCase kPanelCases[] = {
+constexpr SquareCase kPanelCases[] = {
     {2, 32, 48, 9, 14, 1, 1, 0},  {9, 16, 64, 7, 7, 1, 1, 0},   {1, 288, 16, 5, 5, 1, 1, 0},
     {2, 16, 80, 16, 15, 1, 2, 0}, {3, 32, 16, 8, 9, 3, 2, 1},   {2, 48, 32, 31, 30, 3, 2, 1},
     {1, 16, 16, 3, 3, 3, 1, 1},   {2, 16, 32, 12, 11, 5, 3, 2}, {1, 32, 16, 13, 12, 3, 2, 2, 2},
     {1, 16, 16, 9, 9, 2, 4, 0},   {1, 16, 16, 1, 5, 1, 2, 0},   {1, 16, 16, 8, 8, 1, 1, 1},
 };
 
-SingleOperator operator_of(const PanelCase& each, kernels::ConvolutionDirection direction) {
-  using Integers = graph::Attributes::Integers;
-  graph::Attributes attributes = {{"stride", Integers{each.stride, each.stride}},
-                                  {"padding", Integers{each.padding, each.padding}},
-                                  {"dilation", Integers{each.dilation, each.dilation}},
-                                  {"groups", int64_t{1}}};
-  const auto outputs_in = [&](int64_t size) {
-    return (size + 2 * each.padding - each.dilation * (each.kernel - 1) - 1) / each.stride + 1;
-  };
-  const graph::Shape x = {each.samples, each.inputs, each.height, each.width};
-  const graph::Shape w = {each.outputs, each.inputs, each.kernel, each.kernel};
-  const graph::Shape y = {each.samples, each.outputs, outputs_in(each.height),
-                          outputs_in(each.width)};
-  if (direction == kernels::ConvolutionDirection::backward_data) {
-    attributes.set("input_shape", x);
-    return {"convolution_backward_data", attributes, {{y}, {w}}};
-  }
-  if (direction == kernels::ConvolutionDirection::backward_weights) {
-    attributes.set("kernel", Integers{each.kernel, each.kernel});
-    attributes.set("bias", false);
-    return {"convolution_backward_weights", attributes, {{x}, {y}}};
-  }
-  attributes.set("relu", false);
-  return {"convolution", attributes, {{x}, {w}}};
+SingleOperator operator_of(const SquareCase& each, kernels::ConvolutionDirection direction) {
+  return convolution_operator(each.general(), direction, false, false);
 }
 
 kernels::KernelRequest panel_request(const SingleOperator& single,
                                      const kernels::KernelOptions& options, int64_t lanes) {
   const std::string block = std::to_string(lanes);
   kernels::KernelRequest request = single.request(options, graph::Layout("aBcd" + block + "b"));
-  const bool gradient = single.op.type == "convolution_backward_weights";
-  (gradient ? request.outputs[0] : request.inputs[1]).layout =
-      graph::Layout("ABcd" + block + "b" + block + "a");
+  weights_of(request).layout = graph::Layout("ABcd" + block + "b" + block + "a");
   return request;
 }
 
-class PanelConvolution : public ::testing::TestWithParam<const kernels::PanelLoops*> {
- protected:
-  void TearDown() override { set_team_size(team_); }
-
- private:
-  int team_ = team_size();
-};
+using PanelConvolution = TestOfLoops<kernels::PanelLoops>;
 
 TEST_P(PanelConvolution, AgreesWithTheReferenceWhateverTheThreads) {
   const kernels::PanelLoops& loops = *GetParam();
-  for (const PanelCase& each : kPanelCases) {
-    for (const auto direction :
-         {kernels::ConvolutionDirection::forward, kernels::ConvolutionDirection::backward_data,
-          kernels::ConvolutionDirection::backward_weights}) {
+  for (const SquareCase& each : kPanelCases) {
+    for (const auto direction : kDirections) {
       const SingleOperator single = operator_of(each, direction);
-      std::vector<Values> inputs;
-      for (const graph::TensorType& type : single.inputs) {
-        inputs.push_back(random_values(type, inputs.size() + 5));
-      }
+      const std::vector<Values> inputs = random_inputs(single);
       const KernelRun expected = run_reference(single, inputs);
       Values first;
       for (const int threads : {1, 3, 8}) {
@@ -116,9 +68,7 @@ TEST_P(PanelConvolution, AgreesWithTheReferenceWhateverTheThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Vectors, PanelConvolution, ::testing::Values(&kLoopsOf8, &kLoopsOf16),
-                         [](const auto& parameter) {
-                           return "Of" + std::to_string(parameter.param->lanes);
-                         });
+                         name_of_loops);
 
 TEST(PanelConvolutionChoice, OnlyItsShapesAreServed) {
   const SingleOperator single =
@@ -146,7 +96,7 @@ TEST(PanelConvolutionChoice, OnlyItsShapesAreServed) {
 TEST(PanelConvolutionChoice, TheyAreChosenWhereTheyAreFaster) {
   using kernels::ConvolutionDirection;
   using kernels::ConvolutionMethod;
-  const auto chosen = [](const PanelCase& each, ConvolutionDirection direction) {
+  const auto chosen = [](const SquareCase& each, ConvolutionDirection direction) {
     const kernels::KernelOptions options;
     const SingleOperator single = operator_of(each, direction);
     const auto problem = kernels::convolution_problem(single.request(options));
@@ -155,9 +105,9 @@ TEST(PanelConvolutionChoice, TheyAreChosenWhereTheyAreFaster) {
   const bool avx2 = kernels::vector_instructions() == kernels::VectorInstructions::avx2;
   const auto with_avx2 = avx2 ? ConvolutionMethod::panels : ConvolutionMethod::direct;
   const auto else_than_avx2 = avx2 ? ConvolutionMethod::direct : ConvolutionMethod::panels;
-  const PanelCase strided_points = {8, 256, 512, 56, 56, 1, 2, 0};
-  const PanelCase wide = {8, 256, 256, 28, 28, 3, 2, 1};
-  const PanelCase points = {8, 256, 512, 28, 28, 1, 1, 0};
+  const SquareCase strided_points = {8, 256, 512, 56, 56, 1, 2, 0};
+  const SquareCase wide = {8, 256, 256, 28, 28, 3, 2, 1};
+  const SquareCase points = {8, 256, 512, 28, 28, 1, 1, 0};
   EXPECT_EQ(chosen(strided_points, ConvolutionDirection::forward), ConvolutionMethod::direct);
   EXPECT_EQ(chosen(strided_points, ConvolutionDirection::backward_data), ConvolutionMethod::direct);
   EXPECT_EQ(chosen(strided_points, ConvolutionDirection::backward_weights), with_avx2);

@@ -1,0 +1,56 @@
+#include "own_convolutions.h"
+
+namespace millrace::testing {
+
+ConvolutionCase SquareCase::general() const {
+  return {samples,
+          inputs,
+          outputs,
+          {height, width},
+          {kernel, kernel},
+          {stride, stride},
+          {padding, padding},
+          {dilation, dilation}};
+}
+
+SingleOperator convolution_operator(const ConvolutionCase& each,
+                                    kernels::ConvolutionDirection direction, bool bias, bool relu) {
+  graph::Attributes attributes = {{"stride", each.stride},
+                                  {"padding", each.padding},
+                                  {"dilation", each.dilation},
+                                  {"groups", each.groups}};
+  const auto outputs_along = [&](size_t axis) {
+    const int64_t reach = each.dilation[axis] * (each.kernel[axis] - 1) + 1;
+    return (each.image[axis] + 2 * each.padding[axis] - reach) / each.stride[axis] + 1;
+  };
+  const graph::Shape x = {each.samples, each.inputs, each.image[0], each.image[1]};
+  const graph::Shape w = {each.outputs, each.inputs / each.groups, each.kernel[0], each.kernel[1]};
+  const graph::Shape y = {each.samples, each.outputs, outputs_along(0), outputs_along(1)};
+  if (direction == kernels::ConvolutionDirection::backward_data) {
+    attributes.set("input_shape", x);
+    return {"convolution_backward_data", attributes, {{y}, {w}}};
+  }
+  if (direction == kernels::ConvolutionDirection::backward_weights) {
+    attributes.set("kernel", each.kernel);
+    attributes.set("bias", bias);
+    return {"convolution_backward_weights", attributes, {{x}, {y}}};
+  }
+  attributes.set("relu", relu);
+  if (!bias) return {"convolution", attributes, {{x}, {w}}};
+  return {"convolution", attributes, {{x}, {w}, {{each.outputs}}}};
+}
+
+kernels::TensorSpec& weights_of(kernels::KernelRequest& request) {
+  const bool gradient = request.op.type == "convolution_backward_weights";
+  return gradient ? request.outputs[0] : request.inputs[1];
+}
+
+std::vector<Values> random_inputs(const SingleOperator& single) {
+  std::vector<Values> inputs;
+  for (const graph::TensorType& type : single.inputs) {
+    inputs.push_back(random_values(type, inputs.size() + 5));
+  }
+  return inputs;
+}
+
+}  // namespace millrace::testing
