@@ -9,8 +9,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/median.h"
 #include "base/parallel.h"
-#include "bench/statistics.h"
 #include "kernels/convolution_problem.h"
 
 namespace millrace::bench {
@@ -32,7 +32,7 @@ struct Entry {
   double best() const {
     double least = std::numeric_limits<double>::infinity();
     for (const Candidate& candidate : candidates) {
-      if (!candidate.beaten) least = std::min(least, median(candidate.seconds));
+      if (!candidate.beaten) least = std::min(least, median(candidate.seconds, least));
     }
     return least;
   }

@@ -24,8 +24,10 @@ const Loops* widest_loops(const Loops& (*avx512)(), const Loops& (*avx2)()) {
   return widest == VectorInstructions::avx512 ? &avx512() : &avx2();
 }
 
-// The model as its maker calls it, the instructions in use and oneDNN's version: what measured
-// times hold for. "unknown processor" where the system does not tell the model.
+// The model as its maker calls it; "unknown processor" where the system does not tell.
+std::string processor_name();
+
+// The model, the instructions in use and oneDNN's version: what measured times hold for.
 std::string processor_description();
 
 }  // namespace millrace::kernels
