@@ -291,8 +291,4 @@ std::string format_profile(const Profile& profile) {
   return text;
 }
 
-void write_profile(const std::filesystem::path& path, const Profile& profile) {
-  write_text(path, format_profile(profile));
-}
-
 }  // namespace millrace::planner

@@ -38,6 +38,5 @@ Profile read_profile(const std::filesystem::path& path);
 // Numbers with three decimals, or as many more as bring the same number back. Throws InputError for
 // a node whose id or description cannot be told from the format's separators.
 std::string format_profile(const Profile& profile);
-void write_profile(const std::filesystem::path& path, const Profile& profile);
 
 }  // namespace millrace::planner
