@@ -39,15 +39,16 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS))
     options = parser.parse_args()
     millrace = os.path.join(options.build, "millrace")
     worst = 0
     with tempfile.TemporaryDirectory() as directory:
-        for name, job in JOBS.items():
+        for name in options.jobs:
             times = {False: [], True: []}
             for number in range(2 * options.rounds):
                 traced = (number + number // 2) % 2 == 1
-                times[traced].append(seconds_per_step(millrace, directory, job, options, traced))
+                times[traced].append(seconds_per_step(millrace, directory, JOBS[name], options, traced))
             plain, traced = (statistics.median(times[kind]) for kind in (False, True))
             worst = max(worst, traced / plain)
             print(f"{name:12}  {plain:.4f} s without, {traced:.4f} s with a trace: {traced / plain:.3f}")

@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "bench/head_server.h"
 #include "bench/line_process.h"
-#include "bench/statistics.h"
 
 namespace millrace::bench {
 namespace {

@@ -9,8 +9,9 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/median.h"
 #include "base/parallel.h"
-#include "bench/statistics.h"
+#include "graph/operator_definition.h"
 #include "kernels/convolution_problem.h"
 
 namespace millrace::bench {
@@ -32,7 +33,7 @@ struct Entry {
   double best() const {
     double least = std::numeric_limits<double>::infinity();
     for (const Candidate& candidate : candidates) {
-      if (!candidate.beaten) least = std::min(least, median(candidate.seconds));
+      if (!candidate.beaten) least = std::min(least, median(candidate.seconds, least));
     }
     return least;
   }
@@ -171,8 +172,10 @@ class PrimitiveLimit::Impl {
       const graph::Operator& op = graph.op(id);
       const auto type = [&](graph::TensorId tensor) { return graph.tensor(tensor).type; };
       const bool first = graph.tensor(op.inputs.at(0)).role == graph::Role::input;
-      if (op.type == "convolution") add_convolution(graph, op, first);
-      if (op.type == "linear") {
+      using Weights = graph::OperatorDefinition::Weights;
+      const graph::OperatorDefinition& definition = graph::definition_of(op);
+      if (definition.weights == Weights::sliding) add_convolution(graph, op, first);
+      if (definition.weights == Weights::dense) {
         for (int direction = 0; direction < 3; ++direction) {
           if (direction == 1 && first) continue;
           add("linear",
@@ -184,7 +187,7 @@ class PrimitiveLimit::Impl {
               });
         }
       }
-      if (op.type == "batch_norm") {
+      if (definition.has_running_statistics) {
         for (bool backward : {false, true}) {
           add("batch_norm",
               fmt::format("{} {}", graph::to_string(type(op.inputs[0]).shape), backward),

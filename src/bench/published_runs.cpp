@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "train/plan.h"
@@ -111,16 +112,14 @@ void add_run(const train::TrainJob& job, const ReducedSize& size, Json& describe
       return;
     }
     const train::TrainResult result = train::run_training(job, silent);
-    std::vector<double> seconds(result.seconds.begin() + (result.seconds.size() > 1 ? 1 : 0),
-                                result.seconds.end());
-    std::sort(seconds.begin(), seconds.end());
-    const double median = seconds.empty() ? 0 : seconds[seconds.size() / 2];
+    const double middle = median(
+        {result.seconds.begin() + (result.seconds.size() > 1 ? 1 : 0), result.seconds.end()});
     described["run"] = {
         {"image", job.options.image},
         {"batch", size.batch},
         {"devices", result.devices.size()},
         {"steps", result.losses.size()},
-        {"samples_per_second", median > 0 ? static_cast<double>(job.options.batch) / median : 0},
+        {"samples_per_second", middle > 0 ? static_cast<double>(job.options.batch) / middle : 0},
         {"first_loss", result.losses.empty() ? 0 : result.losses.front()},
         {"last_loss", result.losses.empty() ? 0 : result.losses.back()},
         {"peak_bytes", needed}};

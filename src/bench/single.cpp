@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/text.h"
 #include "bench/line_process.h"
-#include "bench/statistics.h"
 
 namespace millrace::bench {
 namespace {

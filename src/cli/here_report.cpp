@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/median.h"
 #include "base/text.h"
 #include "passes/settings.h"
 #include "profile/measure.h"
@@ -88,7 +89,7 @@ std::string not_measured(const profile::HereCandidate& candidate,
 double MeasuredPlan::step_seconds() const {
   std::vector<double> all;
   for (const Json& report : reports) all.push_back(report["predicted_step_seconds"].get<double>());
-  return profile::median_of(all);
+  return median(all);
 }
 
 double MeasuredPlan::seconds(double global_batch) const {

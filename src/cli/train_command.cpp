@@ -219,7 +219,7 @@ class JobFile : public train::TrainingObserver {
 };
 
 // The last line of an interrupted job.
-void print_interruption(const train::TrainJob& job, const train::TrainResult& result) {
+void print_interruption(const train::RunSettings& job, const train::TrainResult& result) {
   std::string kept = "nothing was saved, as there is no --checkpoint.";
   if (!job.checkpoint.empty()) {
     kept = fmt::format("saved in '{}': {} to continue.", job.checkpoint.string(),

@@ -225,12 +225,10 @@ class Assembler {
         program_.instructions.push_back(std::move(made));
         positions_.push_back(position);
       }
-      program_.reorders += op.type == "reorder" ? 1 : 0;
-      if (op.type == "overflow_check") {
+      program_.reorders += definition.changes_layout ? 1 : 0;
+      if (definition.precedes_agreement) program_.agreement = program_.instructions.size() - 1;
+      if (definition.looks_for_overflow) {
         program_.checked = split(op.attributes.text("parameters"), ' ');
-      }
-      if (op.type == "overflow_check" || op.type == "keep_squares") {
-        program_.agreement = program_.instructions.size() - 1;
       }
     }
     list_tasks();

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "compile/arithmetic.h"
 #include "compile/assembly.h"
+#include "graph/operator_definition.h"
 #include "passes/autodiff.h"
 #include "passes/fusion.h"
 #include "passes/gradient_fusion.h"
@@ -50,7 +51,8 @@ void drop_result(parallel::StageGraph& stage, std::string_view name) {
   if (id == graph::kNone || graph.tensor(id).producer == graph::kNone) return;
   const graph::OperatorId producer = graph.tensor(id).producer;
   const bool read = !graph.consumers()[static_cast<size_t>(id)].empty();
-  if (read || graph.op(producer).type != "all_reduce") return;
+  const auto exchange = graph::definition_of(graph.op(producer)).exchange;
+  if (read || exchange != graph::OperatorDefinition::Exchange::sum) return;
   std::vector<graph::OperatorId> order = graph.order();
   std::erase(order, producer);
   graph.set_order(std::move(order));

@@ -14,8 +14,9 @@ bool has(dnnl::cpu_isa wanted) {
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }
 
-// The first line of /proc/cpuinfo that names a model.
-std::string model_name() {
+}  // namespace
+
+std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   std::string line;
   while (std::getline(file, line)) {
@@ -28,11 +29,9 @@ std::string model_name() {
   return "unknown processor";
 }
 
-}  // namespace
-
 std::string processor_description() {
   const dnnl_version_t* version = dnnl_version();
-  return fmt::format("{}, isa {}, oneDNN {}.{}.{}", model_name(),
+  return fmt::format("{}, isa {}, oneDNN {}.{}.{}", processor_name(),
                      static_cast<int>(dnnl::get_effective_cpu_isa()), version->major,
                      version->minor, version->patch);
 }

@@ -1,5 +1,7 @@
 #include "parallel/expansions.h"
 
+#include <stdexcept>
+
 #include "base/parts.h"
 
 namespace millrace::parallel {
@@ -18,20 +20,12 @@ graph::Attributes class_range(const Localizer& localizer, const graph::Operator&
 // Every member's statistics of its classes. Loss and accuracies of the same logits share them.
 graph::TensorId class_statistics(Localizer& localizer, const graph::Operator& op,
                                  graph::TensorId logits, graph::TensorId labels) {
-  graph::Graph& local = localizer.local();
-  for (graph::OperatorId id : local.order()) {
-    const graph::Operator& earlier = local.op(id);
-    if (earlier.type != "all_gather") continue;
-    const graph::OperatorId producer = local.tensor(earlier.inputs[0]).producer;
-    if (producer == graph::kNone || local.op(producer).type != "softmax_statistics") continue;
-    if (local.op(producer).inputs == std::vector<graph::TensorId>{logits, labels}) {
-      return earlier.outputs[0];
-    }
-  }
+  graph::TensorId& all = localizer.class_statistics(logits, labels);
+  if (all != graph::kNone) return all;
   const graph::TensorId own =
-      local.apply("softmax_statistics", localizer.unique_name(op.name + "/statistics"),
-                  {logits, labels}, class_range(localizer, op));
-  return localizer.gathered(own);
+      localizer.local().apply("softmax_statistics", localizer.unique_name(op.name + "/statistics"),
+                              {logits, labels}, class_range(localizer, op));
+  return all = localizer.gathered(own);
 }
 
 void expand_loss(Localizer& localizer, const graph::Operator& op,
@@ -85,7 +79,8 @@ void expand_head(Localizer& localizer, const graph::Operator& op,
   }
   graph::Graph& local = localizer.local();
   graph::Attributes attributes = op.attributes;
-  if (op.type == "margin_head_loss") {
+  const bool is_loss = graph::definition_of(op).averages_samples;
+  if (is_loss) {
     const graph::OperatorId producer = local.tensor(inputs[0]).producer;
     if (is_divided(localizer, local.op(producer).attributes)) {
       inputs[1] = localizer.gathered(inputs[0]);
@@ -98,7 +93,7 @@ void expand_head(Localizer& localizer, const graph::Operator& op,
       local.add_operator(op.type, op.name, std::move(inputs), std::move(attributes));
   // Kept products are read by the head's own backward operator alone.
   localizer.stand_for(op.outputs[0], local.op(added).outputs[0]);
-  if (op.type == "margin_head_loss") localizer.stand_for(op.outputs[2], local.op(added).outputs[2]);
+  if (is_loss) localizer.stand_for(op.outputs[2], local.op(added).outputs[2]);
 }
 
 void expand_batch_norm(Localizer& localizer, const graph::Operator& op,
@@ -132,10 +127,18 @@ void expand_batch_norm(Localizer& localizer, const graph::Operator& op,
 }  // namespace
 
 void expand(Localizer& localizer, const graph::Operator& op, const graph::ShardingSignature& way) {
-  if (op.type == "softmax_cross_entropy") return expand_loss(localizer, op, way);
-  if (op.type == "top_k") return expand_top_k(localizer, op, way);
-  if (op.type.starts_with("margin_head")) return expand_head(localizer, op, way);
-  expand_batch_norm(localizer, op, way);
+  const graph::OperatorDefinition& definition = graph::definition_of(op);
+  if (definition.is_head) return expand_head(localizer, op, way);
+  switch (definition.expansion) {
+    case graph::OperatorDefinition::Expansion::none:
+      throw std::logic_error("operator '" + op.name + "' has no expansion");
+    case graph::OperatorDefinition::Expansion::loss_of_classes:
+      return expand_loss(localizer, op, way);
+    case graph::OperatorDefinition::Expansion::rank_in_classes:
+      return expand_top_k(localizer, op, way);
+    case graph::OperatorDefinition::Expansion::shared_statistics:
+      return expand_batch_norm(localizer, op, way);
+  }
 }
 
 }  // namespace millrace::parallel

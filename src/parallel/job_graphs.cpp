@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/operator_definition.h"
 #include "parallel/localize.h"
 #include "parallel/partition.h"
 #include "parallel/shard.h"
@@ -25,7 +26,7 @@ std::vector<int> assign(const graph::Graph& network, const Plan& plan) {
 void check_head(const graph::Graph& network, const Plan& plan) {
   const auto& order = network.order();
   const auto found = std::find_if(order.begin(), order.end(), [&](graph::OperatorId id) {
-    return network.op(id).type == "margin_head_sample";
+    return graph::definition_of(network.op(id)).is_head;
   });
   if (found == order.end()) return;
   if (plan.round_robin && plan.stages.back().size() > 1) {
@@ -33,7 +34,9 @@ void check_head(const graph::Graph& network, const Plan& plan) {
         "‹replicas› roundrobin gives the class centres of ‹head› to devices that take turns; use "
         "‹replicas› split, or one device for the last stage.");
   }
-  if (plan.micro_batches > 1 && network.op(*found).attributes.number("sample_rate") < 1) {
+  const graph::Attributes& head = network.op(*found).attributes;
+  const bool samples = head.has("sample_rate") && head.number("sample_rate") < 1;
+  if (plan.micro_batches > 1 && samples) {
     fail_input(
         "‹head_parallel› pfc draws its sample by the labels of a whole step, which {} "
         "micro-batches "
@@ -59,8 +62,7 @@ graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean
     std::vector<graph::TensorId> inputs;
     for (graph::TensorId input : op.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
     graph::Attributes attributes = op.attributes;
-    if (op.type == "softmax_cross_entropy" || op.type == "margin_head_loss")
-      attributes.set("samples", mean_over);
+    if (graph::definition_of(op).averages_samples) attributes.set("samples", mean_over);
     const graph::OperatorId added =
         graph.add_operator(op.type, op.name, inputs, attributes, op.phase);
     for (size_t i = 0; i < op.outputs.size(); ++i) {

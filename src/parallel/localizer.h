@@ -37,6 +37,11 @@ class Localizer {
   // Collects the members' tensors along axis 0 and remembers it under this name.
   graph::TensorId gathered(graph::TensorId local);
 
+  // Where the gathered statistics of these logits are remembered: kNone until somebody makes them.
+  graph::TensorId& class_statistics(graph::TensorId logits, graph::TensorId labels) {
+    return class_statistics_.try_emplace({logits, labels}, graph::kNone).first->second;
+  }
+
   std::string unique_name(const std::string& name) { return names_.take(name); }
 
  private:
@@ -53,6 +58,7 @@ class Localizer {
   passes::UniqueNames names_;
   std::map<std::pair<graph::TensorId, std::string>, graph::TensorId>
       made_;  // by whole tensor and sharding
+  std::map<std::pair<graph::TensorId, graph::TensorId>, graph::TensorId> class_statistics_;
 };
 
 }  // namespace millrace::parallel

@@ -93,15 +93,6 @@ std::vector<Placement> parse_stages(std::string_view text, std::string_view sour
   return Parser(text, source).stages();
 }
 
-Placement parse_placement(std::string_view text, std::string_view source) {
-  auto stages = parse_stages(text, source);
-  if (stages.size() != 1) {
-    fail_input("{} names {} stages where one placement is wanted; join its devices with ','.",
-               source, stages.size());
-  }
-  return std::move(stages.front());
-}
-
 std::string to_string(const DeviceId& device) {
   return fmt::format("{}:{}", device.node, device.device);
 }

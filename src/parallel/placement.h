@@ -30,10 +30,9 @@ inline constexpr int kMostNodes = 4096;
 inline constexpr int kMostDevicesPerNode = 1024;
 inline constexpr int kMostDevices = 65536;
 
-// Take any bytes; throw InputError with a sentence that starts with `source` ("‹placement›") and
-// says at which character what is wrong. No device may appear twice in
-// a placement; stages may share devices.
-Placement parse_placement(std::string_view text, std::string_view source = "‹placement›");
+// Takes any bytes; throws InputError with a sentence that starts with `source` ("‹placement›") and
+// says at which character what is wrong. No device may appear twice in a placement; stages may
+// share devices.
 std::vector<Placement> parse_stages(std::string_view text, std::string_view source = "‹placement›");
 
 // The shortest spelling, which parses back to the same value. A device is "0:3".

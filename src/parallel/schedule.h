@@ -134,8 +134,4 @@ Schedule make_schedule(const ScheduleRequest& request);
 // divided by its own replicas.
 int64_t warm_up(const std::vector<int>& replicas, int stage);
 
-// The table as a grid for people: a line per row, a column per unit of time, where a forward takes
-// one and a backward two. Undrained schedules show the version as "F5.3".
-std::string to_text(const Schedule& schedule);
-
 }  // namespace millrace::parallel

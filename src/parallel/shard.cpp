@@ -1,7 +1,5 @@
 #include "parallel/shard.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -21,8 +19,12 @@ double bytes_of(const graph::TensorType& type) {
   return static_cast<double>(type.elements() * graph::size_of(type.dtype));
 }
 
+graph::OperatorDefinition::Weights weights_of(const graph::Operator& op) {
+  return graph::definition_of(op).weights;
+}
+
 bool has_weights(const graph::Operator& op) {
-  return op.type == "linear" || op.type == "convolution";
+  return weights_of(op) != graph::OperatorDefinition::Weights::none;
 }
 
 std::optional<LayerSharding> layer_sharding(const graph::ShardingSignature& way) {
@@ -167,7 +169,7 @@ class Chooser {
       }
     };
     if (op.inputs.empty()) return {ways(id).back()};
-    if (op.type.starts_with("margin_head")) return ways(id);
+    if (graph::definition_of(op).is_head) return ways(id);
     if (!has_weights(op)) {
       const bool by_samples = is_by_samples(op.inputs[0]);
       keep([&](const graph::ShardingSignature& way) {
@@ -179,17 +181,18 @@ class Chooser {
       });
       if (kept.empty() && members_ > 1) refuse(op, named->second);
     } else {
-      const bool by_samples =
-          policy_.parallelism == Parallelism::data ||
-          (policy_.parallelism == Parallelism::hybrid && op.type == "convolution");
+      const bool by_samples = policy_.parallelism == Parallelism::data ||
+                              (policy_.parallelism == Parallelism::hybrid &&
+                               weights_of(op) == graph::OperatorDefinition::Weights::sliding);
       keep([&](const graph::ShardingSignature& way) {
         const auto sharding = layer_sharding(way);
         return sharding && (*sharding == LayerSharding::data) == by_samples;
       });
     }
     if (kept.empty()) {
-      if (op.type == "batch_norm" && is_by_samples(op.inputs[0]) && members_ > 1) {
-        fail_input("Layer '{}' (batch_norm) on one of {} devices {}, or synchronise it.", op.name,
+      const bool by_samples = is_by_samples(op.inputs[0]) && members_ > 1;
+      if (by_samples && graph::definition_of(op).has_running_statistics) {
+        fail_input("Layer '{}' ({}) on one of {} devices {}, or synchronise it.", op.name, op.type,
                    members_, refusal_);
       }
       kept.push_back(ways(id).back());
@@ -343,22 +346,6 @@ void require_layers(const graph::Graph& graph, const ShardingPolicy& policy) {
     fail_input("The plan divides a layer '{}', but no linear or convolution layer has that name.",
                name);
   }
-}
-
-std::string to_text(const ShardedGraph& sharded) {
-  const auto list = [](const std::vector<graph::Sharding>& shardings) {
-    std::string text;
-    for (const graph::Sharding& sharding : shardings)
-      text += fmt::format(" {}", graph::to_string(sharding));
-    return text;
-  };
-  std::string text;
-  for (graph::OperatorId id : sharded.graph.order()) {
-    const graph::ShardingSignature& way = sharded.signatures[static_cast<size_t>(id)];
-    const graph::Operator& op = sharded.graph.op(id);
-    text += fmt::format("{} ({}):{} ->{}\n", op.name, op.type, list(way.inputs), list(way.outputs));
-  }
-  return text;
 }
 
 }  // namespace millrace::parallel

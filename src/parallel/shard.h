@@ -43,7 +43,4 @@ graph::Shape local_shape(const graph::Shape& whole, const graph::Sharding& shard
 // in the same way for another batch size.
 std::map<std::string, LayerSharding> layer_choices(const ShardedGraph& sharded);
 
-// One line per operator: its name and "split(0) broadcast -> split(0)".
-std::string to_text(const ShardedGraph& sharded);
-
 }  // namespace millrace::parallel

@@ -12,6 +12,7 @@
 #include "base/pattern.h"
 #include "base/text.h"
 #include "graph/margin_head.h"
+#include "graph/operator_definition.h"
 
 namespace millrace::passes {
 namespace {
@@ -43,7 +44,7 @@ void require_fit(const graph::Graph& graph, const std::vector<graph::TensorId>& 
 void require_no_head(const graph::Graph& graph, const std::string& name) {
   for (const graph::OperatorId id : graph.order()) {
     const graph::Operator& op = graph.op(id);
-    if (!op.type.starts_with("margin_head")) continue;
+    if (!graph::definition_of(op).is_head) continue;
     for (const graph::TensorId input : op.inputs) {
       if (graph.tensor(input).name == name) {
         fail_input("‹freeze› cannot hold '{}', which ‹head› trains.", name);
@@ -87,7 +88,7 @@ size_t freeze_norms(graph::Graph& graph) {
   bool any = false;
   for (const graph::OperatorId id : graph.order()) {
     graph::Operator& op = graph.op(id);
-    if (op.type != "batch_norm") continue;
+    if (!graph::definition_of(op).has_running_statistics) continue;
     any = true;
     op.attributes.set("inference", true);
     for (const graph::TensorId input : {op.inputs.at(1), op.inputs.at(2)}) {

@@ -1,17 +1,12 @@
 #include "passes/fusion.h"
 
 #include <algorithm>
-#include <string_view>
 
+#include "graph/operator_definition.h"
 #include "passes/rewrite.h"
 
 namespace millrace::passes {
 namespace {
-
-// Both take the residual as their last input.
-bool is_batch_norm(const graph::Operator& op) {
-  return op.type == "batch_norm" || op.type == "batch_norm_synchronised";
-}
 
 class Fuser {
  public:
@@ -34,21 +29,23 @@ class Fuser {
   }
 
   void run() {
-    for_each("add", [this](graph::OperatorId id) { add_into_batch_norm(id); });
-    for_each("relu", [this](graph::OperatorId id) { relu_into_producer(id); });
-    for (const std::string_view bend : {"relu6", "prelu"}) {
-      for_each(bend, [this](graph::OperatorId id) { bend_into_batch_norm(id); });
-    }
-    for_each("max_pool", [this](graph::OperatorId id) { relu_into_max_pool(id); });
+    for_each(&Definition::is_sum, [this](graph::OperatorId id) { sum_into_norm(id); });
+    for_each(&Definition::is_relu, [this](graph::OperatorId id) { relu_into_producer(id); });
+    for_each(&Definition::is_bend, [this](graph::OperatorId id) { bend_into_norm(id); });
+    for_each(&Definition::can_begin_with_relu,
+             [this](graph::OperatorId id) { relu_into_reader(id); });
     std::erase(order_, graph::kNone);
     graph_.set_order(order_);
   }
 
  private:
+  using Definition = graph::OperatorDefinition;
+
   template <typename Rule>
-  void for_each(std::string_view type, Rule rule) {
+  void for_each(bool Definition::*is_meant, Rule rule) {
     for (graph::OperatorId id : original_) {
-      if (position_[static_cast<size_t>(id)] >= 0 && graph_.op(id).type == type) rule(id);
+      if (position_[static_cast<size_t>(id)] < 0) continue;
+      if (graph::definition_of(graph_.op(id)).*is_meant) rule(id);
     }
   }
 
@@ -58,25 +55,26 @@ class Fuser {
     return readers.size() == 1 && readers[0] == reader && !is_result_[static_cast<size_t>(tensor)];
   }
 
-  graph::OperatorId fusible_batch_norm(graph::TensorId tensor, graph::OperatorId reader) const {
+  graph::OperatorId norm_behind(graph::TensorId tensor, graph::OperatorId reader) const {
     const graph::OperatorId id = graph_.tensor(tensor).producer;
     if (id == graph::kNone || !only_for(tensor, reader)) return graph::kNone;
     const graph::Operator& op = graph_.op(id);
-    const bool fits = is_batch_norm(op) && op.outputs[0] == tensor && !op.attributes.flag("relu") &&
-                      !op.attributes.flag("residual") && !op.attributes.has("bend") &&
+    const bool fits = graph::definition_of(op).can_add_residual && op.outputs[0] == tensor &&
+                      !op.attributes.flag("relu") && !op.attributes.flag("residual") &&
+                      !op.attributes.has("bend") &&
                       readers_[static_cast<size_t>(op.outputs[1])].empty() &&
                       readers_[static_cast<size_t>(op.outputs[2])].empty();
     return fits ? id : graph::kNone;
   }
 
-  void add_into_batch_norm(graph::OperatorId add) {
+  void sum_into_norm(graph::OperatorId add) {
     const graph::Operator& op = graph_.op(add);
     const graph::TensorId a = op.inputs[0];
     const graph::TensorId b = op.inputs[1];
     if (a == b || graph_.tensor(a).type != graph_.tensor(b).type) return;
-    graph::OperatorId host = fusible_batch_norm(a, add);
+    graph::OperatorId host = norm_behind(a, add);
     graph::TensorId residual = b;
-    const graph::OperatorId other = fusible_batch_norm(b, add);
+    const graph::OperatorId other = norm_behind(b, add);
     const bool second_is_longer = depth_[static_cast<size_t>(b)] > depth_[static_cast<size_t>(a)];
     if (other != graph::kNone && (host == graph::kNone || second_is_longer)) {
       host = other;
@@ -96,18 +94,16 @@ class Fuser {
     const graph::OperatorId producer = graph_.tensor(x).producer;
     if (producer == graph::kNone || !only_for(x, relu)) return;
     graph::Operator& host = graph_.op(producer);
-    constexpr std::string_view kHosts[] = {"convolution", "linear", "batch_norm",
-                                           "batch_norm_synchronised", "add"};
-    if (std::find(std::begin(kHosts), std::end(kHosts), host.type) == std::end(kHosts)) return;
+    if (!graph::definition_of(host).can_end_in_relu) return;
     if (host.outputs[0] != x || any_read_besides_first(host)) return;
     host.attributes.set("relu", true);
     take_over(producer, relu);
   }
 
-  void bend_into_batch_norm(graph::OperatorId bend) {
+  void bend_into_norm(graph::OperatorId bend) {
     const graph::Operator& op = graph_.op(bend);
-    const graph::OperatorId host = fusible_batch_norm(op.inputs[0], bend);
-    if (host == graph::kNone || graph_.op(host).type != "batch_norm") return;
+    const graph::OperatorId host = norm_behind(op.inputs[0], bend);
+    if (host == graph::kNone || !graph::definition_of(graph_.op(host)).can_bend) return;
     graph::Operator& norm = graph_.op(host);
     norm.inputs.insert(norm.inputs.end(), op.inputs.begin() + 1, op.inputs.end());
     norm.attributes.set("bend", op.type);
@@ -120,19 +116,20 @@ class Fuser {
     });
   }
 
-  void relu_into_max_pool(graph::OperatorId pool) {
-    graph::Operator& op = graph_.op(pool);
+  void relu_into_reader(graph::OperatorId reader) {
+    graph::Operator& op = graph_.op(reader);
     const graph::TensorId x = op.inputs[0];
     const graph::OperatorId producer = graph_.tensor(x).producer;
-    if (producer == graph::kNone || !only_for(x, pool)) return;
+    if (producer == graph::kNone || !only_for(x, reader)) return;
     graph::Operator& host = graph_.op(producer);
-    if (host.type == "relu") {
+    const Definition& made_by = graph::definition_of(host);
+    if (made_by.is_relu) {
       op.inputs[0] = host.inputs[0];
       std::replace(readers_[static_cast<size_t>(host.inputs[0])].begin(),
-                   readers_[static_cast<size_t>(host.inputs[0])].end(), producer, pool);
+                   readers_[static_cast<size_t>(host.inputs[0])].end(), producer, reader);
       remove(producer);
       graph_.tensor(x).producer = graph::kNone;
-    } else if (host.attributes.flag("relu") && host.outputs[0] == x && host.type != "max_pool") {
+    } else if (host.attributes.flag("relu") && host.outputs[0] == x && made_by.can_end_in_relu) {
       host.attributes.set("relu", false);
     } else {
       return;

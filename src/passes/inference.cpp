@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/operator_definition.h"
 #include "passes/rewrite.h"
 
 namespace millrace::passes {
@@ -15,7 +16,7 @@ std::vector<bool> operators_of_head(const graph::Graph& graph) {
   for (const graph::OperatorId id : graph.order()) {
     const graph::Operator& op = graph.op(id);
     found[static_cast<size_t>(id)] =
-        op.type.starts_with("margin_head") ||
+        graph::definition_of(op).is_head ||
         std::any_of(op.inputs.begin(), op.inputs.end(), [&](graph::TensorId input) {
           const graph::OperatorId producer = graph.tensor(input).producer;
           return producer != graph::kNone && found[static_cast<size_t>(producer)];
@@ -54,20 +55,20 @@ void drop_head(graph::Graph& graph, std::vector<bool>& removed) {
   }
 }
 
-// With running statistics there is nothing to exchange: an ordinary batch_norm is left.
-void use_own_statistics(graph::Graph& graph, graph::OperatorId id, std::vector<bool>& removed) {
-  constexpr size_t kStatistics = 5;
-  graph::Operator& op = graph.op(id);
-  graph::TensorId exchanged = op.inputs.at(kStatistics);
+// What is exchanged in training goes, with the exchanges and what made it.
+void run_alone(graph::Graph& graph, graph::Operator& op, std::vector<bool>& removed) {
+  const graph::OperatorDefinition::Alone& alone = graph::definition_of(op).alone;
+  graph::TensorId exchanged = op.inputs.at(alone.exchanged_input);
   while (graph.tensor(exchanged).producer != graph::kNone) {
     const graph::OperatorId producer = graph.tensor(exchanged).producer;
     removed[static_cast<size_t>(producer)] = true;
     graph.tensor(exchanged).producer = graph::kNone;
-    if (graph.op(producer).type == "batch_norm_statistics") break;
-    exchanged = graph.op(producer).inputs.at(0);
+    const graph::Operator& maker = graph.op(producer);
+    if (graph::definition_of(maker).exchange == graph::OperatorDefinition::Exchange::none) break;
+    exchanged = maker.inputs.at(0);
   }
-  op.inputs.erase(op.inputs.begin() + kStatistics);
-  op.type = "batch_norm";
+  op.inputs.erase(op.inputs.begin() + static_cast<int64_t>(alone.exchanged_input));
+  op.type = alone.type;
 }
 
 // A result keeps its name when another tensor takes its place, for those who look for it.
@@ -90,9 +91,10 @@ void make_inference(graph::Graph& graph) {
     if (removed[static_cast<size_t>(id)]) continue;
     graph::Operator& op = graph.op(id);
     for (graph::TensorId& input : op.inputs) input = stands_for[static_cast<size_t>(input)];
-    if (op.type == "batch_norm_synchronised") use_own_statistics(graph, id, removed);
-    if (op.type == "batch_norm") op.attributes.set("inference", true);
-    if (op.type == "dropout") {
+    const graph::OperatorDefinition& definition = graph::definition_of(op);
+    if (!definition.alone.type.empty()) run_alone(graph, op, removed);
+    if (definition.has_running_statistics) op.attributes.set("inference", true);
+    if (definition.only_trains) {
       removed[static_cast<size_t>(id)] = true;
       stands_for[static_cast<size_t>(op.outputs[0])] = op.inputs[0];
       graph.tensor(op.outputs[0]).producer = graph::kNone;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/margin_head.h"
+#include "graph/operator_definition.h"
 #include "passes/gradient_exchange.h"
 #include "passes/head_updates.h"
 
@@ -288,7 +289,7 @@ void add_updates(graph::Graph& graph, const std::vector<ParameterGradient>& grad
   const bool defers = clips || options.check_overflow || options.accumulate;
   const std::vector<graph::OperatorId> order = graph.order();
   for (const graph::OperatorId id : order) {
-    if (graph.op(id).type != "margin_head_update") continue;
+    if (!graph::definition_of(graph.op(id)).takes_rule) continue;
     const bool waits =
         defers && !(settings.clip_backbone && !options.check_overflow && !options.accumulate);
     waits ? heads.defer(id) : heads.complete(id);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 
 #include "graph/operator_definition.h"
 #include "passes/kept_layers.h"
@@ -10,36 +9,6 @@
 
 namespace millrace::passes {
 namespace {
-
-constexpr std::string_view kComputing[] = {"convolution", "linear"};
-
-constexpr std::string_view kFollowing[] = {"adaptive_average_pool",
-                                           "add",
-                                           "average_pool",
-                                           "batch_norm",
-                                           "batch_norm_statistics",
-                                           "concat",
-                                           "batch_norm_synchronised",
-                                           "dropout",
-                                           "flatten",
-                                           "prelu",
-                                           "global_average_pool",
-                                           "hardsigmoid",
-                                           "hardswish",
-                                           "max_pool",
-                                           "relu",
-                                           "relu6",
-                                           "reshape",
-                                           "scale_channels",
-                                           "sigmoid",
-                                           "silu",
-                                           "slice",
-                                           "tanh"};
-
-template <typename List>
-bool contains(const List& list, std::string_view type) {
-  return std::find(std::begin(list), std::end(list), type) != std::end(list);
-}
 
 class Lowering {
  public:
@@ -63,16 +32,18 @@ class Lowering {
   }
 
  private:
+  using Halves = graph::OperatorDefinition::Halves;
+
   bool is_kept(const graph::Operator& op) const { return keep_.contains(op.name); }
 
-  // The normalisation of embeddings and other rows is small and wants every bit.
   bool computes(const graph::Operator& op) const {
-    return contains(kComputing, op.type) && !is_kept(op);
+    return graph::definition_of(op).halves == Halves::computes && !is_kept(op);
   }
   bool follows(const graph::Operator& op) const {
-    const bool rows = graph_.tensor(op.inputs.at(0)).type.shape.size() < 4;
-    return contains(kFollowing, op.type) && !is_kept(op) &&
-           !(rows && op.type.starts_with("batch_norm"));
+    const Halves halves = graph::definition_of(op).halves;
+    const bool images = graph_.tensor(op.inputs.at(0)).type.shape.size() >= 4;
+    return !is_kept(op) &&
+           (halves == Halves::follows || (halves == Halves::follows_images && images));
   }
 
   bool is_low(graph::TensorId id) const { return graph_.tensor(id).type.dtype == type_; }
@@ -86,7 +57,7 @@ class Lowering {
   // The inputs that are images or rows, not parameters or statistics.
   static std::vector<size_t> data_inputs(const graph::Operator& op) {
     std::vector<size_t> inputs = {0};
-    if (op.type == "add" || op.type == "concat" || op.type == "scale_channels") {
+    if (graph::definition_of(op).joins_inputs) {
       for (size_t i = 1; i < op.inputs.size(); ++i) inputs.push_back(i);
     }
     if (op.attributes.flag("residual")) inputs.push_back(op.inputs.size() - 1);
@@ -108,7 +79,8 @@ class Lowering {
       return;
     }
     for (size_t i : data) use(id, i, type_);
-    if (graph_.op(id).type == "linear" && !any_low_reader(graph_.op(id).outputs[0])) {
+    if (graph::definition_of(graph_.op(id)).can_widen &&
+        !any_low_reader(graph_.op(id).outputs[0])) {
       graph_.op(id).attributes.set("to", static_cast<int64_t>(graph::DataType::f32));
     }
     infer_again(id);

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/median.h"
 #include "base/parallel.h"
 #include "comm/local_group.h"
 #include "profile/measure.h"
@@ -26,7 +27,7 @@ double median_seconds(int repeats, Work&& work) {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     seconds.push_back(elapsed.count());
   }
-  return median_of(seconds);
+  return median(seconds);
 }
 
 // Sends there and gets one byte back.

@@ -93,7 +93,7 @@ void add_up(JobProfile& profile) {
 
 }  // namespace
 
-JobProfile describe_measured(const train::TrainJob& job, train::Engine& engine,
+JobProfile describe_measured(const train::StepSettings& job, train::Engine& engine,
                              const std::vector<MeasuredProgram>& programs, int rounds) {
   JobProfile profile;
   profile.model = job.model;

@@ -68,12 +68,12 @@ JobProfile profile_job(const train::TrainJob& job, const MeasureOptions& options
                        train::TrainingObserver& observer);
 
 // The same from what was measured with an engine that runs the job. `exchange` is not measured.
-JobProfile describe_measured(const train::TrainJob& job, train::Engine& engine,
+JobProfile describe_measured(const train::StepSettings& job, train::Engine& engine,
                              const std::vector<MeasuredProgram>& programs, int rounds);
 
 // What the profile says about the programs of an engine that runs the job. Throws InputError naming
 // `file` and what does not match: it is a profile of another job.
-std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const train::TrainJob& job,
+std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const train::StepSettings& job,
                                          train::Engine& engine, std::string_view file);
 
 Json to_json(const JobProfile& profile);

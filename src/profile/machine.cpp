@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
+#include "base/median.h"
 #include "base/version.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
@@ -54,7 +55,7 @@ double measure_bf16() {
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (i > 0) seconds.push_back(elapsed.count());
     }
-    return 2.0 * kSize * kSize * kSize / median_of(seconds);
+    return 2.0 * kSize * kSize * kSize / median(seconds);
   } catch (const dnnl::error&) {
     return 0;
   }

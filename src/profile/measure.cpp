@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/median.h"
 #include "base/random.h"
 
 namespace millrace::profile {
@@ -54,10 +55,10 @@ struct Rounds {
     std::vector<double> medians;
     double sum = 0;
     for (const std::vector<double>& one : instructions) {
-      medians.push_back(median_of(one));
+      medians.push_back(median(one));
       sum += medians.back();
     }
-    const double scale = sum > 0 ? median_of(totals) / sum : 1;
+    const double scale = sum > 0 ? median(totals) / sum : 1;
     for (double& one : medians) one *= scale;
     return medians;
   }
@@ -111,7 +112,7 @@ double seconds_on(train::Worker& worker, int rounds, Enqueue&& enqueue) {
       seconds.push_back(elapsed.count());
     }
   });
-  return median_of(seconds);
+  return median(seconds);
 }
 
 double seconds_to_copy(train::Worker& worker, const compile::Instruction& instruction, int rounds) {
@@ -147,7 +148,7 @@ std::vector<double> without_messages(const compile::Program& program,
 double relative_spread(std::vector<double> values) {
   if (values.size() < 2) return 0;
   std::sort(values.begin(), values.end());
-  const double middle = median_of(values);
+  const double middle = median(values);
   const double low = values[(values.size() - 1) / 4];
   const double high = values[values.size() - 1 - (values.size() - 1) / 4];
   return middle > 0 ? (high - low) / 2 / middle : 0;
@@ -155,13 +156,6 @@ double relative_spread(std::vector<double> values) {
 
 }  // namespace
 
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
-double MeasuredProgram::seconds() const { return median_of(totals); }
 double MeasuredProgram::round_spread() const { return relative_spread(totals); }
 
 std::string copy_key(const parallel::Route& route, bool sends) {

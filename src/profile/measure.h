@@ -27,7 +27,6 @@ struct MeasuredProgram {
   std::map<std::string, double> copies;  // message to slot or back, see copy_key
   double carry_seconds = 0;  // to begin a new version of the weights as a copy of another
 
-  double seconds() const;       // of a round, the median
   double round_spread() const;  // half of the middle half, relative
 };
 
@@ -38,7 +37,5 @@ std::string copy_key(const parallel::Route& route, bool sends);
 // exchanging anything, on the engine's own devices. Weights change: start again to train. Two
 // workers of one device take turns.
 std::vector<MeasuredProgram> measure_programs(train::Engine& engine, const MeasureOptions& options);
-
-double median_of(std::vector<double> values);
 
 }  // namespace millrace::profile

@@ -99,7 +99,7 @@ CostedProgram costs_of(const MeasuredProgram& measured, int crowding) {
 }
 
 // The bytes of images and labels that this process is fed with at a time.
-int64_t feed_bytes(const train::TrainJob& job, const train::Engine& engine) {
+int64_t feed_bytes(const train::StepSettings& job, const train::Engine& engine) {
   int64_t rows = 0;
   for (const RowRange& range : engine.rows()) rows += range.end - range.begin;
   return rows * job.options.channels * job.options.image * job.options.image *
@@ -127,7 +127,7 @@ std::vector<CostsOfMember> share_costs(const std::vector<CostsOfMember>& own, co
   return all;
 }
 
-train::DeviceReport memory_of(const train::TrainJob& job, const MeasuredProgram& one) {
+train::DeviceReport memory_of(const train::StepSettings& job, const MeasuredProgram& one) {
   train::DeviceReport report;
   report.id = parallel::to_string(
       job.plan.stages[static_cast<size_t>(one.stage)].devices[static_cast<size_t>(one.member)]);

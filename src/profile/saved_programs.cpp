@@ -62,7 +62,7 @@ void require_copies(const MeasuredProgram& measured, const train::PipelineLayout
 
 }  // namespace
 
-std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const train::TrainJob& job,
+std::vector<MeasuredProgram> programs_of(const JobProfile& profile, const train::StepSettings& job,
                                          train::Engine& engine, std::string_view file) {
   const Match match(file);
   match.same("model", profile.model, job.model);

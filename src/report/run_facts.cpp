@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/median.h"
 #include "base/text.h"
 
 namespace millrace::report {
@@ -107,11 +108,6 @@ void add_summary(const Json& root, RunFacts& facts) {
   }
 }
 
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 void add_metrics(const std::vector<Json>& lines, RunFacts& facts) {
   std::vector<StepPoint> points;
   std::vector<Evaluation> evaluations;
@@ -140,8 +136,8 @@ void add_metrics(const std::vector<Json>& lines, RunFacts& facts) {
     facts.last_loss = points.back().loss;
     facts.finished = false;
   }
-  if (!facts.seconds_per_step && !seconds.empty()) facts.seconds_per_step = median_of(seconds);
-  if (!facts.samples_per_second && !rates.empty()) facts.samples_per_second = median_of(rates);
+  if (!facts.seconds_per_step && !seconds.empty()) facts.seconds_per_step = median(seconds);
+  if (!facts.samples_per_second && !rates.empty()) facts.samples_per_second = median(rates);
   facts.points = std::move(points);
 }
 

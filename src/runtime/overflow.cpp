@@ -4,6 +4,7 @@
 #include <array>
 #include <stdexcept>
 
+#include "graph/operator_definition.h"
 #include "kernels/faulty.h"
 #include "passes/optimizer.h"
 
@@ -38,8 +39,9 @@ std::array<float, 2> read(Session& session, const compile::Program& program,
 bool begins_backward(const compile::Instruction& instruction) {
   if (instruction.phase != graph::Phase::backward || instruction.written.empty()) return false;
   const kernels::WrittenTensor& first = instruction.written[0];
-  const bool is_gradient = instruction.type.find("_backward") != std::string::npos &&
-                           !instruction.type.starts_with("margin_head");
+  const graph::OperatorDefinition& definition = graph::definition_of(instruction.type);
+  const bool is_gradient =
+      definition.gradient != graph::OperatorDefinition::Gradient::none && !definition.is_head;
   return is_gradient && first.is_output && first.index == 0 && first.dtype == graph::DataType::f32;
 }
 

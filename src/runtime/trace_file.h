@@ -1,7 +1,7 @@
 // Traces as Chrome trace JSON, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 //
 // A process per node and a track per device; communication, which runs beside the computation, has
-// tracks of its own. Times begin at the earliest event.
+// tracks of its own, as many as it takes for nothing to overlap. Times begin at the earliest event.
 #pragma once
 
 #include <filesystem>

@@ -57,7 +57,7 @@ void check_optimizer(const passes::OptimizerSettings& settings) {
   }
 }
 
-void check_loss_scale(const TrainJob& job) {
+void check_loss_scale(const StepSettings& job) {
   check(job.loss_scale);
   if (job.inject_overflow.empty()) return;
   if (!job.loss_scale.in_use()) {
@@ -91,7 +91,7 @@ void check_freeze_epochs(const TrainJob& job) {
 }
 
 // The best is judged by something that is measured.
-void check_metric(const TrainJob& job) {
+void check_metric(const RunSettings& job) {
   const bool of_faces = is_of_faces(metric_named(job.metric));
   if (of_faces && job.verification.empty()) {
     fail_input("‹metric› {} needs ‹eval_verification›.", job.metric);

@@ -20,7 +20,7 @@ bool is_there(const std::string& source) {
 
 // A folder numbers its classes from 0 on whatever others do. Data that is missing, perhaps for one
 // process of the job alone, has none: when it is opened, all of them are told.
-data::DataClasses counted_classes(const TrainJob& job, const std::string& source,
+data::DataClasses counted_classes(const RunSettings& job, const std::string& source,
                                   data::Split split) {
   if (!is_there(source)) return {};
   data::DataClasses classes = data::classes_of(source, split);
@@ -32,7 +32,7 @@ data::DataClasses counted_classes(const TrainJob& job, const std::string& source
   return classes;
 }
 
-void require_room(const TrainJob& job, const std::string& source,
+void require_room(const StepSettings& job, const std::string& source,
                   const data::DataClasses& classes) {
   if (classes.count <= job.options.classes) return;
   fail_input("‹classes› is {}, but '{}' has {} classes.", job.options.classes, source,
@@ -40,7 +40,7 @@ void require_room(const TrainJob& job, const std::string& source,
 }
 
 // Said by every process before the first of them reads.
-void require_labels_at_once(const TrainJob& job) {
+void require_labels_at_once(const RunSettings& job) {
   if (!is_there(job.data.source)) return;
   const auto source = data::open_source(job.data.source, data::Split::train, job.class_names);
   if (source->count() == 0 || source->label(0)) return;
@@ -50,7 +50,7 @@ void require_labels_at_once(const TrainJob& job) {
 }
 
 // Perhaps the directories of classes are one level further down.
-[[noreturn]] void fail_one_class(const TrainJob& job, const std::string& name) {
+[[noreturn]] void fail_one_class(const RunSettings& job, const std::string& name) {
   const std::string inner = job.data.source + "/" + name;
   const bool nested = data::classes_of(inner, data::Split::train).count > 1;
   fail_input("'{}' has one class, '{}', which leaves nothing to learn; {}", job.data.source, name,

@@ -1,6 +1,7 @@
 #include "train/network.h"
 
 #include "base/error.h"
+#include "graph/operator_definition.h"
 #include "models/models.h"
 #include "passes/freeze.h"
 
@@ -11,7 +12,10 @@ namespace {
 graph::OperatorId loss_of(const graph::Graph& network, std::string_view flags_are) {
   const graph::TensorId loss = network.find_tensor("loss");
   const graph::OperatorId id = loss == graph::kNone ? graph::kNone : network.tensor(loss).producer;
-  if (id == graph::kNone || network.op(id).type != "softmax_cross_entropy") {
+  const bool is_of_classifier = id != graph::kNone &&
+                                graph::definition_of(network.op(id)).averages_samples &&
+                                !graph::definition_of(network.op(id)).is_head;
+  if (!is_of_classifier) {
     fail_input("{} for classifiers, not for ‹head›.", flags_are);
   }
   return id;

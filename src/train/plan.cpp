@@ -224,7 +224,7 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
 
 // What the job would take with its head in each of the three ways: what was compiled, with the
 // head's own needs exchanged.
-std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& compiled,
+std::vector<HeadChoice> head_choices(const StepSettings& job, const CompiledPlan& compiled,
                                      const MachineSpeed& speed) {
   constexpr int64_t kDimension = 512;  // of all face networks' embeddings
   graph::MarginHeadOptions head = *job.options.head;
@@ -257,7 +257,7 @@ std::vector<HeadChoice> head_choices(const TrainJob& job, const CompiledPlan& co
 
 }  // namespace
 
-parallel::PlanFile plan_file_of(const TrainJob& job) {
+parallel::PlanFile plan_file_of(const StepSettings& job) {
   parallel::PlanFile file = {job.plan, job.precision.type, job.precision.communication,
                              job.recompute};
   if (job.options.head) {

@@ -58,7 +58,7 @@ Json describe_plan(const TrainJob& job, TrainingObserver& observer,
                    const PlanDetails& details = {});
 
 // The plan of a job that runs here, with all else that it says.
-parallel::PlanFile plan_file_of(const TrainJob& job);
+parallel::PlanFile plan_file_of(const StepSettings& job);
 
 // The same for people, in some lines.
 std::string plan_text(const Json& described);

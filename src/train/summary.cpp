@@ -5,12 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "backend/cpu/cores.h"
+#include "base/median.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "compile/arithmetic.h"
+#include "kernels/processor.h"
 #include "train/plan.h"
 
 namespace millrace::train {
@@ -26,20 +27,7 @@ Spread spread_of(std::vector<double> values) {
   if (values.empty()) return {};
   if (values.size() > 1) values.erase(values.begin());
   std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  const double median =
-      values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-  return {median, values.front(), values.back()};
-}
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
+  return {median(values), values.front(), values.back()};
 }
 
 }  // namespace
@@ -84,7 +72,7 @@ Json describe_communication(const std::vector<DeviceReport>& devices) {
 Json describe_environment() {
   Json json;
   json["millrace"] = kVersion;
-  json["processor"] = processor_name();
+  json["processor"] = kernels::processor_name();
   json["cores"] = backend::available_cores();
   json["memory_bytes"] = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
   struct utsname system = {};

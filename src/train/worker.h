@@ -31,9 +31,6 @@ struct Worker {
   const compile::Program& largest() const;
 };
 
-// A result of the whole job, which is "<name>.total" where several devices have a share of it.
-const compile::Slot* find_result(const compile::Program& program, std::string_view name);
-
 // The rows of a micro-batch that an input or result has; all `samples` if it is not divided.
 RowRange rows_of_slot(const compile::Slot& slot, int64_t samples);
 

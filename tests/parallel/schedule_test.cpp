@@ -284,17 +284,6 @@ TEST(Schedule, CheckNamesWhatIsStuck) {
   EXPECT_THAT(check(make_schedule({.stages = 2}), {{0, 2, 1}}), HasSubstr("not possible"));
 }
 
-TEST(Schedule, TextShowsTheGrid) {
-  const std::string text = to_text(make_schedule({.stages = 2, .micro_batches = 3, .steps = 1}));
-  EXPECT_EQ(text,
-            "1f1b-flush: 2 stages, 3 micro-batches a step, 1 steps\n"
-            "stage 0     F0 F1 .  .  B0 -  F2 B1 -  .  B2 -*\n"
-            "stage 1     .  F0 B0 -  F1 B1 -  F2 B2 -* .  .\n"
-            "stage 0: 2 in flight, 1 version of the weights\n"
-            "stage 1: 1 in flight, 1 version of the weights\n"
-            "F forward, B backward, * then update; idle 25.0 % of the time, 33.3 % of the work.\n");
-}
-
 TEST(Schedule, NamesAndMistakes) {
   for (const ScheduleKind kind : kAll) EXPECT_EQ(parse_schedule(name_of(kind)), kind);
   EXPECT_THROW(parse_schedule("zero-buble"), InputError);

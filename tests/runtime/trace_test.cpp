@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <thread>
 
@@ -87,6 +88,31 @@ TEST(Trace, FileHasWhatPerfettoAsksFor) {
   EXPECT_EQ(complete, 3);
   EXPECT_TRUE(names.contains("node 1"));
   EXPECT_TRUE(names.contains("device 1:3, stage 1"));
+}
+
+// Perfetto drops what overlaps on a track without lying within.
+TEST(Trace, CommunicationThatOverlapsHasTracksOfItsOwn) {
+  TraceLog log;
+  log.devices = {{0, 0, 0}};
+  const auto add = [&log](const char* name, int64_t begin, int64_t end) {
+    log.events.push_back({0, TraceCategory::communication, name, -1, begin, end});
+    log.instructions.push_back({0, {name, "send", "", 4, 0, true}, -1, begin + 10, end - 10});
+  };
+  add("first", 0, 1000);
+  add("beside the first", 500, 1500);
+  add("behind the first", 1000, 2000);
+  const Json root = Json::parse(trace_to_json(log));
+  std::map<std::string, std::set<int>> tracks;
+  for (const Json& event : root["traceEvents"]) {
+    if (event["ph"] == "X")
+      tracks[event["name"].get<std::string>()].insert(event["tid"].get<int>());
+  }
+  EXPECT_EQ(tracks["first"], std::set{kCommunicationTracks});
+  EXPECT_EQ(tracks["beside the first"], std::set{2 * kCommunicationTracks});
+  EXPECT_EQ(tracks["behind the first"], std::set{kCommunicationTracks});
+  const TraceLog again = parse_trace(root.dump(), "t.json");
+  EXPECT_EQ(again.devices, log.devices);
+  EXPECT_EQ(again.events, log.events);
 }
 
 TEST(Trace, FileAndBack) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "memory_feed.h"
 
 namespace millrace::train {
 namespace {

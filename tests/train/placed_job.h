@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/random.h"
-#include "train/feed/feed.h"
+#include "memory_feed.h"
 #include "train/job.h"
 
 namespace millrace::train {

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <set>
 
 #include "graph/builder.h"
+#include "memory_feed.h"
 #include "support.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
@@ -24,60 +24,6 @@ std::shared_ptr<MemoryData> numbered(int count) {
     data->labels.push_back(i % 3);
   }
   return data;
-}
-
-std::vector<float> first_pixels(const FeedBatch& batch) {
-  std::vector<float> pixels;
-  for (size_t i = 0; i < batch.images.size(); i += 4) pixels.push_back(batch.images[i]);
-  return pixels;
-}
-
-TEST(MemoryFeed, EachEpochHoldsEveryImageAtMostOnceWithItsLabel) {
-  const auto feed = make_memory_feed(numbered(10), kShape, 1);
-  EXPECT_EQ(feed->batches_per_epoch(), 2);
-  std::vector<std::vector<float>> epochs;
-  for (int64_t epoch = 0; epoch < 2; ++epoch) {
-    std::vector<float> seen;
-    for (int64_t i = 0; i < 2; ++i) {
-      const FeedBatch batch = feed->next().value();
-      EXPECT_EQ(batch.position, (FeedPosition{epoch, 4 * i}));
-      for (const float pixel : first_pixels(batch)) {
-        EXPECT_EQ(batch.labels[seen.size() % 4], static_cast<int32_t>(pixel) % 3);
-        seen.push_back(pixel);
-      }
-    }
-    EXPECT_EQ(std::set<float>(seen.begin(), seen.end()).size(), 8u);
-    epochs.push_back(seen);
-  }
-  EXPECT_NE(epochs[0], epochs[1]);
-}
-
-TEST(MemoryFeed, StartsAnywhere) {
-  const auto whole = make_memory_feed(numbered(10), kShape, 1);
-  for (int i = 0; i < 3; ++i) whole->next();
-  const auto late = make_memory_feed(numbered(10), kShape, 1, whole->position());
-  EXPECT_EQ(first_pixels(late->next().value()), first_pixels(whole->next().value()));
-}
-
-TEST(MemoryFeed, EvaluationGoesThroughOnceInOrder) {
-  const auto feed = make_memory_evaluation_feed(numbered(6), kShape);
-  EXPECT_EQ(first_pixels(feed->next().value()), (std::vector<float>{0, 1, 2, 3}));
-  const FeedBatch last = feed->next().value();
-  EXPECT_EQ(std::vector<int32_t>(last.labels.begin(), last.labels.end()),
-            (std::vector<int32_t>{1, 2, kNoLabel, kNoLabel}));
-  EXPECT_FALSE(feed->next());
-}
-
-TEST(MemoryFeed, RefusesDataThatDoesNotFit) {
-  const auto message = [](const std::shared_ptr<MemoryData>& data) {
-    return input_error_of([&] { make_memory_feed(data, kShape, 1); });
-  };
-  EXPECT_THAT(message(numbered(3)), HasSubstr("fewer than one batch"));
-  const auto wrong = numbered(8);
-  wrong->labels[5] = 3;
-  EXPECT_THAT(message(wrong), HasSubstr("image 5"));
-  wrong->labels.pop_back();
-  EXPECT_THAT(message(wrong), HasSubstr("need 28 values"));
 }
 
 graph::Graph small_network() {

@@ -19,17 +19,15 @@ std::vector<ShardingSignature> shardings(const Inference&) {
   return {{{split(0), split(0)}, {partial()}}, {{split(1), broadcast()}, {broadcast()}}};
 }
 
-double count_comparisons(const Inference& inference) {
-  return static_cast<double>(inference.inputs[0].elements());
-}
-
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
   return {{.type = "top_k",
            .infer = infer_top_k,
+           .is_metric = true,
            .shardings = shardings,
-           .arithmetic = count_comparisons}};
+           .expansion = OperatorDefinition::Expansion::rank_in_classes,
+           .arithmetic = per_element<1>}};
 }
 
 }  // namespace millrace::graph::accuracy

@@ -27,23 +27,41 @@ OperatorDefinition forward(std::string_view type, void (*differentiate)(Differen
           .differentiate = differentiate,
           .in_place = {{0, 0}},
           .cheap = true,
+          .halves = OperatorDefinition::Halves::follows,
           .shardings = shard_by_sample_or_channel};
 }
 
 OperatorDefinition backward(std::string_view type) {
-  return {.type = type, .infer = infer_backward, .in_place = {{0, 0}}, .stored_inputs = {1}};
+  return {.type = type,
+          .infer = infer_backward,
+          .gradient = OperatorDefinition::Gradient::of_inputs,
+          .in_place = {{0, 0}},
+          .stored_inputs = {1}};
 }
 
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
-  return {forward("relu", by_output),       forward("relu6", by_output),
-          forward("sigmoid", by_output),    forward("hardsigmoid", by_output),
-          forward("tanh", by_output),       forward("silu", by_input),
-          forward("hardswish", by_input),   backward("relu_backward"),
-          backward("relu6_backward"),       backward("sigmoid_backward"),
-          backward("hardsigmoid_backward"), backward("tanh_backward"),
-          backward("silu_backward"),        backward("hardswish_backward")};
+  OperatorDefinition relu = forward("relu", by_output);
+  relu.is_relu = true;
+  OperatorDefinition relu6 = forward("relu6", by_output);
+  relu6.is_bend = true;
+  OperatorDefinition relu_backward = backward("relu_backward");
+  relu_backward.of_sum = "add_relu_backward";
+  return {relu,
+          relu6,
+          forward("sigmoid", by_output),
+          forward("hardsigmoid", by_output),
+          forward("tanh", by_output),
+          forward("silu", by_input),
+          forward("hardswish", by_input),
+          relu_backward,
+          backward("relu6_backward"),
+          backward("sigmoid_backward"),
+          backward("hardsigmoid_backward"),
+          backward("tanh_backward"),
+          backward("silu_backward"),
+          backward("hardswish_backward")};
 }
 
 }  // namespace millrace::graph::activation

@@ -33,9 +33,14 @@ std::vector<OperatorDefinition> operators() {
            .differentiate = differentiate_add,
            .in_place = {{0, 0}, {0, 1}},
            .cheap = true,
+           .halves = OperatorDefinition::Halves::follows,
+           .joins_inputs = true,
+           .is_sum = true,
+           .can_end_in_relu = true,
            .shardings = shard_linear_map},
           {.type = "add_relu_backward",
            .infer = infer_add_relu_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
            .in_place = {{0, 0}, {0, 1}},
            .stored_inputs = {2}}};
 }

@@ -109,7 +109,7 @@ std::vector<ShardingSignature> shardings(const Inference& inference) {
   return {way(split(0), broadcast()), way(split(1), split(0))};
 }
 
-double per_element(const Inference& inference, double operations) {
+double count_all(const Inference& inference, double operations) {
   operations += inference.op.attributes.flag("relu") ? 1 : 0;
   operations += inference.op.attributes.flag("residual") ? 1 : 0;
   operations += inference.op.attributes.has("bend") ? 2 : 0;
@@ -117,11 +117,11 @@ double per_element(const Inference& inference, double operations) {
 }
 
 double count_forward(const Inference& inference) {
-  return per_element(inference, inference.op.attributes.flag("inference") ? 2 : 6);
+  return count_all(inference, inference.op.attributes.flag("inference") ? 2 : 6);
 }
-double count_apply(const Inference& inference) { return per_element(inference, 2); }
+double count_apply(const Inference& inference) { return count_all(inference, 2); }
 double count_backward(const Inference& inference) {
-  return per_element(inference, inference.op.attributes.flag("fixed_statistics") ? 6 : 9);
+  return count_all(inference, inference.op.attributes.flag("fixed_statistics") ? 6 : 9);
 }
 
 }  // namespace
@@ -130,12 +130,18 @@ std::vector<OperatorDefinition> operators() {
   return {{.type = "batch_norm",
            .infer = infer_batch_norm,
            .differentiate = differentiate,
+           .has_running_statistics = true,
            .mutated_inputs = {kRunningMean, kRunningVariance},
            .in_place = {{0, kResidual}},
            .cheap = true,
            .recompute_type = "batch_norm_apply",
            .recompute_inputs = recompute_inputs,
+           .halves = OperatorDefinition::Halves::follows_images,
+           .can_end_in_relu = true,
+           .can_add_residual = true,
+           .can_bend = true,
            .shardings = shardings,
+           .expansion = OperatorDefinition::Expansion::shared_statistics,
            .arithmetic = count_forward},
           {.type = "batch_norm_apply",
            .infer = infer_apply,
@@ -144,6 +150,7 @@ std::vector<OperatorDefinition> operators() {
            .arithmetic = count_apply},
           {.type = "batch_norm_backward",
            .infer = infer_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
            .in_place = {{0, 0}},
            .stored_inputs = {1},
            .arithmetic = count_backward}};

@@ -90,34 +90,38 @@ std::vector<TensorId> recompute_inputs(const Operator& op) {
   return inputs;
 }
 
-template <int operations>
-double per_element(const Inference& inference) {
-  return static_cast<double>(operations * inference.inputs[0].elements());
-}
-
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
-  return {
-      {.type = "batch_norm_statistics", .infer = infer_statistics, .arithmetic = per_element<4>},
-      {.type = "batch_norm_synchronised",
-       .infer = infer_forward,
-       .differentiate = differentiate,
-       .mutated_inputs = {kRunningMean, kRunningVariance},
-       .in_place = {{0, kResidual}},
-       .cheap = true,
-       .recompute_type = "batch_norm_apply",
-       .recompute_inputs = recompute_inputs,
-       .arithmetic = per_element<2>},
-      {.type = "batch_norm_backward_sums",
-       .infer = infer_backward_sums,
-       .stored_inputs = {1},
-       .arithmetic = per_element<4>},
-      {.type = "batch_norm_backward_apply",
-       .infer = infer_backward_apply,
-       .in_place = {{0, 0}},
-       .stored_inputs = {1},
-       .arithmetic = per_element<5>}};
+  return {{.type = "batch_norm_statistics",
+           .infer = infer_statistics,
+           .halves = OperatorDefinition::Halves::follows_images,
+           .arithmetic = per_element<4>},
+          {.type = "batch_norm_synchronised",
+           .infer = infer_forward,
+           .differentiate = differentiate,
+           .has_running_statistics = true,
+           .alone = {"batch_norm", kStatistics},
+           .mutated_inputs = {kRunningMean, kRunningVariance},
+           .in_place = {{0, kResidual}},
+           .cheap = true,
+           .recompute_type = "batch_norm_apply",
+           .recompute_inputs = recompute_inputs,
+           .halves = OperatorDefinition::Halves::follows_images,
+           .can_end_in_relu = true,
+           .can_add_residual = true,
+           .arithmetic = per_element<2>},
+          {.type = "batch_norm_backward_sums",
+           .infer = infer_backward_sums,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .stored_inputs = {1},
+           .arithmetic = per_element<4>},
+          {.type = "batch_norm_backward_apply",
+           .infer = infer_backward_apply,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .in_place = {{0, 0}},
+           .stored_inputs = {1},
+           .arithmetic = per_element<5>}};
 }
 
 }  // namespace millrace::graph::batch_norm_synchronised

@@ -89,12 +89,15 @@ std::vector<OperatorDefinition> operators() {
            .infer = infer_concat,
            .differentiate = differentiate_concat,
            .repeatable = true,
+           .halves = OperatorDefinition::Halves::follows,
+           .joins_inputs = true,
            .shardings = shardings,
            .arithmetic = no_arithmetic},
           {.type = "slice",
            .infer = infer_slice,
            .differentiate = differentiate_slice,
            .repeatable = true,
+           .halves = OperatorDefinition::Halves::follows,
            .shardings = shardings,
            .arithmetic = no_arithmetic}};
 }

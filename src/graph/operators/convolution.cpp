@@ -108,15 +108,17 @@ std::vector<ShardingSignature> shardings(const Inference& inference) {
   return ways;
 }
 
+void take_part(Attributes& attributes, const InputPart& part) {
+  if (part.axis == 1 && attributes.integer("groups") > 1) attributes.set("groups", part.size);
+}
+
 double multiply_adds(int64_t outputs, const Shape& w) {
   return 2.0 * static_cast<double>(outputs) * static_cast<double>(w[1] * w[2] * w[3]);
 }
 
 double count_forward(const Inference& inference) {
   const auto y = infer_forward(inference).at(0).elements();
-  const double extra =
-      (inference.inputs.size() == 3 ? 1 : 0) + (inference.op.attributes.flag("relu") ? 1 : 0);
-  return multiply_adds(y, inference.shape(1)) + extra * static_cast<double>(y);
+  return multiply_adds(y, inference.shape(1)) + bias_and_relu(inference) * static_cast<double>(y);
 }
 
 double count_backward_data(const Inference& inference) {
@@ -135,14 +137,22 @@ std::vector<OperatorDefinition> operators() {
   return {{.type = "convolution",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .weights = OperatorDefinition::Weights::sliding,
            .repeatable = true,
+           .halves = OperatorDefinition::Halves::computes,
+           .can_end_in_relu = true,
            .shardings = shardings,
+           .take_part = take_part,
            .arithmetic = count_forward},
           {.type = "convolution_backward_data",
            .infer = infer_backward_data,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .weights = OperatorDefinition::Weights::sliding,
            .arithmetic = count_backward_data},
           {.type = "convolution_backward_weights",
            .infer = infer_backward_weights,
+           .gradient = OperatorDefinition::Gradient::of_weights,
+           .weights = OperatorDefinition::Weights::sliding,
            .arithmetic = count_backward_weights}};
 }
 

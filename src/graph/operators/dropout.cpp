@@ -19,16 +19,30 @@ void differentiate(Differentiation& d) {
   d.set_input_gradient(0, d.result(added));
 }
 
+// It drops what it would drop of the whole.
+void take_part(Attributes& attributes, const InputPart& part) {
+  if (part.axis == 0) attributes.set("sample_begin", part.begin);
+  if (part.axis != 1) return;
+  attributes.set("channel_begin", part.begin);
+  attributes.set("channels", part.whole);
+}
+
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
   return {{.type = "dropout",
            .infer = infer,
            .differentiate = differentiate,
+           .only_trains = true,
            .in_place = {{0, 0}},
            .cheap = true,
-           .shardings = shard_by_sample_or_channel},
-          {.type = "dropout_backward", .infer = infer, .in_place = {{0, 0}}}};
+           .halves = OperatorDefinition::Halves::follows,
+           .shardings = shard_by_sample_or_channel,
+           .take_part = take_part},
+          {.type = "dropout_backward",
+           .infer = infer,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .in_place = {{0, 0}}}};
 }
 
 }  // namespace millrace::graph::dropout

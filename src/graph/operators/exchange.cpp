@@ -47,10 +47,6 @@ std::vector<TensorType> infer_accumulate(const Inference& inference) {
   return {};
 }
 
-double count_sum(const Inference& inference) {
-  return static_cast<double>(inference.inputs[0].elements());
-}
-
 std::vector<OperatorDefinition::InPlace> each_in_place() {
   std::vector<OperatorDefinition::InPlace> pairs;
   for (int i = 0; i < kMostExchangedTensors; ++i) pairs.push_back({i, i});
@@ -82,7 +78,7 @@ std::vector<OperatorDefinition> operators() {
           {.type = "accumulate",
            .infer = infer_accumulate,
            .mutated_inputs = {0},
-           .arithmetic = count_sum}};
+           .arithmetic = per_element<1>}};
 }
 
 }  // namespace millrace::graph::exchange

@@ -32,15 +32,19 @@ void differentiate_flatten(Differentiation& d) {
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
-  return {
-      {.type = "flatten",
-       .infer = infer_flatten,
-       .differentiate = differentiate_flatten,
-       .is_view = true,
-       .repeatable = true,
-       .shardings = shard_linear_map,
-       .arithmetic = no_arithmetic},
-      {.type = "reshape", .infer = infer_reshape, .is_view = true, .arithmetic = no_arithmetic}};
+  return {{.type = "flatten",
+           .infer = infer_flatten,
+           .differentiate = differentiate_flatten,
+           .is_view = true,
+           .repeatable = true,
+           .halves = OperatorDefinition::Halves::follows,
+           .shardings = shard_linear_map,
+           .arithmetic = no_arithmetic},
+          {.type = "reshape",
+           .infer = infer_reshape,
+           .is_view = true,
+           .halves = OperatorDefinition::Halves::follows,
+           .arithmetic = no_arithmetic}};
 }
 
 }  // namespace millrace::graph::flatten

@@ -30,13 +30,6 @@ std::vector<ShardingSignature> shardings(const Inference& inference) {
   return {all_split(inference, 2, 0)};
 }
 
-double count_forward(const Inference& inference) {
-  return 3.0 * static_cast<double>(inference.inputs[0].elements());
-}
-double count_backward(const Inference& inference) {
-  return 5.0 * static_cast<double>(inference.inputs[0].elements());
-}
-
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
@@ -45,11 +38,12 @@ std::vector<OperatorDefinition> operators() {
            .differentiate = differentiate,
            .exact = true,
            .shardings = shardings,
-           .arithmetic = count_forward},
+           .arithmetic = per_element<3>},
           {.type = "l2_normalize_backward",
            .infer = infer_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
            .exact = true,
-           .arithmetic = count_backward}};
+           .arithmetic = per_element<5>}};
 }
 
 }  // namespace millrace::graph::l2_normalize

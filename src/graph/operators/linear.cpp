@@ -75,9 +75,8 @@ double multiply_adds(int64_t elements, int64_t features) {
 
 double count_forward(const Inference& inference) {
   const int64_t outputs = inference.shape(0)[0] * inference.shape(1)[0];
-  const double extra =
-      (inference.inputs.size() == 3 ? 1 : 0) + (inference.op.attributes.flag("relu") ? 1 : 0);
-  return multiply_adds(outputs, inference.shape(1)[1]) + extra * static_cast<double>(outputs);
+  return multiply_adds(outputs, inference.shape(1)[1]) +
+         bias_and_relu(inference) * static_cast<double>(outputs);
 }
 
 double count_backward_data(const Inference& inference) {
@@ -96,14 +95,22 @@ std::vector<OperatorDefinition> operators() {
   return {{.type = "linear",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .weights = OperatorDefinition::Weights::dense,
            .repeatable = true,
+           .halves = OperatorDefinition::Halves::computes,
+           .can_widen = true,
+           .can_end_in_relu = true,
            .shardings = shard_weighted_sum,
            .arithmetic = count_forward},
           {.type = "linear_backward_data",
            .infer = infer_backward_data,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .weights = OperatorDefinition::Weights::dense,
            .arithmetic = count_backward_data},
           {.type = "linear_backward_weights",
            .infer = infer_backward_weights,
+           .gradient = OperatorDefinition::Gradient::of_weights,
+           .weights = OperatorDefinition::Weights::dense,
            .arithmetic = count_backward_weights}};
 }
 

@@ -52,10 +52,6 @@ double count_forward(const Inference& inference) {
   return static_cast<double>(pooled) * static_cast<double>(window.area());
 }
 
-double count_backward(const Inference& inference) {
-  return static_cast<double>(inference.inputs[0].elements());
-}
-
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
@@ -63,9 +59,14 @@ std::vector<OperatorDefinition> operators() {
            .infer = infer_forward,
            .differentiate = differentiate,
            .repeatable = true,
+           .halves = OperatorDefinition::Halves::follows,
+           .can_begin_with_relu = true,
            .shardings = shard_both_by_sample_or_channel,
            .arithmetic = count_forward},
-          {.type = "max_pool_backward", .infer = infer_backward, .arithmetic = count_backward}};
+          {.type = "max_pool_backward",
+           .infer = infer_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .arithmetic = per_element<1>}};
 }
 
 }  // namespace millrace::graph::max_pool

@@ -119,7 +119,10 @@ std::vector<OperatorDefinition> operators() {
   std::vector<OperatorDefinition> all = {
       {.type = "sum_of_squares", .infer = infer_sum_of_squares, .arithmetic = count_squares},
       {.type = "squares_of_each", .infer = infer_squares_of_each, .arithmetic = count_squares},
-      {.type = "keep_squares", .infer = infer_keep_squares, .mutated_inputs = {0}},
+      {.type = "keep_squares",
+       .infer = infer_keep_squares,
+       .precedes_agreement = true,
+       .mutated_inputs = {0}},
       {.type = "clip_scale", .infer = infer_clip_scale}};
   for (const OptimizerDefinition& row : optimizers()) {
     all.push_back(update_of(row));

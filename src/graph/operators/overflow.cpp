@@ -33,6 +33,8 @@ double count_looks(const Inference& inference) {
 std::vector<OperatorDefinition> operators() {
   return {{.type = "overflow_check",
            .infer = infer_check,
+           .precedes_agreement = true,
+           .looks_for_overflow = true,
            .mutated_inputs = {0},
            .exchange = OperatorDefinition::Exchange::sum_first,
            .arithmetic = count_looks},

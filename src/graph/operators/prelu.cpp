@@ -38,10 +38,6 @@ std::vector<ShardingSignature> shardings(const Inference&) {
   return {{{split(0), broadcast()}, {split(0)}}, {{split(1), split(0)}, {split(1)}}};
 }
 
-double count_backward(const Inference& inference) {
-  return 4.0 * static_cast<double>(inference.inputs[0].elements());
-}
-
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
@@ -49,8 +45,13 @@ std::vector<OperatorDefinition> operators() {
            .infer = infer_forward,
            .differentiate = differentiate,
            .cheap = true,
+           .halves = OperatorDefinition::Halves::follows,
+           .is_bend = true,
            .shardings = shardings},
-          {.type = "prelu_backward", .infer = infer_backward, .arithmetic = count_backward}};
+          {.type = "prelu_backward",
+           .infer = infer_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .arithmetic = per_element<4>}};
 }
 
 }  // namespace millrace::graph::prelu

@@ -3,7 +3,10 @@
 namespace millrace::graph::reorder {
 
 std::vector<OperatorDefinition> operators() {
-  return {{.type = "reorder", .infer = same_as_first, .arithmetic = no_arithmetic}};
+  return {{.type = "reorder",
+           .infer = same_as_first,
+           .changes_layout = true,
+           .arithmetic = no_arithmetic}};
 }
 
 }  // namespace millrace::graph::reorder

@@ -38,14 +38,17 @@ double count(const Inference& inference) {
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
-  return {
-      {.type = "row_norm",
-       .infer = infer_forward,
-       .differentiate = differentiate,
-       .exact = true,
-       .shardings = shardings,
-       .arithmetic = count},
-      {.type = "row_norm_backward", .infer = infer_backward, .exact = true, .arithmetic = count}};
+  return {{.type = "row_norm",
+           .infer = infer_forward,
+           .differentiate = differentiate,
+           .exact = true,
+           .shardings = shardings,
+           .arithmetic = count},
+          {.type = "row_norm_backward",
+           .infer = infer_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
+           .exact = true,
+           .arithmetic = count}};
 }
 
 }  // namespace millrace::graph::row_norm

@@ -33,10 +33,6 @@ void differentiate(Differentiation& d) {
   }
 }
 
-double count_backward(const Inference& inference) {
-  return 3.0 * static_cast<double>(inference.inputs[0].elements());
-}
-
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
@@ -45,12 +41,15 @@ std::vector<OperatorDefinition> operators() {
            .differentiate = differentiate,
            .in_place = {{0, 0}},
            .cheap = true,
+           .halves = OperatorDefinition::Halves::follows,
+           .joins_inputs = true,
            .shardings = shard_by_sample_or_channel},
           {.type = "scale_channels_backward",
            .infer = infer_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
            .in_place = {{0, 0}},
            .stored_inputs = {1},
-           .arithmetic = count_backward}};
+           .arithmetic = per_element<3>}};
 }
 
 }  // namespace millrace::graph::scale_channels

@@ -127,4 +127,8 @@ std::vector<TensorType> same_as_first(const Inference& inference) {
 
 double no_arithmetic(const Inference&) { return 0; }
 
+double bias_and_relu(const Inference& inference) {
+  return (inference.inputs.size() == 3 ? 1 : 0) + (inference.op.attributes.flag("relu") ? 1 : 0);
+}
+
 }  // namespace millrace::graph

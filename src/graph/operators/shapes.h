@@ -66,4 +66,12 @@ TensorId gradient_before_relu(Differentiation& d);
 std::vector<TensorType> same_as_first(const Inference& inference);
 double no_arithmetic(const Inference& inference);
 
+template <int operations, size_t input = 0>
+double per_element(const Inference& inference) {
+  return static_cast<double>(operations * inference.inputs[input].elements());
+}
+
+// What a weighted sum does to each of its outputs besides: a third input, a bias, and a ReLU.
+double bias_and_relu(const Inference& inference);
+
 }  // namespace millrace::graph

@@ -84,11 +84,8 @@ std::vector<ShardingSignature> shardings(const Inference& inference) {
   return ways;
 }
 
-double count_forward(const Inference& inference) {
-  return 5.0 * static_cast<double>(inference.inputs[0].elements());
-}
-double count_backward(const Inference& inference) {
-  return 2.0 * static_cast<double>(inference.inputs[1].elements());
+void take_part(Attributes& attributes, const InputPart& part) {
+  if (part.axis == 0 && !attributes.has("samples")) attributes.set("samples", part.whole);
 }
 
 }  // namespace
@@ -97,14 +94,18 @@ std::vector<OperatorDefinition> operators() {
   return {{.type = "softmax_cross_entropy",
            .infer = infer_forward,
            .differentiate = differentiate,
+           .averages_samples = true,
            .exact = true,
            .shardings = shardings,
-           .arithmetic = count_forward},
+           .take_part = take_part,
+           .expansion = OperatorDefinition::Expansion::loss_of_classes,
+           .arithmetic = per_element<5>},
           {.type = "softmax_cross_entropy_backward",
            .infer = infer_backward,
+           .gradient = OperatorDefinition::Gradient::of_inputs,
            .in_place = {{0, 1}},
            .exact = true,
-           .arithmetic = count_backward}};
+           .arithmetic = per_element<2, 1>}};
 }
 
 }  // namespace millrace::graph::softmax_cross_entropy

@@ -79,11 +79,6 @@ void differentiate(Differentiation& d) {
   d.set_input_gradient(0, d.result(added));
 }
 
-template <size_t input, int per_element>
-double count(const Inference& inference) {
-  return static_cast<double>(per_element * inference.inputs[input].elements());
-}
-
 }  // namespace
 
 std::vector<OperatorDefinition> operators() {
@@ -91,19 +86,20 @@ std::vector<OperatorDefinition> operators() {
       {.type = "softmax_statistics",
        .infer = infer_statistics,
        .exact = true,
-       .arithmetic = count<0, 5>},
+       .arithmetic = per_element<5>},
       {.type = "split_softmax_loss",
        .infer = infer_loss,
        .differentiate = differentiate,
        .exact = true,
-       .arithmetic = count<2, 2>},
+       .arithmetic = per_element<2, 2>},
       {.type = "split_softmax_backward",
        .infer = infer_backward,
+       .gradient = OperatorDefinition::Gradient::of_inputs,
        .in_place = {{0, 1}},
        .exact = true,
-       .arithmetic = count<1, 4>},
-      {.type = "split_rank", .infer = infer_rank, .arithmetic = count<0, 1>},
-      {.type = "rank_hits", .infer = infer_hits, .arithmetic = count<0, 1>},
+       .arithmetic = per_element<4, 1>},
+      {.type = "split_rank", .infer = infer_rank, .is_metric = true, .arithmetic = per_element<1>},
+      {.type = "rank_hits", .infer = infer_hits, .is_metric = true, .arithmetic = per_element<1>},
   };
 }
 

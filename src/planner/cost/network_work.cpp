@@ -54,13 +54,13 @@ double arithmetic(const graph::Graph& graph, const graph::Operator& op) {
   return definition.arithmetic(inference);
 }
 
+using graph::OperatorDefinition;
+
 WorkKind kind_of_convolution(const graph::Graph& graph, const graph::Operator& op) {
-  int64_t kernel = 0;
-  if (op.type == "convolution_backward_weights") {
-    kernel = op.attributes.integers("kernel").at(0);
-  } else {
-    kernel = graph.tensor(op.inputs.at(1)).type.shape.at(2);
-  }
+  const bool makes_weights =
+      graph::definition_of(op).gradient == OperatorDefinition::Gradient::of_weights;
+  const graph::TensorId weights = makes_weights ? op.outputs.at(0) : op.inputs.at(1);
+  const int64_t kernel = graph.tensor(weights).type.shape.at(2);
   if (op.attributes.integer("groups") > 1) return WorkKind::memory;
   if (kernel == 1) return WorkKind::pointwise;
   const bool dense = op.attributes.integers("stride").at(0) == 1;
@@ -68,10 +68,11 @@ WorkKind kind_of_convolution(const graph::Graph& graph, const graph::Operator& o
 }
 
 WorkKind kind_of(const graph::Graph& graph, const graph::Operator& op) {
-  if (op.type.starts_with("convolution")) return kind_of_convolution(graph, op);
-  if (op.type.starts_with("linear")) return WorkKind::linear;
-  const bool exchanges =
-      graph::definition_of(op.type).exchange != graph::OperatorDefinition::Exchange::none;
+  const graph::OperatorDefinition& definition = graph::definition_of(op);
+  if (definition.weights == OperatorDefinition::Weights::sliding)
+    return kind_of_convolution(graph, op);
+  if (definition.weights == OperatorDefinition::Weights::dense) return WorkKind::linear;
+  const bool exchanges = definition.exchange != graph::OperatorDefinition::Exchange::none;
   return exchanges ? WorkKind::exchange : WorkKind::memory;
 }
 
@@ -109,7 +110,8 @@ class NetworkReader {
 
   std::vector<LayerWork> layers() {
     for (const graph::OperatorId id : fewer_.order()) {
-      if (fewer_.op(id).phase == graph::Phase::forward && !is_metric(fewer_.op(id))) add_layer(id);
+      const graph::Operator& op = fewer_.op(id);
+      if (op.phase == graph::Phase::forward && !graph::definition_of(op).is_metric) add_layer(id);
     }
     for (const graph::OperatorId id : fewer_.order()) {
       if (fewer_.op(id).phase == graph::Phase::backward) add_backward(id);
@@ -125,8 +127,6 @@ class NetworkReader {
   }
 
  private:
-  static bool is_metric(const graph::Operator& op) { return op.type == "top_k"; }
-
   bool is_activation(graph::TensorId id) const {
     return fewer_.tensor(id).role == graph::Role::activation;
   }
@@ -143,7 +143,7 @@ class NetworkReader {
     return {
         kind, line_through(arithmetic(fewer_, fewer_.op(id)), arithmetic(more_, more_.op(id))),
         line_through(tensor_traffic(fewer_, fewer_.op(id)), tensor_traffic(more_, more_.op(id))),
-        fewer_.op(id).type.ends_with("_backward_weights")};
+        graph::definition_of(fewer_.op(id)).gradient == OperatorDefinition::Gradient::of_weights};
   }
 
   bool read_by_backward(graph::TensorId id) const {
@@ -188,7 +188,7 @@ class NetworkReader {
         layer.saved += tensor(output);
       }
     }
-    if (op.type.starts_with("batch_norm")) {
+    if (graph::definition_of(op).has_running_statistics) {
       normalizes_samples_ = normalizes_samples_ || tensor(op.inputs.front()).per_sample <=
                                                        elements(fewer_, op.inputs.at(1));
     }
@@ -234,16 +234,6 @@ class NetworkReader {
   bool normalizes_samples_ = false;         // some batch norm sees one value of a sample
   std::map<std::string, int> index_;
 };
-
-}  // namespace
-
-std::string_view name_of(WorkKind kind) {
-  constexpr std::string_view kNames[] = {"convolution", "convolution3", "pointwise",
-                                         "linear",      "memory",       "exchange"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
-namespace {
 
 NetworkWork read_network(std::string_view model, const graph::Graph& fewer,
                          const graph::Graph& more) {

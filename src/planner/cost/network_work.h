@@ -37,8 +37,6 @@ enum class WorkKind : uint8_t {
   exchange,  // waits for the other devices of a stage that divide its layers
 };
 
-std::string_view name_of(WorkKind kind);
-
 // One operator of the forward or backward pass. Elements count inputs and outputs together.
 struct OperatorWork {
   WorkKind kind = WorkKind::memory;

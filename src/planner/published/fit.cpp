@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/median.h"
+
 namespace millrace::planner {
 namespace {
 
@@ -145,10 +147,7 @@ bool belongs(const PublishedRow& row, Rows which) {
 FitQuality quality_of_sizes(Vector sizes) {
   if (sizes.empty()) return {};
   std::sort(sizes.begin(), sizes.end());
-  const size_t middle = sizes.size() / 2;
-  const double median =
-      sizes.size() % 2 == 1 ? sizes[middle] : (sizes[middle - 1] + sizes[middle]) / 2;
-  return {median, sizes.back(), sizes.size()};
+  return {median(sizes), sizes.back(), sizes.size()};
 }
 
 }  // namespace

@@ -88,24 +88,7 @@ std::unique_ptr<Feed> make_synthetic_feed(const BatchShape& shape, uint64_t seed
 // A batch of the same kind, once.
 std::unique_ptr<Feed> make_synthetic_evaluation_feed(const BatchShape& shape, uint64_t seed);
 
-// A data set in memory: images of C×H×W one after the other, and their labels.
-struct MemoryData {
-  std::vector<float> images = {};
-  std::vector<int32_t> labels = {};  // from 0 to classes - 1
-};
-
-// Shuffles the data anew each epoch, by seed and epoch alone, and leaves out the incomplete batch
-// at its end. Shares the data, which must not change. Throws InputError if the data does not fit
-// the shape, has a label that is not a class, or has less than one batch.
-std::unique_ptr<Feed> make_memory_feed(std::shared_ptr<const MemoryData> data,
-                                       const BatchShape& shape, uint64_t seed,
-                                       FeedPosition start = {});
-
 // The rows of the shape out of each batch of a feed that hands out whole ones.
 std::unique_ptr<Feed> make_row_feed(std::unique_ptr<Feed> whole, const BatchShape& shape);
-
-// Goes through the data once in order; the last batch is filled up with rows that do not count.
-std::unique_ptr<Feed> make_memory_evaluation_feed(std::shared_ptr<const MemoryData> data,
-                                                  const BatchShape& shape);
 
 }  // namespace millrace::train

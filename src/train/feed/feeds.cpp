@@ -74,7 +74,7 @@ data::LoaderOptions evaluation_options(const TrainJob& job, const std::vector<Ro
 }
 
 // The evaluation data, or what is held back of the training data.
-std::unique_ptr<data::RecordSource> open_evaluation_source(const TrainJob& job) {
+std::unique_ptr<data::RecordSource> open_evaluation_source(const RunSettings& job) {
   if (job.data.valid_share == 0) {
     return data::open_source(job.evaluation_data, data::Split::test, job.class_names);
   }
@@ -114,7 +114,7 @@ data::TransformOptions evaluation_transform(const TrainJob& job) {
   return transform_for(job, Use::evaluation);
 }
 
-BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows) {
+BatchShape batch_shape(const StepSettings& job, const std::vector<RowRange>& rows) {
   return {.batch = job.options.batch,
           .channels = job.options.channels,
           .height = job.options.image,

@@ -13,7 +13,7 @@ namespace millrace::train {
 // What an evaluation of the job does to images. Throws InputError naming --augment.
 data::TransformOptions evaluation_transform(const TrainJob& job);
 
-BatchShape batch_shape(const TrainJob& job, const std::vector<RowRange>& rows = {});
+BatchShape batch_shape(const StepSettings& job, const std::vector<RowRange>& rows = {});
 
 // The training data from a position on, of each batch only the rows given (all if none are). The
 // job's batch is that of the whole job. Throws InputError naming the data set.

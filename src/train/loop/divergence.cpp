@@ -4,7 +4,7 @@
 
 namespace millrace::train {
 
-void fail_not_finite(const TrainJob& job, Engine& engine, const kernels::StepState& step,
+void fail_not_finite(const StepSettings& job, Engine& engine, const kernels::StepState& step,
                      const std::string& found) {
   const std::string first = job.check_finite ? found : engine.explain(step, runtime::Watch::finite);
   fail_job(

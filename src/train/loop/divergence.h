@@ -9,7 +9,7 @@
 namespace millrace::train {
 
 // Ends a job whose step computed a value that is not finite; `found` is what was noticed first.
-[[noreturn]] void fail_not_finite(const TrainJob& job, Engine& engine,
+[[noreturn]] void fail_not_finite(const StepSettings& job, Engine& engine,
                                   const kernels::StepState& step, const std::string& found);
 
 // Notices a network that has died: it gives every batch the same loss. Used by the loop's thread.

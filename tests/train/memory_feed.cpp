@@ -1,31 +1,15 @@
-#include <algorithm>
+#include "memory_feed.h"
 
-#include "base/error.h"
+#include <algorithm>
+#include <stdexcept>
+
 #include "data/order.h"
-#include "train/feed/feed.h"
 
 namespace millrace::train {
 namespace {
 
 int64_t image_elements(const BatchShape& shape) {
   return shape.channels * shape.height * shape.width;
-}
-
-void check(const MemoryData& data, const BatchShape& shape) {
-  if (shape.batch < 1 || image_elements(shape) < 1 || shape.classes < 1) {
-    fail_input("The extents of a batch must be at least 1.");
-  }
-  if (data.images.size() != data.labels.size() * static_cast<size_t>(image_elements(shape))) {
-    fail_input("{} labels and images of {}x{}x{} need {} values, but there are {}.",
-               data.labels.size(), shape.channels, shape.height, shape.width,
-               data.labels.size() * static_cast<size_t>(image_elements(shape)), data.images.size());
-  }
-  for (size_t i = 0; i < data.labels.size(); ++i) {
-    if (data.labels[i] < 0 || data.labels[i] >= shape.classes) {
-      fail_input("The label of image {} is {}, but there are {} classes, from 0.", i,
-                 data.labels[i], shape.classes);
-    }
-  }
 }
 
 // Holds one batch and copies images into its rows.
@@ -36,7 +20,6 @@ class MemoryFeed : public Feed {
         shape_(shape),
         rows_(rows_of(shape.rows, shape.batch)),
         position_(start) {
-    check(*data_, shape_);
     images_.resize(rows_.size() * static_cast<size_t>(image_elements(shape_)));
     labels_.resize(rows_.size());
   }
@@ -81,7 +64,7 @@ class ShuffledMemoryFeed : public MemoryFeed {
                      FeedPosition start)
       : MemoryFeed(std::move(data), shape, start), seed_(seed) {
     if (count() < shape_.batch) {
-      fail_input("There are {} images, fewer than one batch of {}.", count(), shape_.batch);
+      throw std::logic_error("a data set of less than one batch");
     }
   }
 

@@ -1,0 +1,11 @@
+// The middle of measured values.
+#pragma once
+
+#include <vector>
+
+namespace millrace {
+
+// The middle value, or the mean of the two middle ones; `of_none` where there are none.
+double median(std::vector<double> values, double of_none = 0);
+
+}  // namespace millrace
