@@ -81,6 +81,7 @@ TEST_F(DevicesTest, SamePlanSameBits) {
 // side of a ReLU or of a maximum, each with its whole gradient, so stages differ by more than what
 // was rounded.
 TEST_F(DevicesTest, SixteenBitsBetweenDevices) {
+  work_.evaluation = {};  // which sends float32
   const Outcome one = run(job("0:0"), "one");
   const std::map<graph::DataType, std::vector<const char*>> placements = {
       {graph::DataType::f16, {"0:0-1", "0:0-3", "0:0.0:1"}},
