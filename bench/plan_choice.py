@@ -2,8 +2,8 @@
 """Holds the plans that `millrace plan --auto --cluster here` chooses against all plans of small jobs.
 
 One device with all cores, two data-parallel devices, and two stages with every schedule and number
-of micro-batches, each with the same samples a step, are trained in turn, and so is the chosen plan; those
-that come near the fastest are trained again. At the end the chosen one and the best of the others are trained again, alternately.
+of micro-batches, each with the same samples a step, are trained in turn, and so is the chosen plan: all for a
+few steps, those that come near the fastest for longer. At the end the chosen one and the best of the others are trained again, alternately.
 """
 import argparse
 import json
@@ -17,8 +17,8 @@ import millrace_runs as runs
 import prediction
 
 BAR = 0.03  # of the median over the jobs
-NEAR = 0.25  # of the fastest: what is further off is not trained again
-RUN_SECONDS, MOST_STEPS = 1.0, 500
+NEAR = 0.4  # of the fastest in a few steps: what is further off is not trained for longer
+RUN_SECONDS, MOST_STEPS = 0.6, 300
 CHOSEN = "chosen"
 
 # Pixels and samples of a step of which the drawn jobs take one each.
@@ -67,10 +67,9 @@ def best_of_others(rows):
 
 
 def near_the_fastest(rows):
-    """The chosen plan and those that may be the fastest."""
-    limit = (1 + NEAR) * min(statistics.median(row["measured"]) for row in rows)
-    return [row for row in rows
-            if row["name"] == CHOSEN or statistics.median(row["measured"]) <= limit]
+    """The chosen plan and those that may be the fastest, by a look at each."""
+    limit = (1 + NEAR) * min(row["look"] for row in rows)
+    return [row for row in rows if row["name"] == CHOSEN or row["look"] <= limit]
 
 
 def judge(chosen, best):
@@ -100,7 +99,7 @@ def choose(options, model, plan_file):
 
 
 def steps_of_run(options, step_seconds):
-    """As many as a second has: a run of short steps would measure the machine's unrest."""
+    """As many as fill a while: a run of short steps would measure the machine's unrest."""
     return min(MOST_STEPS, max(options.steps, round(RUN_SECONDS / step_seconds)))
 
 
@@ -128,17 +127,23 @@ def try_model(options, model, directory):
                                       options.stale):
         rows.append({"name": name, "measured": [],
                      "flags": flags + ["--batch", str(options.samples // devices)]})
-    left = rows
+    options.run_steps = options.steps
+    for row in rows:
+        row["look"] = measure(options, model, row["flags"], directory)
+    refused = [row["name"] for row in rows if row["look"] is None]
+    if CHOSEN in refused:
+        sys.exit(f"{model}: the chosen plan, {shape}, is refused.")
+    if refused:
+        print(f"  refused: {'; '.join(refused)}", flush=True)
+    rows = [row for row in rows if row["name"] not in refused]
+    left = near_the_fastest(rows)
+    options.run_steps = steps_of_run(options, min(row["look"] for row in rows))
     for _ in range(options.repeats):
         for row in left:
             row["measured"].append(measure(options, model, row["flags"], directory))
-        refused = [row["name"] for row in left if row["measured"][-1] is None]
-        if CHOSEN in refused:
-            sys.exit(f"{model}: the chosen plan, {shape}, is refused.")
-        if refused:
-            print(f"  refused: {'; '.join(refused)}", flush=True)
-        rows = [row for row in rows if row["name"] not in refused]
-        left = near_the_fastest([row for row in left if row["name"] not in refused])
+    for row in rows:
+        if not row["measured"]:
+            row["measured"].append(row["look"])
     for row in sorted(rows, key=lambda row: statistics.median(row["measured"])):
         print(f"  {row['name']:<20}{statistics.median(row['measured']):>10.4f} s", flush=True)
     best = best_of_others(left if len(left) > 1 else rows)
@@ -156,7 +161,8 @@ def try_model(options, model, directory):
                  if "predicted" in one]
     return {"model": model, "image": options.image, "samples": options.samples, "chosen": shape, "best": best["name"],
             "predicted_seconds": report["predicted_seconds_per_step"], "finalists": finalists,
-            "rows": [{"name": row["name"], "measured": row["measured"]} for row in rows],
+            "rows": [{"name": row["name"], "look": row["look"], "measured": row["measured"]}
+                     for row in rows],
             "again": again, **result}
 
 
@@ -169,10 +175,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stale", action="store_true", help="also plans with --allow-stale")
     parser.add_argument("--samples", type=int, default=16, help="of a step")
-    parser.add_argument("--steps", type=int, default=12, help="at least; a second's")
+    parser.add_argument("--steps", type=int, default=8, help="of a look, and at least")
     parser.add_argument("--rounds", type=int, default=5, help="of the planner's measurements")
     parser.add_argument("--finalists", type=int, help="plans that the planner measures")
-    parser.add_argument("--repeats", type=int, default=3, help="runs of every plan")
+    parser.add_argument("--repeats", type=int, default=2, help="longer runs of plans near the fastest")
     parser.add_argument("--finals", type=int, default=5, help="runs of the chosen and the best")
     parser.add_argument("--microbatches", default="1,2,4,8")
     parser.add_argument("--conv-algo", help="as in `millrace train`")

@@ -50,6 +50,11 @@ std::string why_slower(const MeasuredPlan& plan, double seconds, double best) {
   return text;
 }
 
+// Samples per second when it was trained.
+double rate_of(const MeasuredPlan& plan) {
+  return plan.candidate.samples() / plan.trained_seconds();
+}
+
 Json describe(const MeasuredPlan& plan, const HereOutcome& outcome, double best) {
   const double global_batch = outcome.global_batch;
   Json json = describe(plan.candidate, outcome);
@@ -67,8 +72,17 @@ Json describe(const MeasuredPlan& plan, const HereOutcome& outcome, double best)
   json["bubble"] = report["bubble"];
   json["peak_bytes"] = arenas_of(report);
   json["process_rss_bytes"] = report["process_rss_bytes"];
-  const std::string standing =
-      seconds <= best ? "the fastest that was measured" : why_slower(plan, seconds, best);
+  std::string standing;
+  if (!plan.trials.empty()) {
+    json["trained_seconds_per_step"] = plan.trained_seconds();
+    const double fastest = rate_of(outcome.plans.front());
+    const double rate = rate_of(plan);
+    standing = rate >= fastest
+                   ? fmt::format("the fastest when trained, {:.1f} samples/s", rate)
+                   : fmt::format("{:.1f} % slower when trained", (fastest / rate - 1) * 100);
+  } else {
+    standing = seconds <= best ? "the fastest that was measured" : why_slower(plan, seconds, best);
+  }
   json["verdict"] = fmt::format("{}; the process takes {}; the formula said {:.1f} samples/s.",
                                 standing, format_bytes(report["process_rss_bytes"].get<uint64_t>()),
                                 global_batch / plan.candidate.estimated_seconds);
@@ -91,6 +105,8 @@ double MeasuredPlan::step_seconds() const {
   for (const Json& report : reports) all.push_back(report["predicted_step_seconds"].get<double>());
   return median(all);
 }
+
+double MeasuredPlan::trained_seconds() const { return profile::median_of(trials); }
 
 double MeasuredPlan::seconds(double global_batch) const {
   return step_seconds() * global_batch / candidate.samples();

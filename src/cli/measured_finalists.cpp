@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -18,11 +20,14 @@
 namespace millrace::cli {
 namespace {
 
-constexpr double kClose = 0.05;        // of the best: measured again
 constexpr size_t kLater = 4;           // every fourth finalist is a neighbour of the best
-constexpr size_t kMostContenders = 3;  // that are measured again
-constexpr int kAgain = 2;              // times
-constexpr double kSurelyFits = 0.5;    // of the free memory, by formula
+constexpr double kClose = 0.15;        // of the best: trained
+constexpr size_t kMostContenders = 5;  // that are trained
+constexpr size_t kMostAlike = 2;       // of these, with as many stages and devices
+constexpr int kTrials = 3;             // of each
+constexpr double kTrialSeconds = 0.5;
+constexpr int64_t kLeastSteps = 4, kMostSteps = 100;  // of a trial
+constexpr double kSurelyFits = 0.5;                   // of the free memory, by formula
 
 // Tells standard error how far the measurements have come.
 class MeasuringProgress {
@@ -48,8 +53,8 @@ class Trials {
   Trials(HereOutcome& outcome, const TrialSettings& settings)
       : outcome_(outcome), settings_(settings) {}
 
-  // Most finalists once, then neighbours of the best, then those that are close to the best in
-  // turn, because the machine's speed drifts.
+  // Predicts most finalists, then neighbours of the best; trains those that are close to the best
+  // for a few steps, in turn, because the machine's speed drifts.
   void run() {
     const size_t count = settings_.count;
     const size_t later = count / kLater;
@@ -59,7 +64,7 @@ class Trials {
     const std::vector<size_t> near = near_the_best(later);
     progress_.expect(near.size());
     measure_those(near);
-    measure_again();
+    train_contenders();
   }
 
  private:
@@ -113,22 +118,49 @@ class Trials {
     return {places.begin(), places.end()};
   }
 
-  void measure_again() {
+  // The first of the plans that differ by less than predictions are off.
+  std::vector<MeasuredPlan*> contenders() {
+    std::vector<MeasuredPlan>& plans = outcome_.plans;
+    const double limit = plans.front().seconds(outcome_.global_batch) * (1 + kClose);
+    std::vector<MeasuredPlan*> found;
+    std::map<std::pair<size_t, int>, size_t> alike;
+    for (MeasuredPlan& plan : plans) {
+      if (!plan.measured() || plan.seconds(outcome_.global_batch) > limit) break;
+      const planner::PlannedJob& job = plan.candidate.job;
+      if (found.size() < kMostContenders &&
+          alike[{job.stages.size(), job.devices()}]++ < kMostAlike)
+        found.push_back(&plan);
+    }
+    return found;
+  }
+
+  void train_contenders() {
     std::vector<MeasuredPlan>& plans = outcome_.plans;
     if (!plans.front().measured()) fail_job("No plan could be measured: {}", plans[0].failure);
+    const std::vector<MeasuredPlan*> tried = contenders();
+    if (tried.size() < 2) return;
+    progress_.expect(kTrials * tried.size());
+    for (int trial = 0; trial < kTrials; ++trial) {
+      for (MeasuredPlan* plan : tried) progress_.done(train_once(*plan));
+    }
     const double global_batch = outcome_.global_batch;
-    const double limit = plans.front().seconds(global_batch) * (1 + kClose);
-    size_t contenders = 0;
-    while (contenders < std::min(plans.size(), kMostContenders) && plans[contenders].measured() &&
-           plans[contenders].seconds(global_batch) <= limit) {
-      ++contenders;
+    std::stable_sort(plans.begin(), plans.end(), [&](const auto& a, const auto& b) {
+      if (a.trials.empty() || b.trials.empty()) return !a.trials.empty() && b.trials.empty();
+      return a.trained_seconds() * global_batch / a.candidate.samples() <
+             b.trained_seconds() * global_batch / b.candidate.samples();
+    });
+  }
+
+  std::string train_once(MeasuredPlan& plan) const {
+    const auto steps = std::clamp<int64_t>(std::llround(kTrialSeconds / plan.step_seconds()),
+                                           kLeastSteps, kMostSteps);
+    try {
+      plan.trials.push_back(train_in_child(settings_.job_of(plan.candidate), steps));
+    } catch (const std::runtime_error& error) {
+      return plan.candidate.shape + ": " + marked_text(error);
     }
-    if (contenders < 2) return;
-    progress_.expect(kAgain * contenders);
-    for (int again = 0; again < kAgain; ++again) {
-      for (size_t i = 0; i < contenders; ++i) progress_.done(measure_once(plans[i]) + " (again)");
-    }
-    sort();
+    return fmt::format("{}: trained, {:.1f} samples/s", plan.candidate.shape,
+                       plan.candidate.samples() / plan.trials.back());
   }
 
   HereOutcome& outcome_;

@@ -133,6 +133,16 @@ Json predict_in_child(const train::TrainJob& job, const profile::MeasureOptions&
   return Json::parse(in_child([&] { return predict(job, options, files, true).dump(); }));
 }
 
+double train_in_child(const train::TrainJob& job, int64_t steps) {
+  return Json::parse(in_child([&] {
+           train::TrainJob trial = job;
+           trial.steps = steps;
+           const train::TrainResult result = measure(trial, RunDirectory({}), false);
+           return train::summary_of(trial, result)["seconds_per_step"]["median"].dump();
+         }))
+      .get<double>();
+}
+
 void check(const CheckFlags& flags) {
   if (flags.rounds >= 1 && flags.rounds <= kMostRounds) return;
   fail_input("--rounds is {}; give 1 to {}.", flags.rounds, kMostRounds);

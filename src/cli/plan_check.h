@@ -32,6 +32,10 @@ struct CheckFiles {
 Json predict_in_child(const train::TrainJob& job, const profile::MeasureOptions& options,
                       const CheckFiles& files);
 
+// The median of the seconds of a step but the first, of so many that a child of this process
+// trains.
+double train_in_child(const train::TrainJob& job, int64_t steps);
+
 // Throws InputError unless `--rounds` makes sense.
 void check(const CheckFlags& flags);
 

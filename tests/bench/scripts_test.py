@@ -122,8 +122,8 @@ class Figures(unittest.TestCase):
                 {"name": "a", "measured": [1.0, 3.0, 3.0]},
                 {"name": "b", "measured": [2.0, 2.0, 9.0]}]
         self.assertEqual(plan_choice.best_of_others(rows)["name"], "b")
-        rows = [{"name": name, "measured": [seconds]}
-                for name, seconds in ((plan_choice.CHOSEN, 9), ("c", 1), ("d", 1.2), ("e", 1.3))]
+        rows = [{"name": name, "look": seconds}
+                for name, seconds in ((plan_choice.CHOSEN, 9), ("c", 1), ("d", 1.4), ("e", 1.5))]
         self.assertEqual([row["name"] for row in plan_choice.near_the_fastest(rows)],
                          [plan_choice.CHOSEN, "c", "d"])
 
@@ -136,7 +136,7 @@ class Figures(unittest.TestCase):
             for number, path in enumerate(files):
                 runs.save_json(path, {"rows": [number]})
             self.assertEqual(runs.joined_rows(argparse.Namespace(join=files)), [0, 1])
-        self.assertEqual(plan_choice.steps_of_run(argparse.Namespace(steps=12), 0.005), 200)
+        self.assertEqual(plan_choice.steps_of_run(argparse.Namespace(steps=12), 0.005), 120)
         self.assertEqual(plan_choice.steps_of_run(argparse.Namespace(steps=12), 0.5), 12)
 
     def test_chosen_plan_is_trained_with_its_flags(self):

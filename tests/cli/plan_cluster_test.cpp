@@ -101,7 +101,7 @@ TEST_F(PlanClusterTest, PlansThatCostsDoNotKnowAreRefused) {
 
 TEST_F(PlanClusterTest, WhatDoesNotFitIsSaidSo) {
   const Json plan = planned(
-      "--model vgg16 --batch 64 --cluster titanv-8 --as pipedream --placement 0:0-6.0:7 "
+      "--model vgg16 --batch 512 --cluster titanv-8 --as pipedream --placement 0:0-6.0:7 "
       "--stage-weights auto");
   EXPECT_FALSE(plan["fits"].get<bool>());
   EXPECT_THAT(plan["reason"].get<std::string>(), HasSubstr("Stage 0 needs"));
