@@ -12,7 +12,7 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-constexpr size_t kBatch = 100, kChannels = 101;  // among the axes of Pixels
+constexpr size_t kBatchAxis = 100, kChannelsAxis = 101;  // among the axes of Pixels
 constexpr size_t kMostAxes = 8;
 constexpr int64_t kMostWeights = 1 << 22;
 
@@ -29,7 +29,7 @@ Pixels pixels_of(graph::Value images, const graph::Shape& shape) {
   const auto sources = static_cast<size_t>(sources_of(shape));
   Pixels pixels = {.images = images,
                    .extents = {shape[2], shape[3]},
-                   .axes = {kBatch, kChannels, 0, 1},
+                   .axes = {kBatchAxis, kChannelsAxis, 0, 1},
                    .weights = std::vector<float>(sources * sources)};
   for (size_t i = 0; i < sources; ++i) pixels.weights[i * sources + i] = 1;
   return pixels;
@@ -135,7 +135,7 @@ class PixelReader {
   void gather(Pixels& pixels) const {
     const TensorData& places = importer_.need_constant(node_, 1);
     const graph::Shape images = importer_.net().shape(pixels.images);
-    const bool fits = pixels.axes == std::vector<size_t>{0, 1, kBatch, kChannels} &&
+    const bool fits = pixels.axes == std::vector<size_t>{0, 1, kBatchAxis, kChannelsAxis} &&
                       !places.shape.empty() && places.shape.back() == 2 &&
                       places.shape.size() <= kMostAxes && integer_of(node_, "batch_dims", 0) == 0;
     if (!fits) fail_input("it is supported for pairs of row and column only");
@@ -148,8 +148,8 @@ class PixelReader {
                     .axes = {},
                     .weights = {}};
     for (size_t i = 0; i < taken.extents.size(); ++i) taken.axes.push_back(i);
-    taken.axes.push_back(kBatch);
-    taken.axes.push_back(kChannels);
+    taken.axes.push_back(kBatchAxis);
+    taken.axes.push_back(kChannelsAxis);
     for (size_t i = 0; i < numbers.size(); i += 2) {
       int64_t row = numbers[i], column = numbers[i + 1];
       row += row < 0 ? pixels.extents[0] : 0;
@@ -171,7 +171,7 @@ class PixelReader {
     int64_t at = integer_of(node_, "axis", 0);
     at += at < 0 ? rank : 0;
     const bool is_one = index.shape.empty() && at >= 0 && at < rank;
-    const size_t axis = is_one ? pixels.axes[static_cast<size_t>(at)] : kBatch;
+    const size_t axis = is_one ? pixels.axes[static_cast<size_t>(at)] : kBatchAxis;
     if (axis >= pixels.extents.size()) fail_input("it is supported for one place of pixels only");
     int64_t place = index.integers().at(0);
     place += place < 0 ? pixels.extents[axis] : 0;
@@ -188,7 +188,7 @@ class PixelReader {
     pixels.extents.erase(pixels.extents.begin() + static_cast<int64_t>(axis));
     pixels.axes.erase(pixels.axes.begin() + at);
     for (size_t& other : pixels.axes) {
-      if (other < kBatch && other > axis) --other;
+      if (other < kBatchAxis && other > axis) --other;
     }
   }
 
@@ -278,7 +278,7 @@ class PixelReader {
   // As images where the weights are those of adaptive pooling.
   void finish(Pixels pixels) const {
     const graph::Shape& shape = importer_.net().shape(pixels.images);
-    if (pixels.axes != std::vector<size_t>{kBatch, kChannels, 0, 1} || goes_on()) {
+    if (pixels.axes != std::vector<size_t>{kBatchAxis, kChannelsAxis, 0, 1} || goes_on()) {
       return importer_.set(node_, std::move(pixels));
     }
     const std::vector<float> rows = averaging(shape[2], pixels.extents[0]);
