@@ -102,11 +102,13 @@ std::string format_duration(double seconds) {
 std::string printable(std::string_view bytes) {
   std::string text;
   while (!bytes.empty()) {
-    if (const size_t length = utf8_length(bytes); length > 0) {
+    const auto first = static_cast<unsigned char>(bytes.front());
+    const bool is_control = first < ' ' || first == 0x7F;
+    if (const size_t length = utf8_length(bytes); length > 0 && !is_control) {
       text += bytes.substr(0, length);
       bytes.remove_prefix(length);
     } else {
-      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(bytes.front()));
+      text += fmt::format("\\x{:02x}", first);
       bytes.remove_prefix(1);
     }
   }

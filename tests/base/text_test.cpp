@@ -23,6 +23,12 @@ TEST(Text, FormatsForPeople) {
   EXPECT_EQ(format_duration(3723.4), "1:02:03");
 }
 
+TEST(Text, WhatCannotBePrintedIsWrittenByItsNumber) {
+  EXPECT_EQ(printable("a b\u00e9"), "a b\u00e9");
+  EXPECT_EQ(printable("a\xFF\xC3"), "a\\xff\\xc3");
+  EXPECT_EQ(printable("one\ntwo\x1B[2J\x7F"), "one\\x0atwo\\x1b[2J\\x7f");
+}
+
 TEST(Text, SplitsAndSuggests) {
   EXPECT_EQ(split("a,b,,c", ','), (std::vector<std::string>{"a", "b", "", "c"}));
   EXPECT_EQ(nearest("resnet5O", {"vgg16", "resnet50", "alexnet"}), "resnet50");

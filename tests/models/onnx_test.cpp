@@ -148,6 +148,13 @@ TEST_F(OnnxTest, NamesANodeThatIsNotSupportedAndHowManyMore) {
   EXPECT_THAT(refusal_of(model), HasSubstr("nor are 1 more (all of them: Erf, Gelu)"));
 }
 
+TEST_F(OnnxTest, NamesOfAnyBytesLeaveTheSentenceOnOneLine) {
+  Model model = exported();
+  model.nodes[2].type = "Gelu";
+  model.nodes[2].name = "two\nlines\x1B\xFF";
+  EXPECT_THAT(refusal_of(model), HasSubstr("node 'two\\x0alines\\x1b\\xff' (Gelu)"));
+}
+
 TEST_F(OnnxTest, RefusesFilesThatDoNotHangTogether) {
   Model model = exported();
   model.initializers[0].shape[0] = 7;

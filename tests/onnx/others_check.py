@@ -218,7 +218,47 @@ def make_channels():
     within("turned", [node("Transpose", ["a"], ["r"], perm=[0, 1, 3, 2])], refused="(Transpose): it is not supported by itself")
 
 
-MAKERS = (make_linear, make_rows, make_windows, make_activations, make_scalings, make_channels)
+def make_pixels():
+    """Adaptive pooling between sizes that are no multiples, as torch.export takes it apart."""
+    def pooled(name, size, to, hides=True, refused=None):
+        windows = [range(i * size // to, -(-(i + 1) * size // to)) for i in range(to)]
+        longest = max(map(len, windows))
+        taken = np.array([[min(window.start + k, size - 1) for k in range(longest)] for window in windows])
+        places = np.stack(np.broadcast_arrays(taken[:, :, None, None], taken[None, None]), axis=-1)
+        hidden = np.array([[k >= len(window) for k in range(longest)] for window in windows])
+        counts = np.outer(*2 * [[len(window) for window in windows]])
+        constants = [whole("places", places), numbers("rows", hidden[:, :, None, None], bool), numbers("columns", hidden, bool),
+                     numbers("zero", 0), numbers("counts", counts), whole("to", [-1, 8 * to * to])]
+        nodes = [node("MaxPool", ["r"], ["q"], kernel_shape=2 * [16 // size], strides=2 * [16 // size]),
+                 node("Transpose", ["q"], ["t"], perm=[2, 3, 0, 1]), node("GatherND", ["t", "places"], ["g"]),
+                 node("Transpose", ["g"], ["s0"], perm=[4, 5, 0, 1, 2, 3])]
+        if not hidden.any():
+            nodes.append(node("ReduceMean", ["s0"], ["m"], axes=[-3, -1], keepdims=0))
+        else:
+            nodes.append(node("Where", ["rows", "zero", "s0"], ["s1"]))
+            nodes.append(node("Where", ["columns" if hides else "none", "zero", "s1"], ["s2"]))
+            constants.append(numbers("none", np.zeros_like(hidden), bool))
+            sums = []
+            for i in range(longest):
+                constants.append(whole(f"i{i}", i))
+                nodes.append(node("Gather", ["s2", f"i{i}"], [f"row{i}"], axis=-3))
+                for j in range(longest):
+                    nodes.append(node("Gather", [f"row{i}", f"i{j}"], [f"pixel{i}{j}"], axis=4 if j < i else -1))
+                    sums.append(f"pixel{i}{j}")
+            for i, pixel in enumerate(sums[1:]):
+                nodes.append(node("Add", [f"sum{i}" if i else sums[0], pixel], [f"sum{i + 1}"]))
+            nodes.append(node("Div", [f"sum{len(sums) - 1}", "counts"], ["m"]))
+        after(name, nodes + [node("Reshape", ["m", "to"], ["f"])], constants, last=[drawn("w", 5, 8 * to * to), drawn("b", 5)],
+              refused=refused)
+
+    pooled("pixels_hidden", 5, 3)
+    pooled("pixels_enlarged", 2, 7)
+    pooled("pixels_of_equal_windows", 5, 4)
+    pooled("pixels_single", 2, 4)
+    pooled("pixels_not_hidden", 5, 3, hides=False, refused="(Div): its sums of pixels are no adaptive")
+
+
+MAKERS = (make_linear, make_rows, make_windows, make_activations, make_scalings, make_channels, make_pixels)
 
 
 def models(largest):

@@ -154,7 +154,8 @@ void read_leaky_relu(Importer& importer, const Node& node) {
 }
 
 void read_quotient(Importer& importer, const Node& node) {
-  if (!read_scaling(importer, node)) fail_input("only constants are supported beside images");
+  if (!read_pixels(importer, node) && !read_scaling(importer, node))
+    fail_input("only constants are supported beside images");
 }
 
 constexpr NodeReader kGates[] = {

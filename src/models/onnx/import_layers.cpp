@@ -164,6 +164,7 @@ void read_plain(Importer& importer, const Node& node) {
 
 // Over height and width, in one node or in two.
 void read_reduce_mean(Importer& importer, const Node& node) {
+  if (read_pixels(importer, node)) return;
   const graph::Value x = importer.value(node, 0);
   require_rank(importer, x, 4);
   const bool keeps = integer_of(node, "keepdims", 1) != 0;
@@ -201,7 +202,10 @@ void read_reduce_max(Importer& importer, const Node& node) {
 }
 
 void read_add(Importer& importer, const Node& node) {
-  if (read_hard_gate(importer, node) || read_scaling(importer, node)) return;
+  if (read_pixels(importer, node) || read_hard_gate(importer, node) ||
+      read_scaling(importer, node)) {
+    return;
+  }
   graph::Value sum = importer.value(node, 0);
   for (size_t i = 1; i < node.inputs.size(); ++i) {
     sum = importer.net().add(sum, importer.value(node, i));

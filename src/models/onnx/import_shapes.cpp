@@ -126,6 +126,7 @@ bool has_order(const Node& node, const std::vector<int64_t>& order) {
 // As TensorFlow's networks have them: images whose channels come last are turned at once, and means
 // over them are taken from turned ones.
 void read_transpose(Importer& importer, const Node& node) {
+  if (read_pixels(importer, node)) return;
   const graph::Value x = importer.value(node, 0);
   if (importer.is_turned_input(node)) return importer.set(node, x);
   const Node* next = importer.only_reader(node);

@@ -26,7 +26,7 @@ void refuse_computed(Importer&, const Node&) { fail_input("it is supported for c
 ReadNode find_reader(const Node& node) {
   if (!node.domain.empty() && node.domain != "ai.onnx") return nullptr;
   for (const auto find : {find_layer_reader, find_window_reader, find_gate_reader,
-                          find_shape_reader, find_selection_reader}) {
+                          find_shape_reader, find_selection_reader, find_pixel_reader}) {
     if (const ReadNode reader = find(node.type)) return reader;
   }
   return folds_constants(node.type) ? refuse_computed : nullptr;
@@ -212,7 +212,9 @@ graph::Value Importer::value(const Node& node, size_t input) const {
     fail_input("it reads '{}', which nothing before it gives", node.inputs[input]);
   }
   if (!std::holds_alternative<graph::Value>(found->second)) {
-    fail_input("its input '{}' is a constant, which is not supported there", node.inputs[input]);
+    fail_input(
+        "its input '{}' is {}, which is not supported there", node.inputs[input],
+        std::holds_alternative<Pixels>(found->second) ? "made of single pixels" : "a constant");
   }
   return std::get<graph::Value>(found->second);
 }
@@ -221,6 +223,12 @@ const TensorData* Importer::constant(const Node& node, size_t input) const {
   if (!has_input(node, input)) return nullptr;
   const auto found = known_.find(node.inputs[input]);
   return found == known_.end() ? nullptr : std::get_if<TensorData>(&found->second);
+}
+
+const Pixels* Importer::pixels(const Node& node, size_t input) const {
+  if (!has_input(node, input)) return nullptr;
+  const auto found = known_.find(node.inputs[input]);
+  return found == known_.end() ? nullptr : std::get_if<Pixels>(&found->second);
 }
 
 const TensorData& Importer::need_constant(const Node& node, size_t input) const {
@@ -241,6 +249,10 @@ void Importer::set_output(const Node& node, size_t output, graph::Value value) {
 void Importer::set(const Node& node, TensorData constant) {
   if (constant.name.empty()) constant.name = node.outputs.at(0);
   known_[node.outputs.at(0)] = std::move(constant);
+}
+
+void Importer::set(const Node& node, Pixels pixels) {
+  known_[node.outputs.at(0)] = std::move(pixels);
 }
 
 std::string Importer::layer_name(const Node& node, const TensorData* weight) {
@@ -323,7 +335,11 @@ bool gives_embedding(const Model& model) {
 }
 
 ImportedNetwork import_model(const Model& model, const ModelOptions& options, graph::Builder& net) {
-  return Importer(model, options, net).run();
+  try {
+    return Importer(model, options, net).run();
+  } catch (const InputError& error) {
+    fail_input("{}", printable(error.marked()));
+  }
 }
 
 }  // namespace millrace::models::onnx

@@ -50,6 +50,16 @@ struct Padding {
   std::vector<int64_t> before = {0, 0}, behind = {0, 0};
 };
 
+// Sums of single pixels, the same for every image and channel: each element of a channel has a row
+// of weights, one for each pixel of `images`. `axes` says what each axis of the tensor is: the
+// batch, the channels, or one of `extents`, by its number; rows lie in the order of the extents.
+struct Pixels {
+  graph::Value images = {};
+  graph::Shape extents = {};
+  std::vector<size_t> axes = {};
+  std::vector<float> weights = {};
+};
+
 // What nodes are read with. One thread.
 class Importer {
  public:
@@ -67,10 +77,13 @@ class Importer {
   // Likewise, but it must be one.
   const TensorData& need_constant(const Node& node, size_t input) const;
   std::vector<int64_t> need_integers(const Node& node, size_t input) const;
+  // The pixels that an input is, or null if it is something else.
+  const Pixels* pixels(const Node& node, size_t input) const;
 
   // What a node gives; a constant keeps its name if it has one.
   void set(const Node& node, graph::Value value);
   void set(const Node& node, TensorData constant);
+  void set(const Node& node, Pixels pixels);
   void set_output(const Node& node, size_t output, graph::Value value);
 
   // A name for a layer of its own: after its weight, or else after the node.
@@ -110,7 +123,7 @@ class Importer {
   const ModelOptions& options_;
   graph::Builder& net_;
   ImportedNetwork result_;
-  std::map<std::string, std::variant<graph::Value, TensorData>, std::less<>> known_;
+  std::map<std::string, std::variant<graph::Value, TensorData, Pixels>, std::less<>> known_;
   std::map<std::string, std::vector<const Node*>, std::less<>> readers_;
   std::map<std::string, const Node*, std::less<>> givers_;
   std::map<std::string, Padding, std::less<>> padding_;
@@ -139,6 +152,11 @@ ReadNode find_window_reader(std::string_view type);
 ReadNode find_gate_reader(std::string_view type);
 ReadNode find_shape_reader(std::string_view type);
 ReadNode find_selection_reader(std::string_view type);
+ReadNode find_pixel_reader(std::string_view type);
+
+// Reads a node that begins with single pixels of images, or goes on with them. False if it does
+// neither.
+bool read_pixels(Importer& importer, const Node& node);
 
 // Reads a reshape that begins a shuffle of channels: to groups, which are turned and laid back.
 // False if it begins none.

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "models/onnx/model.h"
 #include "models/onnx/wire.h"
 
@@ -348,7 +349,7 @@ Model parse_model(std::span<const std::byte> bytes, std::string_view file,
   } catch (const InputError& error) {
     std::string_view clause = error.marked();
     if (clause.ends_with('.')) clause.remove_suffix(1);
-    fail_input("'{}' cannot be read as ONNX: {}.", file, clause);
+    fail_input("'{}' cannot be read as ONNX: {}.", file, printable(clause));
   }
 }
 
