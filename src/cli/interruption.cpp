@@ -22,6 +22,7 @@ namespace {
 
 // The last is the one that launchers pass on to their ranks.
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+constexpr double kLauncherPatience = 5;  // seconds in which it says what it has seen itself
 constexpr char kSignalled = 's';
 constexpr char kOver = 'o';
 
@@ -142,7 +143,9 @@ void Interruption::end() {
   if (::ftrylockfile(stdout) == 0) std::fflush(stdout);
   say();
   // A launcher waits for ranks that have not come to MPI and do not.
-  if (comm::launched_ranks() > 1) comm::end_launchers(comm::launchers_above());
+  if (comm::launched_ranks() > 1) {
+    comm::end_launchers(comm::launchers_above(), {}, kLauncherPatience);
+  }
   ::_exit(kExitInterrupted);
 }
 

@@ -4,37 +4,22 @@
 #include <memory>
 #include <string>
 
+#include "comm/beats.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
 
 namespace millrace::comm {
 
-struct HeartbeatOptions {
-  double interval = 1;  // seconds between beats
-  double silence = 5;   // after which a rank counts as lost
-  double start = 8;     // how long the first beat may take, once all have come here
-};
-
 // A thread in each rank that exchanges beats with all others, so that a computation of minutes is
 // not mistaken for a rank that hangs. When a rank falls silent, fails or leaves, every group of
 // every rank ends with one sentence that names it and what it last did; calls that wait in a group
-// throw it. A job of one rank has a heartbeat that does nothing.
+// throw it. A job of one rank has a heartbeat that does nothing. Where the session has had the
+// ranks exchange beats since they were joined, these are taken over, with their own options.
 //
 // Owned by whoever owns the job, and ended before the groups and the session that it borrows. All
 // ranks make one at about the same time; the functions may be called from any thread.
 class Heartbeat {
  public:
-  // What a plug-in does of it.
-  class Beats {
-   public:
-    virtual ~Beats() = default;
-    virtual void set_activity(const std::string& what) = 0;
-    // What another rank said it was doing; empty before its first beat.
-    virtual std::string activity_of(int rank) = 0;
-    virtual void fail(const std::string& reason) noexcept = 0;
-    virtual void finish() = 0;
-  };
-
   Heartbeat(MpiSession& session, JobGroups& groups, HeartbeatOptions options = {});
 
   // Without `finish` or `fail` before, the other ranks are told that this one left too early.
@@ -53,7 +38,8 @@ class Heartbeat {
   void finish();
 
  private:
-  std::unique_ptr<Beats> beats_;  // null for a job of one rank
+  std::unique_ptr<Beats> own_;  // unless the session has some
+  Beats* beats_ = nullptr;      // null for a job of one rank
   MpiSession* session_ = nullptr;
 };
 

@@ -15,15 +15,22 @@
 namespace millrace::comm {
 namespace {
 
-constexpr std::array<std::string_view, 7> kLaunchers = {
-    "mpirun", "mpiexec", "orterun", "orted", "prterun", "prted", "hydra_pmi_proxy"};
+constexpr std::array<std::string_view, 4> kFrontLaunchers = {"mpirun", "mpiexec", "orterun",
+                                                             "prterun"};
+constexpr std::array<std::string_view, 3> kDaemons = {"orted", "prted", "hydra_pmi_proxy"};
 constexpr useconds_t kLaunchersLook = 100'000;  // microseconds
-constexpr int kPatientLooks = 20;
 constexpr int kLastLooks = 5;
 
+template <typename Names>
+bool is_among(const Names& names, std::string_view name) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](std::string_view each) { return name.starts_with(each); });
+}
+
+bool is_front_launcher(std::string_view name) { return is_among(kFrontLaunchers, name); }
+
 bool is_launcher(std::string_view name) {
-  return std::any_of(kLaunchers.begin(), kLaunchers.end(),
-                     [&](std::string_view launcher) { return name.starts_with(launcher); });
+  return is_front_launcher(name) || is_among(kDaemons, name);
 }
 
 bool any_alive(const std::vector<ProcessMark>& processes) {
@@ -93,7 +100,7 @@ int open_launcher_errors() {
   pid_t launcher = -1;
   for (pid_t number = ::getppid(); number > 1;) {
     const ProcessFacts facts = read_process(number);
-    if (is_launcher(facts.name)) launcher = number;
+    if (is_front_launcher(facts.name)) launcher = number;
     number = facts.parent;
   }
   if (launcher < 0) return -1;
@@ -109,8 +116,8 @@ int open_launcher_errors() {
 // The child has but one thread, whatever the others of its parent held; what it needs of the heap
 // glibc keeps usable behind a fork. Its parent's descriptors it gives up: launchers read to their
 // end.
-void end_launchers(const std::vector<ProcessMark>& launchers,
-                   const std::vector<ProcessMark>& ranks) {
+void end_launchers(const std::vector<ProcessMark>& launchers, const std::vector<ProcessMark>& ranks,
+                   double seconds) {
   if (launchers.empty()) return;
   const pid_t child = ::fork();
   if (child < 0) return;
@@ -122,7 +129,7 @@ void end_launchers(const std::vector<ProcessMark>& launchers,
   ::setsid();
   ::close_range(0, ~0U, 0);
   for (const int signal : {SIGHUP, SIGTERM, SIGINT}) ::signal(signal, SIG_IGN);
-  wait_for_all(launchers, kPatientLooks);
+  wait_for_all(launchers, static_cast<int>(seconds * 1e6 / kLaunchersLook));
   signal_all(launchers, SIGTERM);
   wait_for_all(launchers, kLastLooks);
   signal_all(launchers, SIGKILL);

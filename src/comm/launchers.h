@@ -38,15 +38,15 @@ std::vector<ProcessMark> launchers_above();
 // The same of another process that this one belongs to.
 std::vector<ProcessMark> launchers_of(pid_t process);
 
-// What the outermost launcher writes its own errors to, or -1. A launcher that dies does not pass
-// on what ranks say.
+// What mpirun or mpiexec writes its own errors to, or -1 where it runs on another host. A launcher
+// that dies does not pass on what ranks say.
 int open_launcher_errors();
 
-// Leaves a process behind that waits two seconds and then ends those of the launchers that
+// Leaves a process behind that waits so many seconds and then ends those of the launchers that
 // are still there, and those of the job's `ranks` that are stopped and have no launcher any more
 // to end them. Called by a rank of a job that has failed and said so: a launcher that cannot
 // reach a host waits for minutes. From any thread.
 void end_launchers(const std::vector<ProcessMark>& launchers,
-                   const std::vector<ProcessMark>& ranks = {});
+                   const std::vector<ProcessMark>& ranks = {}, double seconds = 2);
 
 }  // namespace millrace::comm

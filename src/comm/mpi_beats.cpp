@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/mpi_endpoint.h"
 
 namespace millrace::comm {
 namespace {
@@ -45,11 +46,11 @@ struct Peer {
   Outgoing farewell;
 };
 
-class MpiBeats final : public Heartbeat::Beats {
+class MpiBeats final : public Beats {
  public:
   MpiBeats(const MpiProcesses& processes, HeartbeatOptions options, MpiModule::OnFailure on_failure)
       : processes_(processes), options_(options), on_failure_(std::move(on_failure)) {
-    MPI_Comm_dup(MPI_COMM_WORLD, &communicator_);
+    expect_joined(MPI_Comm_dup(MPI_COMM_WORLD, &communicator_));
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
     peers_.resize(static_cast<size_t>(processes.size));
     for (Peer& peer : peers_) peer.heard = Clock::now();
@@ -58,16 +59,14 @@ class MpiBeats final : public Heartbeat::Beats {
   }
 
   ~MpiBeats() override {
+    leave();
     {
       const std::lock_guard lock(mutex_);
-      if (failure_.empty() && !finished_) {
-        set_failure(fmt::format("{} left before the job was done.", own_name()));
-      }
       stopping_ = true;
     }
     thread_.join();
     // Everybody's last word has come, so nothing can still be on its way.
-    if (failure_.empty()) MPI_Comm_free(&communicator_);
+    if (failure_.empty() && all_finished_) MPI_Comm_free(&communicator_);
   }
 
   void set_activity(const std::string& what) override {
@@ -95,6 +94,17 @@ class MpiBeats final : public Heartbeat::Beats {
     if (!failure_.empty()) throw JobError(failure_);
   }
 
+  void leave() noexcept override {
+    const std::lock_guard lock(mutex_);
+    if (!failure_.empty() || finished_ || abandoned_) return;
+    set_failure(fmt::format("{} left before the job was done.", own_name()));
+  }
+
+  void abandon() noexcept override {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
+
  private:
   const std::string& name_of_rank(int rank) const {
     return processes_.names[static_cast<size_t>(rank)];
@@ -108,6 +118,7 @@ class MpiBeats final : public Heartbeat::Beats {
     while (true) {
       listen();
       std::unique_lock lock(mutex_);
+      if (abandoned_) return;
       const Clock::time_point now = Clock::now();
       // A process that was itself stopped for a while cannot judge the others.
       if (Seconds(now - last_round).count() > options_.silence / 4) forgive(now);
@@ -244,14 +255,14 @@ class MpiBeats final : public Heartbeat::Beats {
   bool finished_ = false;
   bool all_finished_ = false;
   bool stopping_ = false;
+  bool abandoned_ = false;
   std::thread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<Heartbeat::Beats> make_mpi_beats(const MpiProcesses& processes,
-                                                 HeartbeatOptions options,
-                                                 MpiModule::OnFailure on_failure) {
+std::unique_ptr<Beats> make_mpi_beats(const MpiProcesses& processes, HeartbeatOptions options,
+                                      MpiModule::OnFailure on_failure) {
   return std::make_unique<MpiBeats>(processes, options, std::move(on_failure));
 }
 

@@ -8,8 +8,7 @@
 namespace millrace::comm {
 
 // As MpiModule::make_beats.
-std::unique_ptr<Heartbeat::Beats> make_mpi_beats(const MpiProcesses& processes,
-                                                 HeartbeatOptions options,
-                                                 MpiModule::OnFailure on_failure);
+std::unique_ptr<Beats> make_mpi_beats(const MpiProcesses& processes, HeartbeatOptions options,
+                                      MpiModule::OnFailure on_failure);
 
 }  // namespace millrace::comm

@@ -24,6 +24,7 @@ constexpr auto kShortestNap = std::chrono::microseconds(50);
 constexpr auto kLongestNap = std::chrono::microseconds(500);
 constexpr int kIdlePerNap = 100;
 constexpr auto kFailureFarewell = std::chrono::seconds(1);
+constexpr auto kOthersTell = std::chrono::seconds(3);
 
 double seconds_waited_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -48,6 +49,12 @@ void for_each_piece(int64_t bytes, Piece&& piece) {
 }
 
 }  // namespace
+
+void expect_joined(int code) {
+  if (code == MPI_SUCCESS) return;
+  std::this_thread::sleep_for(kOthersTell);
+  fail_job("MPI cannot join the ranks: {}.", error_text(code));
+}
 
 void MpiTransfers::clear() {
   requests.clear();

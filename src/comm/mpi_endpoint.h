@@ -14,6 +14,10 @@
 
 namespace millrace::comm {
 
+// Throws JobError if `code` says that MPI could not join ranks, after a few seconds: another rank
+// has often been lost just then, and whoever knows tells that first.
+void expect_joined(int code);
+
 // Transfers of one member under way. Each has the member at its other end and the bytes it must
 // bring, -1 for a send.
 struct MpiTransfers {

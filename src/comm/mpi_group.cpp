@@ -12,6 +12,7 @@
 #include "comm/job_processes.h"
 #include "comm/launcher.h"
 #include "comm/local_group.h"
+#include "comm/mpi_module.h"
 #include "comm/mpi_plugin.h"
 #include "comm/rank_watch.h"
 #include "comm/rank_witness.h"
@@ -48,12 +49,43 @@ MpiSession::MpiSession(LastWord last_word) : names_({"rank 0"}), last_word_(std:
     const std::lock_guard lock(activities_mutex_);
     names_ = processes.names;
   }
-  if (watch_) watch_->set_joined();
+  if (!last_word_) return;
+  if (size_ > 1) {
+    const auto failed = [this](const std::string& sentence) { fail(sentence); };
+    beats_ = join([&] { return module_->make_beats(processes, HeartbeatOptions(), failed); });
+  }
+  watch_->set_joined();
+  set_heard(true);
 }
 
 MpiSession::~MpiSession() {
   if (watch_) watch_->set_ending();
-  if (module_) module_->end(status_);
+  end_beats();
+  if (!module_) return;
+  set_heard(false);
+  module_->end(status_, [this] {
+    if (!last_word_) return;
+    last_word_(
+        fmt::format("{} has waited for seconds for the other ranks to end; one of them is stopped, "
+                    "or on a host "
+                    "that cannot be reached.",
+                    names_[static_cast<size_t>(rank_)]));
+  });
+}
+
+void MpiSession::end_beats() {
+  if (beats_ && !has_given_beats_ && status_ != 0) beats_->abandon();
+  if (beats_ && !has_given_beats_ && status_ == 0) {
+    try {
+      beats_->finish();
+    } catch (const JobError&) {  // NOLINT: it has been told
+    }
+  }
+  beats_.reset();
+}
+
+Beats* MpiSession::take_beats() {
+  return std::exchange(has_given_beats_, true) ? nullptr : beats_.get();
 }
 
 void MpiSession::lose(int rank, const std::string& sentence) {
@@ -86,8 +118,8 @@ std::string MpiSession::doing() const {
   return activity.empty() ? ", while the job began" : ", in " + activity;
 }
 
-void MpiSession::set_heard() {
-  if (witness_) witness_->set_heard();
+void MpiSession::set_heard(bool heard) {
+  if (witness_) witness_->set_heard(heard);
 }
 
 void MpiSession::expect_end() {
@@ -106,15 +138,19 @@ void MpiSession::set_activities(std::function<std::string(int rank)> activities)
 
 void MpiSession::fail(const std::string& sentence) {
   expect_no_answer();
-  failed_ = true;
   const std::lock_guard lock(mutex_);
+  if (!failed_) failure_ = sentence;
+  failed_ = true;
   if (listener_) listener_(sentence);
-  if (last_word_) std::thread(watch_joining, joining_, last_word_, sentence).detach();
+  if (!last_word_) return;
+  if (!listener_) last_word_(sentence);
+  std::thread(watch_joining, joining_, last_word_, sentence).detach();
 }
 
 void MpiSession::set_listener(std::function<void(const std::string& sentence)> listener) {
   const std::lock_guard lock(mutex_);
   listener_ = std::move(listener);
+  if (listener_ && failed_) listener_(failure_);
 }
 
 std::string MpiSession::mpi_version() const { return module_ ? module_->version() : "none"; }

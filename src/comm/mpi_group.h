@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/beats.h"
 #include "comm/group.h"
 
 namespace millrace::comm {
@@ -50,7 +51,8 @@ class MpiSession {
   void expect_no_answer(int status = 1);
 
   // The job has failed with this sentence: tells the listener, so that calls which wait throw it,
-  // and has the last word when the process is stuck where MPI joins ranks. From any thread.
+  // and has the last word when the process is stuck where MPI joins ranks, or nobody listens. From
+  // any thread.
   void fail(const std::string& sentence);
   bool failed() const { return failed_; }
 
@@ -67,8 +69,12 @@ class MpiSession {
   // ", in step 3", or that the job began; empty for a process alone.
   std::string doing() const;
 
-  // From now on the other ranks notice when this one is stopped. From any thread.
-  void set_heard();
+  // Whether the other ranks notice when this one is stopped. From any thread.
+  void set_heard(bool heard);
+
+  // The beats that the ranks have exchanged since they were joined, for the first who asks; the
+  // session ends them. Null for others, and without a last word.
+  Beats* take_beats();
 
   // A signal has told this rank to end, which it is about to do. From any thread.
   void expect_end();
@@ -76,7 +82,7 @@ class MpiSession {
   // Who knows what a rank was doing; empty: nobody.
   void set_activities(std::function<std::string(int rank)> activities);
 
-  // Who is told of a failure, one at a time; empty: nobody.
+  // Who is told of a failure, also of one before, one at a time; empty: nobody.
   void set_listener(std::function<void(const std::string& sentence)> listener);
 
  private:
@@ -89,6 +95,7 @@ class MpiSession {
   };
 
   void lose(int rank, const std::string& sentence);
+  void end_beats();
 
   int rank_ = 0;
   int size_ = 1;
@@ -100,10 +107,13 @@ class MpiSession {
   LastWord last_word_;
   std::mutex mutex_;
   std::function<void(const std::string&)> listener_;
+  std::string failure_;
   std::mutex activities_mutex_;
   std::function<std::string(int)> activities_;
   std::unique_ptr<RankWitness> witness_;
   std::unique_ptr<RankWatch> watch_;
+  std::unique_ptr<Beats> beats_;
+  bool has_given_beats_ = false;
 };
 
 // A group of the given ranks of the job in this order, the caller's among them; all of them call

@@ -17,6 +17,7 @@
 #include "base/version.h"
 #include "comm/launchers.h"
 #include "comm/mpi_beats.h"
+#include "comm/mpi_endpoint.h"
 #include "comm/mpi_transport.h"
 
 namespace millrace::comm {
@@ -33,8 +34,8 @@ std::vector<std::string> rank_names(int ranks) {
   int length = 0;
   MPI_Get_processor_name(own.data(), &length);
   std::vector<HostName> hosts(static_cast<size_t>(ranks));
-  MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, hosts.data(), MPI_MAX_PROCESSOR_NAME,
-                MPI_CHAR, MPI_COMM_WORLD);
+  expect_joined(MPI_Allgather(own.data(), MPI_MAX_PROCESSOR_NAME, MPI_CHAR, hosts.data(),
+                              MPI_MAX_PROCESSOR_NAME, MPI_CHAR, MPI_COMM_WORLD));
   std::vector<std::string> names;
   names.reserve(hosts.size());
   for (int rank = 0; rank < ranks; ++rank) {
@@ -73,7 +74,7 @@ MPI_Comm communicator_of(const std::vector<int>& ranks, int label) {
   MPI_Comm communicator = MPI_COMM_NULL;
   MPI_Comm_group(MPI_COMM_WORLD, &world);
   MPI_Group_incl(world, static_cast<int>(ranks.size()), ranks.data(), &chosen);
-  MPI_Comm_create_group(MPI_COMM_WORLD, chosen, label, &communicator);
+  expect_joined(MPI_Comm_create_group(MPI_COMM_WORLD, chosen, label, &communicator));
   MPI_Group_free(&chosen);
   MPI_Group_free(&world);
   return communicator;
@@ -98,6 +99,7 @@ class LinkedMpi final : public MpiModule {
     int provided = 0;
     MpiProcesses processes;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &processes.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &processes.size);
     const bool foreign = processes.size == 1 && launched_ranks > 1;
@@ -116,7 +118,7 @@ class LinkedMpi final : public MpiModule {
                version());
   }
 
-  void end(const std::atomic<int>& status) override {
+  void end(const std::atomic<int>& status, const std::function<void()>& on_late) override {
     MPI_Request everyone = MPI_REQUEST_NULL;
     MPI_Ibarrier(MPI_COMM_WORLD, &everyone);
     const auto start = std::chrono::steady_clock::now();
@@ -125,6 +127,7 @@ class LinkedMpi final : public MpiModule {
       MPI_Test(&everyone, &done, MPI_STATUS_IGNORE);
       if (done) break;
       if (std::chrono::steady_clock::now() - start > longest_goodbye(status)) {
+        if (status == 0) on_late();
         end_launchers(launchers_above());  // the abort may not reach all hosts
         MPI_Abort(MPI_COMM_WORLD, status == 0 ? 1 : status.load());
       }
@@ -153,9 +156,8 @@ class LinkedMpi final : public MpiModule {
     return transports;
   }
 
-  std::unique_ptr<Heartbeat::Beats> make_beats(const MpiProcesses& processes,
-                                               HeartbeatOptions options,
-                                               OnFailure on_failure) override {
+  std::unique_ptr<Beats> make_beats(const MpiProcesses& processes, HeartbeatOptions options,
+                                    OnFailure on_failure) override {
     return make_mpi_beats(processes, options, std::move(on_failure));
   }
 };

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/heartbeat.h"
+#include "comm/beats.h"
 #include "comm/mpi_group.h"
 #include "comm/transport.h"
 
@@ -37,7 +37,8 @@ class MpiModule {
 
   // Ends MPI when all ranks have come here; after a while, which is short if the rank ends with a
   // `status` other than 0, ends the whole job with that status, which may be set meanwhile.
-  virtual void end(const std::atomic<int>& status) = 0;
+  // Before that `on_late` is called if the status is still 0.
+  virtual void end(const std::atomic<int>& status, const std::function<void()>& on_late) = 0;
 
   // This rank's ends of a group that spans several, in the order of the members.
   virtual std::vector<std::unique_ptr<Transport>> join(const MpiMembers& members, int rank,
@@ -45,9 +46,8 @@ class MpiModule {
 
   // `on_failure` is called once, from any thread, when the job fails.
   using OnFailure = std::function<void(const std::string& sentence)>;
-  virtual std::unique_ptr<Heartbeat::Beats> make_beats(const MpiProcesses& processes,
-                                                       HeartbeatOptions options,
-                                                       OnFailure on_failure) = 0;
+  virtual std::unique_ptr<Beats> make_beats(const MpiProcesses& processes, HeartbeatOptions options,
+                                            OnFailure on_failure) = 0;
 };
 
 // Null if the plug-in is of another version than the program that asks.

@@ -306,20 +306,21 @@ bool RankEnds::all_known() const {
 bool RankEnds::is_searching() const { return !all_known() && looks_ < kLastLook; }
 
 int RankEnds::patience() const {
-  if (has_ended_) return kSettling;
+  if (has_ended_) return settles_ ? kSettling : 0;
   if (is_searching()) return looks_ < kFirstLooks ? kSoon : kLater;
   return check_ ? kLater : -1;
 }
 
-RankEnds::Ends RankEnds::wait(std::function<bool()> check) {
+RankEnds::Ends RankEnds::wait(std::function<bool()> check,
+                              const std::function<bool()>& may_be_answer) {
   check_ = std::move(check);
   if (socket_ >= 0) look();
-  attend();
+  attend(may_be_answer);
   if (socket_ >= 0 && ends_.own_is_first && !ends_.first) add_unseen();
   return ends_;
 }
 
-void RankEnds::attend() {
+void RankEnds::attend(const std::function<bool()>& may_be_answer) {
   while (true) {
     epoll_event event = {};
     const int count = ::epoll_wait(events_, &event, 1, patience());
@@ -329,6 +330,7 @@ void RankEnds::attend() {
     if (count != 1) continue;
     if (event.data.ptr == nullptr) {
       has_ended_ = true;
+      settles_ = socket_ >= 0 && may_be_answer();
       for (const int sign : signs_) ::epoll_ctl(events_, EPOLL_CTL_DEL, sign, nullptr);
       continue;
     }

@@ -62,8 +62,9 @@ class RankEnds {
 
   // Waits until the rank ends, and a moment longer; whether none of the others had failed before. A
   // rank whose witness has ended before it has ended in order; one without a witness may have.
-  // Meanwhile `check` is called every tenth of a second, until it returns false.
-  Ends wait(std::function<bool()> check = {});
+  // Meanwhile `check` is called every tenth of a second, until it returns false. There is no such
+  // moment if `may_be_answer` says, when the rank has ended, that nothing else can be the cause.
+  Ends wait(std::function<bool()> check, const std::function<bool()>& may_be_answer);
 
   // Waits until the other ranks and their witnesses have ended, or so many milliseconds if they
   // have not, or if some were never seen.
@@ -76,7 +77,8 @@ class RankEnds {
   void tell(int local_rank, bool wants_answer) const;
   void hear();
   void look();
-  void attend();  // to what happens until the rank ends, and behind that
+  void attend(const std::function<bool()>&
+                  may_be_answer);  // to what happens until the rank ends, and behind that
   void note_end(const Other& other);
   void note_early_end(const Other& other);  // before its letter was read
   void add_unseen();
@@ -94,6 +96,7 @@ class RankEnds {
   int looks_ = 0;
   std::function<bool()> check_;  // empty once it is not wanted any more
   bool has_ended_ = false;
+  bool settles_ = false;  // what else happens just now is waited for
   Ends ends_;
   std::vector<std::unique_ptr<Other>> others_;
 };

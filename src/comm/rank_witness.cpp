@@ -41,6 +41,7 @@ struct RankWitness::Page {
 
 namespace {
 
+constexpr double kLauncherPatience = 4;      // seconds in which it says what it has seen itself
 constexpr int kToldMilliseconds = 4000;      // in which a launcher ends the other ranks
 constexpr useconds_t kOthersTell = 300'000;  // microseconds
 
@@ -125,9 +126,10 @@ bool is_ended_by(std::optional<int> status, std::initializer_list<int> signals) 
          std::find(signals.begin(), signals.end(), WTERMSIG(*status)) != signals.end();
 }
 
+// What a rank writes passes through launchers, which may end before they have passed it on.
 bool say(const std::string& sentence, int launcher_errors) {
-  return ::write(STDERR_FILENO, sentence.data(), sentence.size()) >= 0 ||
-         ::write(launcher_errors, sentence.data(), sentence.size()) >= 0;
+  return ::write(launcher_errors, sentence.data(), sentence.size()) >= 0 ||
+         ::write(STDERR_FILENO, sentence.data(), sentence.size()) >= 0;
 }
 
 // By which launchers end ranks, once one has failed.
@@ -258,19 +260,24 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   StopWatch stop_watch(rank);
   bool has_told = false;
   const auto is_watched = [&] {
-    if (place.local_ranks > 1 || page_->heard) return false;
-    if (!stop_watch.has_stopped_long()) return true;
+    if (place.local_ranks > 1) return false;
+    if (page_->heard || !stop_watch.has_stopped_long()) return true;
     has_told = true;
     const std::string sentence = fmt::format(
         "millrace: rank {} on host {} (process {}) has been stopped by a signal {}.\n", place.rank,
         host_of_this_process(), rank, describe_doing(page_->activity.data()));
     say(sentence, launcher_errors);
-    end_launchers(launchers, {{rank, read_process(rank).start}});
+    end_launchers(launchers, {{rank, read_process(rank).start}}, kLauncherPatience);
     return false;
   };
-  const RankEnds::Ends seen = ends.wait(is_watched);
+  std::optional<int> own_status;
+  const auto waits_for_others = [&] {
+    own_status = status_of_ended(rank, own);
+    return may_be_answer(own_status);
+  };
+  const RankEnds::Ends seen = ends.wait(is_watched, waits_for_others);
   if (has_told) ::_exit(0);
-  const std::optional<int> own_status = status_of_ended(rank, own);
+  if (!own_status) own_status = status_of_ended(rank, own);
   const Ended told = {{place.rank, rank, own_status},
                       page_->activity.data(),
                       {},
@@ -294,7 +301,7 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   }
   ::close(STDERR_FILENO);
   ::close(launcher_errors);
-  if (!page_->silent) end_launchers(launchers);
+  if (!page_->silent) end_launchers(launchers, {}, kLauncherPatience);
   ends.wait_for_others(kToldMilliseconds);
   ::_exit(0);
 }
@@ -328,8 +335,8 @@ void RankWitness::expect_end() {
   if (page_ != nullptr) page_->told_to_end = true;
 }
 
-void RankWitness::set_heard() {
-  if (page_ != nullptr) page_->heard = true;
+void RankWitness::set_heard(bool heard) {
+  if (page_ != nullptr) page_->heard = heard;
 }
 
 void RankWitness::be_silent() {

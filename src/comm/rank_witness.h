@@ -38,8 +38,8 @@ class RankWitness {
   // to something else, and said as such. From any thread.
   void expect_end();
 
-  // From now on other ranks notice when this one is stopped. From any thread.
-  void set_heard();
+  // Whether other ranks notice when this one is stopped. From any thread.
+  void set_heard(bool heard);
 
   // The rank has told, or is about to tell, its end itself. From any thread.
   void be_silent();

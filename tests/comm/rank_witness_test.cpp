@@ -170,7 +170,7 @@ Waiting stop_alone(const char* what, bool is_heard, const std::array<int, 2>& pi
     ::close(pipe[1]);
     RankWitness witness({.rank = 1, .ranks = 2, .local_rank = 0, .local_ranks = 1},
                         job_named(what));
-    if (is_heard) witness.set_heard();
+    witness.set_heard(is_heard);
     ::raise(SIGSTOP);
     ::_exit(0);
   }
