@@ -30,12 +30,4 @@ std::string processor_name();
 // The model, the instructions in use and oneDNN's version: what measured times hold for.
 std::string processor_description();
 
-// Of loops compiled for both, those for the widest vectors that may be used here; null if none may.
-template <typename Loops>
-const Loops* widest_loops(const Loops& (*avx512)(), const Loops& (*avx2)()) {
-  const VectorInstructions widest = vector_instructions();
-  if (widest == VectorInstructions::none) return nullptr;
-  return widest == VectorInstructions::avx512 ? &avx512() : &avx2();
-}
-
 }  // namespace millrace::kernels
