@@ -85,6 +85,29 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// CLI11's words for what users do most, said so that they know what to change.
+std::string in_words(const std::string& fault) {
+  constexpr std::string_view kNumber = "Could not convert: ", kOften = ": At Most 1 required";
+  if (fault.starts_with(kNumber)) {
+    return fmt::format("{} is no number that can stand there", fault.substr(kNumber.size()));
+  }
+  if (const size_t end = fault.find(kOften); end != fault.npos) {
+    return fmt::format("{} is given more than once", fault.substr(0, end));
+  }
+  return fault;
+}
+
+// An empty word is mostly a variable of a script that was not set.
+void require_values(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_lnames().empty() || option->count() == 0) continue;
+    const std::vector<std::string>& values = option->results();
+    if (std::any_of(values.begin(), values.end(), [](const auto& text) { return text.empty(); })) {
+      fail_input("--{} is empty; give it a value or leave it out.", option->get_lnames().front());
+    }
+  }
+}
+
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments, comm::MpiSession* session,
@@ -117,9 +140,11 @@ int run_command_line(std::vector<std::string> arguments, comm::MpiSession* sessi
   } catch (const CLI::Success& request) {
     return program.exit(request);
   } catch (const CLI::ParseError& error) {
-    fail_input("{}; see '{} --help'.", one_line(error.what()), full_name(innermost(&program)));
+    fail_input("{}; see '{} --help'.", in_words(one_line(error.what())),
+               full_name(innermost(&program)));
   }
   require_no_extras(&program);
+  require_values(*innermost(&program));
   const CLI::App* command = innermost(&program);
   require_effects(*command, flag_rules(name_below(program, *command)));
   if (!chosen) {
