@@ -46,6 +46,10 @@ void make_directory(const std::filesystem::path& directory, std::string_view fla
              error.message());
 }
 
+void make_directory_of(const std::filesystem::path& file, std::string_view flag) {
+  if (file.has_parent_path()) make_directory(file.parent_path(), flag);
+}
+
 void sync_directory(const std::filesystem::path& directory) { sync_with(directory, ::fsync); }
 
 void flush_file_system(const std::filesystem::path& directory) { sync_with(directory, ::syncfs); }

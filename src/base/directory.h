@@ -9,6 +9,8 @@ namespace millrace {
 
 // Makes the directory of an output flag, with those above it. Throws InputError if it cannot.
 void make_directory(const std::filesystem::path& directory, std::string_view flag);
+// The directory in which an output file is to lie.
+void make_directory_of(const std::filesystem::path& file, std::string_view flag);
 
 // Flushes the entries of a directory, so that a rename inside it survives a power cut. Throws
 // InputError if the disk fails; a file system that cannot do it is trusted.

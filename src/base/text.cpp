@@ -115,6 +115,23 @@ std::string printable(std::string_view bytes) {
   return text;
 }
 
+std::string on_one_line(std::string_view text) {
+  std::string line;
+  for (const char letter : text) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (letter == '\n') {
+      line += "\\n";
+    } else if (letter == '\t') {
+      line += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += letter;
+    }
+  }
+  return line;
+}
+
 std::string join_choices(const std::vector<std::string>& choices) {
   std::string text;
   for (size_t i = 0; i < choices.size(); ++i) {

@@ -21,6 +21,9 @@ std::string format_duration(double seconds);
 // do. Names of files may hold any bytes.
 std::string printable(std::string_view bytes);
 
+// The same bytes on one line: what moves the cursor becomes \n, \t or \xNN.
+std::string on_one_line(std::string_view text);
+
 std::vector<std::string> split(std::string_view text, char separator);
 
 // "a", "a or b", "a, b or c".

@@ -86,6 +86,17 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// An empty word is mostly a variable of a script that was not set.
+void require_values(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_lnames().empty() || option->count() == 0) continue;
+    const std::vector<std::string>& values = option->results();
+    if (std::any_of(values.begin(), values.end(), [](const auto& text) { return text.empty(); })) {
+      fail_input("--{} is empty; give it a value or leave it out.", option->get_lnames().front());
+    }
+  }
+}
+
 }  // namespace
 
 int run_command_line(std::vector<std::string> arguments, comm::MpiSession* session,
@@ -124,6 +135,7 @@ int run_command_line(std::vector<std::string> arguments, comm::MpiSession* sessi
     fail_input("{}; see '{} --help'.", one_line(error.what()), full_name(command));
   }
   require_no_extras(&program);
+  require_values(*innermost(&program));
   const CLI::App* command = innermost(&program);
   require_effects(*command, flag_rules(name_below(program, *command)));
   if (!chosen) {

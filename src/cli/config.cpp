@@ -39,6 +39,12 @@ std::vector<std::string> values_of(const std::vector<std::string>& words, const 
 
 std::string flag_of(const CLI::Option& option) { return "--" + option.get_lnames().front(); }
 
+bool is_one_number(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return option.get_delimiter() == '\0' &&
+         (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT"));
+}
+
 class ConfigFile {
  public:
   ConfigFile(const CLI::App& command, std::string path)
@@ -70,15 +76,19 @@ class ConfigFile {
  private:
   const CLI::Option& option_named(const std::string& name, int line) const {
     const CLI::Option* option = command_.get_option_no_throw("--" + name);
-    if (option != nullptr && "--" + name != kConfig) return *option;
+    if ("--" + name == kConfig) {
+      fail_input("'{}': line {} names another file; give --config again on the command line.",
+                 path_, line);
+    }
+    if (option != nullptr) return *option;
     std::vector<std::string> names;
     for (const CLI::Option* each : command_.get_options()) {
       for (const std::string& known : each->get_lnames()) names.push_back(known);
     }
     const std::string close = nearest(name, names);
-    fail_input("'{}': line {} has '{}', which is no flag of '{}'{}.", path_, line, name,
+    fail_input("'{}': line {} has '{}', which is no flag of '{}'{}", path_, line, name,
                command_.get_name(),
-               close.empty() ? "" : fmt::format("; did you mean '{}'?", close));
+               close.empty() ? "." : fmt::format("; did you mean '{}'?", close));
   }
 
   void add_option(const CLI::Option& option, const YAML::Node& value, int line,
@@ -97,6 +107,10 @@ class ConfigFile {
       for (const YAML::Node& part : value) parts.push_back(part.IsScalar() ? part.Scalar() : "");
     }
     if (parts.empty()) fail_input("'{}': line {} gives {} no value.", path_, line, flag_of(option));
+    if (parts.size() > 1 && is_one_number(option)) {
+      fail_input("'{}': line {} gives {} a list of {}; it takes one number.", path_, line,
+                 flag_of(option), parts.size());
+    }
     words.push_back(fmt::format("{}={}", flag_of(option), fmt::join(parts, ",")));
   }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/image_list.h"
 #include "cli/look_flags.h"
@@ -81,7 +82,8 @@ int run_verify(const VerifyFlags& flags) {
     cosine += first * second;
     distance += (first - second) * (first - second);
   }
-  Json json = {{"files", flags.files}, {"cosine", cosine}, {"squared_distance", distance}};
+  const Json names = {printable(flags.files[0]), printable(flags.files[1])};
+  Json json = {{"files", names}, {"cosine", cosine}, {"squared_distance", distance}};
   std::string text = fmt::format("squared distance {:.4f}, cosine {:.4f}", distance, cosine);
   if (flags.threshold) {
     const bool same = distance < *flags.threshold;

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/job_flags.h"
+#include "cli/look_flags.h"
 #include "cli/progress.h"
 #include "cli/standard_files.h"
 #include "train/confusion.h"
@@ -41,6 +42,7 @@ struct EvalFlags {
   std::vector<std::string> verification;
   std::string identification, logits;
   bool json = false, confusion = false;
+  int crops = 1;
 };
 
 void warn_of_checkpoint(std::string_view sentence) {
@@ -75,7 +77,7 @@ Json run_classes(const train::TrainJob& job, const EvalFlags& flags, ProgressPri
   train::TrainJob told = job;
   if (flags.confusion && !flags.summary.empty()) told.worst_samples = kToldSamples;
   const train::EvaluationResult result =
-      train::run_evaluation(told, messages, keeps ? &kept : nullptr);
+      train::run_evaluation(told, messages, keeps ? &kept : nullptr, flags.crops);
   if (!flags.logits.empty()) train::save_logits(flags.logits, kept, job.model);
   Json json = train::to_json(result.report);
   json.erase("step");
@@ -208,6 +210,7 @@ void add_eval_command(CLI::App& program, Action& chosen) {
       "a "
       "PyTorch file");
   add_best_flag(*command, flags->job);
+  add_crops_flag(*command, flags->crops);
   command
       ->add_flag("--confusion", flags->confusion,
                  "Tell for each class how many were right, and which were taken for which")

@@ -44,6 +44,8 @@ std::string refusal_of(const CLI::ParseError& error, const CLI::App& command) {
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && text.ends_with("missing")) {
     return text.substr(0, text.find(':')) + " needs a value";
   }
+  const size_t often = text.find(": At Most 1 required");
+  if (often != std::string::npos) return text.substr(0, often) + " is given more than once";
   const size_t value = text.find(": is ");  // of the checks above
   return value == std::string::npos ? std::string() : text.erase(value, 1);
 }

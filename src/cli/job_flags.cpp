@@ -265,6 +265,8 @@ void set_moments(const JobFlags& flags, train::LearningRateSettings& settings) {
   }
 }
 
+constexpr float kMostOfColour = 4;  // more is meant for values from 0 to 255
+
 // One number for all colours, or one for each; nothing if none was given.
 std::optional<std::array<float, 3>> to_colours(const std::vector<float>& numbers,
                                                std::string_view flag) {
@@ -278,6 +280,10 @@ std::optional<std::array<float, 3>> to_colours(const std::vector<float>& numbers
     colours[i] = numbers[numbers.size() == 1 ? 0 : i];
     if (!std::isfinite(colours[i]) || (flag == "--std" && colours[i] <= 0)) {
       fail_input("{} has {}; images have values from 0 to 1, and their deviation is above 0.", flag,
+                 colours[i]);
+    }
+    if (std::abs(colours[i]) > kMostOfColour) {
+      fail_input("{} has {}; images have values from 0 to 1, so divide it by 255.", flag,
                  colours[i]);
     }
   }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/card_flags.h"
 #include "cli/standard_files.h"
 
@@ -40,6 +41,15 @@ void add_look_flags(CLI::App& command, LookFlags& flags) {
       ->capture_default_str();
 }
 
+void add_crops_flag(CLI::App& command, int& crops) {
+  command
+      .add_option("--crops", crops,
+                  "Average the logits of so many crops of each photograph: 1 (the centre), 5 (the "
+                  "corners too) or 10 (those of the mirrored one too)")
+      ->group("Images")
+      ->capture_default_str();
+}
+
 train::TrainJob look_job(const LookFlags& flags, size_t images) {
   if (flags.weights.empty()) {
     fail_input("Name the weights first: a run's directory or a file, then the images.");
@@ -56,7 +66,7 @@ void tell_unread(const train::UnreadFiles& unread) {
   if (unread.count == 0) return;
   print_error("millrace: warning: {} file{} could not be read:\n", unread.count,
               unread.count == 1 ? "" : "s");
-  for (const std::string& sentence : unread.sentences) print_error("  {}\n", sentence);
+  for (const std::string& sentence : unread.sentences) print_error("  {}\n", on_one_line(sentence));
 }
 
 }  // namespace millrace::cli

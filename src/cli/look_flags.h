@@ -20,6 +20,9 @@ void add_look_flags(CLI::App& command, LookFlags& flags);
 // The job for so many images. Throws InputError.
 train::TrainJob look_job(const LookFlags& flags, size_t images);
 
+// --crops of photographs that are classified.
+void add_crops_flag(CLI::App& command, int& crops);
+
 // On standard error.
 void tell_unread(const train::UnreadFiles& unread);
 

@@ -11,6 +11,7 @@
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/command_line.h"
 #include "cli/flag_names.h"
@@ -26,7 +27,7 @@ namespace millrace::cli {
 namespace {
 
 int fail(std::string_view message, int status) {
-  print_error("millrace: {}\n", with_flags(message));
+  print_error("millrace: {}\n", on_one_line(with_flags(message)));
   return status;
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cli/card_flags.h"
 #include "cli/command.h"
 #include "cli/image_list.h"
@@ -30,6 +31,7 @@ struct PredictFlags {
   LookFlags look;
   std::vector<std::string> files;
   int64_t top = 5;
+  int crops = 1;
   bool json = false, csv = false;
   std::string output;
 };
@@ -58,15 +60,16 @@ class PredictionText {
     std::string line = file + ":";
     for (size_t i = 0; i < best.size(); ++i) {
       const std::string name = train::class_name(card_, best[i].label);
-      shares.push_back({{"class", best[i].label}, {"name", name}, {"share", best[i].share}});
+      shares.push_back(
+          {{"class", best[i].label}, {"name", printable(name)}, {"share", best[i].share}});
       line += fmt::format("{} {} {:.2f} %", i == 0 ? "" : ",", name, 100 * best[i].share);
       if (flags_.csv) {
         text_ += fmt::format("{},{},{},{},{:.6g}\n", csv_field(file), i + 1, best[i].label,
                              csv_field(name), best[i].share);
       }
     }
-    if (flags_.json) json_.push_back({{"file", file}, {"top", std::move(shares)}});
-    if (!flags_.csv && !flags_.json) text_ += line + "\n";
+    if (flags_.json) json_.push_back({{"file", printable(file)}, {"top", std::move(shares)}});
+    if (!flags_.csv && !flags_.json) text_ += on_one_line(line) + "\n";
   }
 
   std::string text() const { return flags_.json ? json_.dump(2) + "\n" : text_; }
@@ -87,10 +90,12 @@ int run_predict(const PredictFlags& flags) {
   const train::ModelCard card = train::card_of(job);
   ProgressPrinter messages(true);
   PredictionText text(flags, card);
-  const train::UnreadFiles unread =
-      train::predict_files(job, files, messages, [&](size_t file, std::span<const float> logits) {
+  const train::UnreadFiles unread = train::predict_files(
+      job, files, messages,
+      [&](size_t file, std::span<const float> logits) {
         text.add(files[file].string(), train::best_classes(logits, flags.top));
-      });
+      },
+      flags.crops);
   tell_unread(unread);
   if (flags.output.empty()) {
     fmt::print("{}", text.text());
@@ -106,6 +111,7 @@ void add_predict_command(CLI::App& program, Action& chosen) {
   auto flags = std::make_shared<PredictFlags>();
   CLI::App* command = program.add_subcommand("predict", "Tell the classes of pictures");
   add_look_flags(*command, flags->look);
+  add_crops_flag(*command, flags->crops);
   command->add_option("files", flags->files, "Images, directories of them, or - for a list")
       ->group("Images");
   command->add_option("--top", flags->top, "How many classes to tell of each")

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/directory.h"
 #include "base/output_file.h"
 #include "base/random.h"
 #include "data/image/jpeg.h"
@@ -198,6 +199,7 @@ void synthesise_faces(const FaceSynthOptions& options, RecordWriter& writer, boo
 
 void write_face_pairs(const FaceSynthOptions& options, const std::filesystem::path& path) {
   check(options);
+  make_directory_of(path, "‹verification›");
   const Random random(options.seed, kPairStream);
   const int64_t first = options.new_people ? options.identities : 0;
   const auto people = static_cast<uint64_t>(options.identities);

@@ -68,11 +68,15 @@ ClassRange class_range_of(const Attributes& attributes);
 // Classes that a step uses when the batch has few of them: floor(rate * local).
 int64_t sampled_classes(double sample_rate, int64_t local_classes);
 
-// The tensor "sample" is s32: the number of classes in use, how many of them the batch has, two
+// The tensor "sample" is s32: the number of classes in use, how many of them the labels have, two
 // words of a key, then for each row of the batch the position of its class (-1: in another part),
-// then the batch's classes in order, counted from the part's first. kernels/head/sampling.h makes
-// and reads it.
-int64_t sample_elements(int64_t batch);
+// then the classes of the labels in order, counted from the part's first. kernels/head/sampling.h
+// makes and reads it. The labels are those of the batch, or of a step of which it is a part.
+int64_t sample_elements(int64_t batch, int64_t labels);
+
+// The second input of margin_head_sample where a step has several micro-batches and uses a sample
+// of the classes: the labels of all of them, some perhaps several times.
+inline constexpr std::string_view kStepLabels = "step_labels";
 
 // What is a sample's own: its margin, and what its loss has beside the cross-entropy. With
 // HeadMargin::curriculum the first two are the logit above which other classes count more, and by

@@ -78,6 +78,10 @@ struct OperatorDefinition {
   bool is_head = false;
   bool takes_rule = false;
 
+  // Draws the classes that a step uses, by its labels: those of all micro-batches, which it then
+  // takes as its last input.
+  bool samples_classes = false;
+
   // Its first output is a mean over samples: over the number in the attribute "samples", if given.
   bool averages_samples = false;
 

@@ -17,9 +17,11 @@ std::unique_ptr<Kernel> make_sample(const KernelRequest& request, std::string*) 
   const graph::ClassRange range = graph::class_range_of(request.op.attributes);
   const double rate = request.op.attributes.number("sample_rate");
   const auto batch = static_cast<size_t>(request.inputs[0].elements());
+  const size_t last = request.inputs.size() - 1;
+  const auto all = static_cast<size_t>(request.inputs[last].elements());
   return make_function_kernel([=](const KernelArguments& a) {
-    draw_sample(range, rate, {a.input<int32_t>(0), batch}, a.step->seed, a.step->step,
-                a.output<int32_t>(0));
+    draw_sample(range, rate, {a.input<int32_t>(0), batch}, {a.input<int32_t>(last), all},
+                a.step->seed, a.step->step, a.output<int32_t>(0));
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/margin_head.h"
 #include "graph/operator_definition.h"
 #include "parallel/localize.h"
 #include "parallel/partition.h"
@@ -34,21 +35,24 @@ void check_head(const graph::Graph& network, const Plan& plan) {
         "‹replicas› roundrobin gives the class centres of ‹head› to devices that take turns; use "
         "‹replicas› split, or one device for the last stage.");
   }
-  const graph::Attributes& head = network.op(*found).attributes;
-  const bool samples = head.has("sample_rate") && head.number("sample_rate") < 1;
-  if (plan.micro_batches > 1 && samples) {
-    fail_input(
-        "‹head_parallel› pfc draws its sample by the labels of a whole step, which {} "
-        "micro-batches "
-        "do not have together; use ‹microbatches› 1, an asynchronous ‹schedule›, or "
-        "‹head_parallel› mp.",
-        plan.micro_batches);
-  }
+}
+
+// Of a step in micro-batches, for a head that draws its sample of classes by them. Each of the
+// members has room for all labels that are its own.
+graph::TensorId add_step_labels(graph::Graph& graph, int64_t batch, int64_t mean_over,
+                                int64_t members) {
+  graph::Tensor tensor;
+  tensor.name = graph::kStepLabels;
+  tensor.role = graph::Role::input;
+  const int64_t rows = (batch + members - 1) / members;
+  tensor.type = {{mean_over / batch * members * rows}, graph::DataType::s32};
+  return graph.add_tensor(std::move(tensor));
 }
 
 }  // namespace
 
-graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean_over) {
+graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean_over,
+                        int members) {
   graph::Graph graph;
   std::vector<graph::TensorId> ids(static_cast<size_t>(network.tensor_count()), graph::kNone);
   for (graph::TensorId id = 0; id < network.tensor_count(); ++id) {
@@ -62,7 +66,12 @@ graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean
     std::vector<graph::TensorId> inputs;
     for (graph::TensorId input : op.inputs) inputs.push_back(ids[static_cast<size_t>(input)]);
     graph::Attributes attributes = op.attributes;
-    if (graph::definition_of(op).averages_samples) attributes.set("samples", mean_over);
+    const graph::OperatorDefinition& definition = graph::definition_of(op);
+    const bool samples = definition.samples_classes && attributes.number("sample_rate") < 1;
+    if (samples && mean_over > batch) {
+      inputs.push_back(add_step_labels(graph, batch, mean_over, members));
+    }
+    if (definition.averages_samples) attributes.set("samples", mean_over);
     const graph::OperatorId added =
         graph.add_operator(op.type, op.name, inputs, attributes, op.phase);
     for (size_t i = 0; i < op.outputs.size(); ++i) {
@@ -83,7 +92,9 @@ JobGraphs::JobGraphs(const graph::Graph& network, const Plan& plan) : plan_(plan
   require_layers(network, plan.sharding);
   micro_batch_ = samples / plan.micro_batches;
   const bool divided = plan.micro_batches > 1;
-  const graph::Graph graph = divided ? with_batch(network, micro_batch_, samples) : network;
+  const graph::Graph graph =
+      divided ? with_batch(network, micro_batch_, samples, members(plan.stage_count() - 1))
+              : network;
   const std::vector<int> stage_of_operator = assign(graph, plan);
   if (plan.stage_count() == 1) {
     stages_.push_back({{0, graph, {}, {}}, {}});

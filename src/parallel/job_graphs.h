@@ -11,8 +11,10 @@
 
 namespace millrace::parallel {
 
-// The same network for another number of samples. Its loss stays the mean over `mean_over` samples.
-graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean_over);
+// The same network for another number of samples, as a micro-batch of a step of `mean_over`. Its
+// loss stays the mean over those. `members` devices divide it.
+graph::Graph with_batch(const graph::Graph& network, int64_t batch, int64_t mean_over,
+                        int members = 1);
 
 // The stages of a network under a plan, for training and for evaluation alike.
 class JobGraphs {

@@ -113,10 +113,14 @@ void HeadUpdates::defer(graph::OperatorId id) {
 void HeadUpdates::keep_rows(Deferred& head, graph::OperatorId id) {
   const int64_t rows = graph_.tensor(head.inputs[0]).type.shape[0] * options_.micro_batches;
   const int64_t width = graph_.tensor(head.inputs[2]).type.shape[1];
-  const graph::TensorType types[] = {{{rows, graph::kHeadStatistics}, graph::DataType::f32},
-                                     {{rows, graph::kHeadStatistics}, graph::DataType::f32},
-                                     {{rows, width}, graph::DataType::f32},
-                                     {{graph::sample_elements(rows)}, graph::DataType::s32}};
+  const int64_t own = rows / options_.micro_batches;
+  const int64_t labels = std::max(
+      rows, graph_.tensor(head.inputs[3]).type.elements() - graph::sample_elements(own, 0));
+  const graph::TensorType types[] = {
+      {{rows, graph::kHeadStatistics}, graph::DataType::f32},
+      {{rows, graph::kHeadStatistics}, graph::DataType::f32},
+      {{rows, width}, graph::DataType::f32},
+      {{graph::sample_elements(rows, labels)}, graph::DataType::s32}};
   const char* const names[] = {"gradients", "statistics", "embeddings", "sample"};
   std::vector<graph::TensorId> kept;
   for (size_t i = 0; i < 4; ++i) {

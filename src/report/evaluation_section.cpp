@@ -92,7 +92,7 @@ std::string gallery(const Json& root, size_t most) {
     const std::string told = escaped(json_text(sample, "taken_for"));
     const std::string file = escaped(json_text(sample, "file"));
     text += fmt::format(
-        "<figure title=\"{}\"><img src=\"{}\" alt=\"{} taken for {}\" loading=\"lazy\">"
+        "<figure title=\"{}\"><img src=\"{}\" alt=\"{} taken for {}\">"
         "<figcaption><b>{}</b> taken for <b>{}</b>, {}{}</figcaption></figure>\n",
         file, picture, name, told, name, told, share_text(json_number(sample, "share")),
         file.empty() ? "" : fmt::format("<br><span class=\"file\">{}</span>", file));
@@ -164,7 +164,7 @@ void add_evaluation_section(const RunFile& file, size_t most_pictures, PageParts
   if (pictures.empty()) return;
   page.body += fmt::format(
       "<div class=\"card\"><h3>Wrong predictions</h3><div class=\"gallery\">\n{}</div>"
-      "<p class=\"small\">Those that the network was the furthest off with, as it saw them. {}</p>"
+      "<p class=\"small\">Those that the network was the furthest off with, as it saw them, {}.</p>"
       "</div>\n",
       pictures, links_to(sources));
 }

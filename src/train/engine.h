@@ -117,6 +117,8 @@ class Engine {
   int64_t classes() const { return classes_; }
   // Adds the scores of a batch; `finish_scores` sums them over the processes.
   void evaluate(const FeedBatch& batch, Scores& scores);
+  // Likewise by the mean of the logits of several views of the same samples.
+  void evaluate(std::span<const FeedBatch> views, Scores& scores);
   void finish_scores(Scores& scores);
 
   // What a face network makes of the images of a batch, a row for each, in every process.
@@ -170,6 +172,8 @@ class Engine {
   using SlotOf = std::function<const compile::Slot*(const Worker&)>;
   void collect(const FeedBatch& batch, const SlotOf& slot_of, int64_t columns,
                std::vector<float>& values);
+  void collect_mean(std::span<const FeedBatch> views, const SlotOf& slot_of, int64_t columns,
+                    std::vector<float>& values);
 
   parallel::Plan plan_;
   parallel::JobGraphs graphs_;

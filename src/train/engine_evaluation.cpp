@@ -1,5 +1,6 @@
 // How an engine puts the logits of its devices together and scores them.
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 #include "train/engine.h"
@@ -73,6 +74,18 @@ void Engine::collect(const FeedBatch& batch, const SlotOf& slot_of, int64_t colu
   });
 }
 
+void Engine::collect_mean(std::span<const FeedBatch> views, const SlotOf& slot_of, int64_t columns,
+                          std::vector<float>& values) {
+  collect(views.front(), slot_of, columns, values);
+  if (views.size() == 1) return;
+  std::vector<float> others;
+  for (const FeedBatch& view : views.subspan(1)) {
+    collect(view, slot_of, columns, others);
+    std::transform(values.begin(), values.end(), others.begin(), values.begin(), std::plus());
+  }
+  for (float& value : values) value /= static_cast<float>(views.size());
+}
+
 std::vector<float> Engine::embed(const FeedBatch& batch) {
   std::vector<float> values;
   collect(
@@ -89,6 +102,11 @@ std::vector<float> Engine::embed(const FeedBatch& batch) {
 }
 
 void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
+  evaluate(std::span(&batch, 1), scores);
+}
+
+void Engine::evaluate(std::span<const FeedBatch> views, Scores& scores) {
+  const FeedBatch& batch = views.front();
   std::vector<const Worker*> last;
   for (const auto& worker : workers_) {
     if (worker->stage + 1 == plan_.stage_count()) last.push_back(worker.get());
@@ -100,12 +118,10 @@ void Engine::evaluate(const FeedBatch& batch, Scores& scores) {
   const auto rows_from = [&](int64_t row) {
     return std::span(logits).subspan(static_cast<size_t>(row * classes));
   };
-  collect(
-      batch,
-      [&](const Worker& worker) {
-        return worker.stage + 1 < plan_.stage_count() ? nullptr : &logits_of(*worker.evaluation);
-      },
-      classes, logits);
+  const auto slot_of = [&](const Worker& worker) {
+    return worker.stage + 1 < plan_.stage_count() ? nullptr : &logits_of(*worker.evaluation);
+  };
+  collect_mean(views, slot_of, classes, logits);
   if (slot != nullptr && splits_classes(*slot) && rank_group_) {
     rank_group_->all_reduce(std::span(logits));
   }

@@ -68,8 +68,21 @@ void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
   if (!files.empty()) observer.on_message(Severity::warning, data::describe_passed_over(files));
 }
 
-std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
-                                         KeptLogits* kept, WorstSamples* worst) {
+std::vector<FeedBatch> next_of(const std::vector<Feed*>& views) {
+  std::vector<FeedBatch> batches;
+  for (Feed* view : views) {
+    std::optional<FeedBatch> batch = view->next();
+    if (!batch) return {};
+    batches.push_back(std::move(*batch));
+  }
+  return batches;
+}
+
+namespace {
+
+std::optional<EvaluationReport> evaluate_views(Engine& engine, const std::vector<Feed*>& views,
+                                               const std::atomic<bool>* stop, KeptLogits* kept,
+                                               WorstSamples* worst) {
   const auto start = std::chrono::steady_clock::now();
   share_statistics(engine);
   Scores scores(engine.classes());
@@ -77,9 +90,9 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::
   scores.worst = worst;
   while (true) {
     if (engine.any(stop != nullptr && stop->load())) return {};
-    const std::optional<FeedBatch> batch = feed.next();
-    if (!batch) break;
-    engine.evaluate(*batch, scores);
+    const std::vector<FeedBatch> batches = next_of(views);
+    if (batches.empty()) break;
+    engine.evaluate(batches, scores);
   }
   engine.finish_scores(scores);
   EvaluationReport report;
@@ -89,10 +102,26 @@ std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::
     report.figures.push_back({std::string(metric.name), scores.sums.figure(metric)});
   }
   if (worst != nullptr) {
-    report.worst = worst->take([&](int64_t index) { return feed.place(index); });
+    report.worst = worst->take([&](int64_t index) { return views.front()->place(index); });
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
+}
+
+}  // namespace
+
+std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
+                                         KeptLogits* kept, WorstSamples* worst) {
+  return evaluate_views(engine, {&feed}, stop, kept, worst);
+}
+
+std::optional<EvaluationReport> evaluate(Engine& engine,
+                                         const std::vector<std::unique_ptr<Feed>>& views,
+                                         const std::atomic<bool>* stop, KeptLogits* kept,
+                                         WorstSamples* worst) {
+  std::vector<Feed*> feeds;
+  for (const auto& view : views) feeds.push_back(view.get());
+  return evaluate_views(engine, feeds, stop, kept, worst);
 }
 
 void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
@@ -105,16 +134,15 @@ void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
   data::write_safetensors(path, tensors, {{"model", model}});
 }
 
-EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observer,
-                                KeptLogits* kept) {
-  const auto data = open_evaluation_data(given);
+EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observer, KeptLogits* kept,
+                                int crops) {
+  const std::vector<std::unique_ptr<Feed>> views = open_evaluation_views(given, crops);
   EvaluationModel model(given, observer);
   Engine& engine = model.engine();
-  const auto feed = data->start();
-  tell_passed_over(*feed, observer);
+  tell_passed_over(*views.front(), observer);
   std::optional<WorstSamples> worst;
   if (given.worst_samples > 0) worst.emplace(model.job());
-  const auto report = evaluate(engine, *feed, given.stop, kept, worst ? &*worst : nullptr);
+  const auto report = evaluate(engine, views, given.stop, kept, worst ? &*worst : nullptr);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown, model.cosine_scale()};

@@ -56,6 +56,15 @@ void share_statistics(Engine& engine);
 std::optional<EvaluationReport> evaluate(Engine& engine, Feed& feed, const std::atomic<bool>* stop,
                                          KeptLogits* kept = nullptr, WorstSamples* worst = nullptr);
 
+// Likewise by the mean of the logits of several views of the same samples.
+std::optional<EvaluationReport> evaluate(Engine& engine,
+                                         const std::vector<std::unique_ptr<Feed>>& views,
+                                         const std::atomic<bool>* stop, KeptLogits* kept = nullptr,
+                                         WorstSamples* worst = nullptr);
+
+// The next batch of each view; nothing at the end.
+std::vector<FeedBatch> next_of(const std::vector<Feed*>& views);
+
 // A safetensors file with `logits` (samples × classes, f32) and `labels` (samples, s32).
 void save_logits(const std::filesystem::path& path, const KeptLogits& kept,
                  const std::string& model);

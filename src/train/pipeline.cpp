@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "graph/margin_head.h"
 #include "train/stage_options.h"
 
 namespace millrace::train {
@@ -134,15 +135,38 @@ std::vector<int32_t> unmixed(std::span<const int32_t> labels) {
 
 }  // namespace
 
+// Of the rows that a device has in all micro-batches; the last is repeated where there is room.
+std::vector<int32_t> Pipeline::labels_of_step(const runtime::StageRunner& runner,
+                                              const compile::Slot& slot,
+                                              const FeedBatch& batch) const {
+  const auto& inputs = runner.fed_inputs();
+  const auto own = std::find_if(inputs.begin(), inputs.end(),
+                                [](const compile::Slot* input) { return input->name == "labels"; });
+  std::vector<int32_t> all;
+  for (int64_t m = 0; m < options_.graphs->plan().micro_batches; ++m) {
+    const RowRange range = rows(**own, m);
+    const auto first = static_cast<size_t>(options_.place_of_row(range.begin));
+    for (const int32_t label :
+         batch.labels.subspan(first, static_cast<size_t>(range.end - range.begin))) {
+      all.push_back(std::max(label, 0));
+    }
+  }
+  all.resize(static_cast<size_t>(slot.type.shape.at(0)), all.back());
+  return all;
+}
+
 void Pipeline::feed(runtime::StageRunner& runner, int64_t number, const FeedBatch* batch,
                     int64_t micro_batch_of_step) const {
   std::vector<runtime::FedInput> inputs;
-  std::vector<int32_t> labels, mixing;
+  std::vector<int32_t> labels, mixing, step_labels;
   for (const compile::Slot* slot : runner.fed_inputs()) {
     if (batch == nullptr) break;
     const auto first =
         static_cast<size_t>(options_.place_of_row(rows(*slot, micro_batch_of_step).begin));
-    if (slot->name == "mixing") {
+    if (slot->name == graph::kStepLabels) {
+      step_labels = labels_of_step(runner, *slot, *batch);
+      inputs.push_back({slot, step_labels.data()});
+    } else if (slot->name == "mixing") {
       const auto count = static_cast<size_t>(slot->type.shape[0]);
       mixing = batch->mixing.empty()
                    ? unmixed(batch->labels.subspan(first, count))

@@ -100,6 +100,8 @@ class Pipeline {
   const Table& table_of(int64_t steps);
   std::map<backend::Device*, std::vector<runtime::StageRunner*>> runners_by_device() const;
   RowRange rows(const compile::Slot& slot, int64_t micro_batch) const;
+  std::vector<int32_t> labels_of_step(const runtime::StageRunner& runner, const compile::Slot& slot,
+                                      const FeedBatch& batch) const;
   void feed(runtime::StageRunner& runner, int64_t number, const FeedBatch* batch,
             int64_t micro_batch_of_step) const;
   void feed_images(const Work& work, Labels& labels);

@@ -23,10 +23,10 @@ struct UnreadFiles {
 };
 
 // The logits of every file by the network and weights of a job, with the recipe of its evaluations:
-// the same numbers. A damaged file ends it, or is passed over if the job skips bad records. Throws
-// InputError, and JobError if stopped.
+// the same numbers; of several `crops` (1, 5 or 10) the mean of their logits. A damaged file ends
+// it, or is passed over if the job skips bad records. Throws InputError, and JobError if stopped.
 UnreadFiles predict_files(const TrainJob& job, const std::vector<std::filesystem::path>& files,
-                          TrainingObserver& observer, const EachFile& each);
+                          TrainingObserver& observer, const EachFile& each, int crops = 1);
 
 // Likewise the embeddings of a face network, of unit length, as evaluate_faces compares them.
 UnreadFiles embed_files(const TrainJob& job, const std::vector<std::filesystem::path>& files,

@@ -190,8 +190,14 @@ void Trainer::prepare() {
     restore(start_, *state_, engine_, observer_);
     if (average_) average_->resume(start_.checkpoint);
   } else if (const auto weights = starting_weights(job_); !weights.empty()) {
-    const WeightMatch match = load_weights(*state_, weights, &job_.new_layers);
+    const WeightMatch match = load_weights(*state_, weights, &job_.new_layers, job_.class_names);
     if (job_.new_layers.any()) observer_.on_message(Severity::note, describe(match));
+    if (!match.other_classes.empty() && match.anew.empty()) {
+      observer_.on_message(Severity::warning,
+                           fmt::format("'{}' was trained on other classes than those of the data; "
+                                       "‹new_layers› auto starts its last layer anew.",
+                                       weights.string()));
+    }
   }
   checkpoints_.emplace(job_, engine_, *state_, observer_, resumes ? result_.step : -1);
   observer_.on_start({.model = job_.model,

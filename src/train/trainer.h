@@ -74,8 +74,9 @@ struct EvaluationResult {
   double cosine_scale = 0;  // of a margin head, which is evaluated without its margin; else 0
 };
 // A network with a margin head tells the trained identities apart by the cosines to their centres.
-// Throws InputError for weights without a classifier.
+// Throws InputError for weights without a classifier. Several `crops` of photographs (1, 5 or 10)
+// are judged by the mean of their logits.
 EvaluationResult run_evaluation(const TrainJob& job, TrainingObserver& observer,
-                                KeptLogits* kept = nullptr);
+                                KeptLogits* kept = nullptr, int crops = 1);
 
 }  // namespace millrace::train

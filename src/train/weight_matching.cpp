@@ -9,6 +9,7 @@
 #include "base/pattern.h"
 #include "base/text.h"
 #include "models/models.h"
+#include "train/model_card.h"
 
 namespace millrace::train {
 namespace {
@@ -61,6 +62,24 @@ void require_fit(const std::string& pattern, const data::WeightsFile& file,
              close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
 }
 
+// The names of the file's classes if it tells them and they are not these.
+std::vector<std::string> other_classes(const data::WeightsFile& file,
+                                       const std::vector<std::string>& classes) {
+  if (classes.empty()) return {};
+  std::vector<std::string> names = card_of_metadata(file.metadata(), file.path()).class_names;
+  return names == classes ? std::vector<std::string>() : names;
+}
+
+// The last layer with a row for each of so many classes; empty if there is none.
+std::string classifier_in(const std::vector<JobTensor>& tensors, size_t classes) {
+  for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+    const bool fits = tensor->role == graph::Role::parameter && !tensor->shape.empty() &&
+                      tensor->shape[0] == static_cast<int64_t>(classes);
+    if (fits) return std::string(layer_of(tensor->name));
+  }
+  return {};
+}
+
 std::string some_names(const std::vector<std::string>& names) {
   constexpr size_t kMostNames = 8;
   if (names.size() <= kMostNames) return fmt::format("{}", fmt::join(names, ", "));
@@ -71,8 +90,15 @@ std::string some_names(const std::vector<std::string>& names) {
 }  // namespace
 
 WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTensor>& tensors,
-                          HeadRule head, const NewLayers* may_be_new) {
-  const NewLayers new_layers = may_be_new == nullptr ? NewLayers() : *may_be_new;
+                          HeadRule head, const NewLayers* may_be_new,
+                          const std::vector<std::string>& classes) {
+  NewLayers new_layers = may_be_new == nullptr ? NewLayers() : *may_be_new;
+  WeightMatch match;
+  match.other_classes = other_classes(file, classes);
+  if (new_layers.automatic && !match.other_classes.empty()) {
+    const std::string classifier = classifier_in(tensors, classes.size());
+    if (!classifier.empty()) new_layers.patterns.push_back(classifier);
+  }
   const auto optional = [&](std::string_view name) {
     return head == HeadRule::optional && name.starts_with(graph::kHeadPrefix);
   };
@@ -92,7 +118,6 @@ WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTe
       wrong.misshapen.clauses.push_back(std::move(clause));
     }
   }
-  WeightMatch match;
   for (const data::WeightTensor& stored : file.tensors()) {
     if (known.contains(stored.name) || stored.name.ends_with(kCounter)) continue;
     if (optional(stored.name) || fits_any(new_layers.patterns, stored.name)) continue;
@@ -114,9 +139,11 @@ WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTe
     if (is_new) match.anew.push_back(tensor.name);
   }
   const auto loaded = std::count(match.loaded.begin(), match.loaded.end(), true);
-  const bool enough = new_layers.automatic || new_layers.patterns.empty()
-                          ? 2 * loaded >= static_cast<int64_t>(tensors.size())
-                          : loaded > 0;
+  const auto wanted = std::count_if(tensors.begin(), tensors.end(), [&](const JobTensor& tensor) {
+    return !fits_any(new_layers.patterns, tensor.name);
+  });
+  const bool enough =
+      new_layers.automatic || new_layers.patterns.empty() ? 2 * loaded >= wanted : loaded > 0;
   if (!enough) {
     fail_input("Only {} of the model's {} tensors are in '{}'; it is of another network.", loaded,
                tensors.size(), file.path().string());
@@ -130,6 +157,9 @@ std::string describe(const WeightMatch& match) {
   if (!match.anew.empty()) {
     text +=
         fmt::format("; {} start{} anew", some_names(match.anew), match.anew.size() == 1 ? "s" : "");
+    if (!match.other_classes.empty()) {
+      text += fmt::format(" (the file has the classes {})", some_names(match.other_classes));
+    }
   }
   if (!match.unplaced.empty()) {
     text += fmt::format("; {} of the file {} no place in the model", some_names(match.unplaced),

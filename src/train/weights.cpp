@@ -102,7 +102,7 @@ data::SafetensorsWriter::Written write_tensors(const std::filesystem::path& path
 
 WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
                          const std::function<bool(const JobTensor&)>& wanted, HeadRule head,
-                         const NewLayers* new_layers) {
+                         const NewLayers* new_layers, const std::vector<std::string>& classes) {
   std::vector<size_t> places;
   std::vector<JobTensor> tensors;
   for (size_t i = 0; i < state.tensors().size(); ++i) {
@@ -115,7 +115,7 @@ WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
   std::string loaded;
   if (state.holds_values()) {
     file.emplace(path, true);
-    match = match_weights(*file, tensors, head, new_layers);
+    match = match_weights(*file, tensors, head, new_layers, classes);
     for (const bool is_loaded : match.loaded) loaded += is_loaded ? 'y' : 'n';
   }
   loaded = state.agree(loaded);
@@ -164,10 +164,10 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
 }
 
 WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
-                         const NewLayers* new_layers) {
+                         const NewLayers* new_layers, const std::vector<std::string>& classes) {
   return load_tensors(
       state, path, [](const JobTensor& tensor) { return is_weight(tensor.role); },
-      HeadRule::optional, new_layers);
+      HeadRule::optional, new_layers, classes);
 }
 
 void save_weights(const JobState& state, const std::filesystem::path& path,

@@ -47,7 +47,8 @@ data::SafetensorsWriter::Written write_tensors(const std::filesystem::path& path
 // names of what was matched.
 WeightMatch load_tensors(JobState& state, const std::filesystem::path& path,
                          const std::function<bool(const JobTensor&)>& wanted,
-                         HeadRule head = HeadRule::needed, const NewLayers* new_layers = nullptr);
+                         HeadRule head = HeadRule::needed, const NewLayers* new_layers = nullptr,
+                         const std::vector<std::string>& classes = {});
 
 // The averaged weights of a checkpoint where it has them (--ema), else those that it trains.
 std::filesystem::path weights_in(const std::filesystem::path& checkpoint);
@@ -62,7 +63,8 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
 
 // Parameters and buffers; the head is optional. Saving settles the state first.
 WeightMatch load_weights(JobState& state, const std::filesystem::path& path,
-                         const NewLayers* new_layers = nullptr);
+                         const NewLayers* new_layers = nullptr,
+                         const std::vector<std::string>& classes = {});
 void save_weights(const JobState& state, const std::filesystem::path& path,
                   const std::map<std::string, std::string>& metadata);
 

@@ -155,6 +155,41 @@ CASES = [
     ("embed run photos -o faces.npy", "gives no embeddings"),
     ("embed faces people", "-o"),
     ("verify run words.txt words.txt", "embeddings"),
+    ("predict run $'new\\nline.jpg'", "'new\\\\nline.jpg' does not exist"),
+    ("predict run photos --crops 3", "choose 1"),
+    ("predict run photos --crops 10", "taken whole"),
+    ("predict run ''", "does not exist"),
+    ("predict run photos --batch 0", "--batch"),
+    ("predict run photos --workers 0", "--workers"),
+    ("predict run photos --top 1.5", "--top = 1.5 is no number"),
+    ("predict run photos -o hollow", "is a directory"),
+    ("predict list.pth photos --model fashion_cnn", "no state dictionary"),
+    ("predict run hollow.jpg", "has no .jpg"),
+    (FOLDER + " --epochs 1.5", "--epochs = 1.5 is no number"),
+    (FOLDER + " --batch 5", "--batch is given more than once"),
+    (FOLDER + " --checkpoint ''", "--checkpoint is empty"),
+    (FOLDER + " --mean 123.7", "divide it by 255"),
+    (FOLDER + " --std 58", "divide it by 255"),
+    (FOLDER + " --ema 2", "--ema"),
+    (FOLDER + " --valid-share 1", "--valid-share"),
+    (FOLDER + " --valid-share nan", "--valid-share"),
+    (FOLDER + " --valid-share 0.01", "leaves nothing"),
+    (FOLDER + " --image -5", "--image"),
+    (FOLDER + " --eval-data folder:people", "not trained on"),
+    (FOLDER + " --eval-data folder:hollow", "no directories"),
+    (FOLDER + " --class-weights photos", "Is a directory"),
+    (FOLDER + " --label-smoothing -0.1", "--label-smoothing"),
+    (FOLDER + " --rand-augment 2,9,3", "give two"),
+    (FOLDER + " --lr nan", "--lr"),
+    (TRAIN + " --data folder:zero", "is empty"),
+    ("train --config listed.yaml", "line 2 gives --lr a list of 2; it takes one number"),
+    ("train --config mapped.yaml", "line 2 gives --lr no value"),
+    ("train --config itself.yaml", "line 1 names another file"),
+    ("train --config strange.yaml", "did you mean 'lr'?"),
+    ("train --config scalar.yaml", "has no 'flag: value' lines"),
+    ("train --config wish.yaml", "--quiet is true or false"),
+    (FACES + " --data recordio:twice/a.rec,twice/a.rec", "is named twice"),
+    ("eval faces --verification hollow", "Is a directory"),
     ("verify faces words.txt", "two"),
     ("verify faces words.txt words.txt", "words.txt"),
 ]
@@ -184,7 +219,8 @@ def prepare(program):
     run(TRAIN + " --classes 10 --save-weights whole.safetensors --checkpoint run")
     run("data synth folder:people --faces --identities 3 --images 3 --size 32 --pairs 12")
     run(FACES + " --data folder:people --checkpoint faces")
-    for name in ("copy", "parts", "hollow", "broken/a", "broken/b", "nested", "single"):
+    run("data synth recordio:twice/a.rec --faces --identities 3 --images 3 --size 32 --pairs 0")
+    for name in ("copy", "parts", "hollow.jpg", "zero/a", "zero/b", "hollow", "broken/a", "broken/b", "nested", "single"):
         os.makedirs(name)
     shutil.copytree("photos", "nested/photos")
     shutil.copytree(sorted(glob.glob("photos/*"))[0], "single/only")
@@ -210,6 +246,10 @@ def prepare(program):
              "outside.json": b'{"weight_map": {"conv1.weight": "../../etc/passwd"}}',
              "types.safetensors": (45).to_bytes(8, "little") + b'{"a":{"dtype":"X9","shape":[],"data_offsets":[0,0]}}',
              "twice.yaml": b"model: fashion_cnn\nmodel: resnet18\n", "value.yaml": b"model: fashion_cnn\nbatch: many\n",
+             "listed.yaml": b"model: fashion_cnn\nlr: [0.1, 0.2]\n", "mapped.yaml": b"model: fashion_cnn\nlr:\n  x: 1\n",
+             "itself.yaml": b"config: itself.yaml\n", "strange.yaml": b"a: 1\n", "scalar.yaml": b"hello\n",
+             "wish.yaml": b"quiet: 3\n", "list.pth": pickle.dumps([1, 2, 3], 2),
+             **{f"zero/{where}/real{number}.png": picture for where in "ab" for number in range(4)}, "zero/a/none.png": b"",
              "wrong.yaml": b"model: fashion_cnn\nepoch: 3\n", "broken.yaml": b"model: [\n"}
     for name, content in files.items():
         with open(name, "wb") as file:
@@ -217,7 +257,7 @@ def prepare(program):
 
 
 def fault_of(program, words, needed):
-    done = subprocess.run(f"'{program}' {words}", shell=True, capture_output=True, text=True, check=False,
+    done = subprocess.run(["bash", "-c", f"'{program}' {words}"], capture_output=True, text=True, check=False,
                           timeout=60)
     lines = [line for line in done.stderr.split("\n") if line and not line.startswith("millrace: warning")]
     if done.returncode != 2:

@@ -129,8 +129,8 @@ std::vector<float> used_classes(const graph::MarginHeadOptions& head,
                                 std::span<const int32_t> labels, int64_t step) {
   const graph::ClassRange range = {head.classes, 0, head.classes};
   const auto batch = static_cast<int64_t>(labels.size());
-  std::vector<int32_t> tensor(static_cast<size_t>(graph::sample_elements(batch)));
-  kernels::draw_sample(range, head.sample_rate, labels, kSeed, step, tensor.data());
+  std::vector<int32_t> tensor(static_cast<size_t>(graph::sample_elements(batch, batch)));
+  kernels::draw_sample(range, head.sample_rate, labels, labels, kSeed, step, tensor.data());
   const kernels::ClassSample sample(tensor.data(), range, batch, head.sample_rate);
   std::vector<int32_t> classes(static_cast<size_t>(sample.count()));
   sample.list(0, classes);

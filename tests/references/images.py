@@ -27,6 +27,7 @@ NORMS = {"photo": IMAGENET, "face": FACE, "small": IMAGENET}
 
 
 def norm(recipe, channels):
+    recipe = recipe.split("-")[0]
     return GREY if recipe == "small" and channels == 1 else NORMS[recipe]
 
 
@@ -119,7 +120,7 @@ class Recipe:
 
     def levels(self, index, draw):
         """What Millrace made, on the scale of bytes."""
-        mean, deviation = norm(self.name.removesuffix("-training"), self.channels)
+        mean, deviation = norm(self.name, self.channels)
         pixels = torch.from_numpy(self.tensors[f"{index}/{draw}/pixels"].copy()).double()
         shape = (self.channels, 1, 1)
         return 255 * (pixels * torch.tensor(deviation[:self.channels]).reshape(shape)
@@ -173,6 +174,15 @@ def compare_training(recipe, floats, fast):
                 floats.add(min(one.max().item() for one in differences), where)
 
 
+def compare_crops(recipe, size, crops):
+    """Each of the ten, which torchvision lists in the same order."""
+    for view in range(10):
+        own = recipe(f"photo-view-{view}", size)
+        for index, kind in enumerate(KINDS):
+            whole = float_resize(as_floats(own.decoded(index)), [size * 8 // 7])
+            crops.add(largest(own.levels(index, 0), F.ten_crop(whole, size)[view]), f"crop {view}, {kind.name}")
+
+
 def main():
     parser = reference.parser(__doc__)
     arguments = parser.parse_args()
@@ -195,8 +205,10 @@ def main():
     for one in (recipe("photo-training", 64, draws=DRAWS), recipe("face-training", 112, draws=DRAWS),
                 recipe("small-training", 28, channels=1, draws=DRAWS)):
         compare_training(one, training, fast)
+    crops = Levels("ten crops against torchvision on floats", FLOATS)
+    compare_crops(recipe, 96, crops)
     good.append(compare_shifts(Recipe(home.path, files[:1], "small-training", 28, 1, SHIFTS)))
-    good += [levels.finish() for levels in (floats, to_bytes, training, fast)]
+    good += [levels.finish() for levels in (floats, to_bytes, crops, training, fast)]
     sys.exit(0 if all(good) else 1)
 
 

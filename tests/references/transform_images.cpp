@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <deque>
 #include <string>
+#include <string_view>
 
 #include "base/file.h"
 #include "data/image/codec.h"
@@ -16,9 +17,14 @@
 namespace millrace {
 namespace {
 
+constexpr std::string_view kView = "photo-view-";  // and a number, one of ten crops
+
 data::TransformOptions recipe_of(const std::string& name, int size, int channels) {
   data::TransformOptions options;
-  if (name == "photo") options = data::photograph_evaluation(size);
+  if (name == "photo" || name.starts_with(kView)) options = data::photograph_evaluation(size);
+  if (name.starts_with(kView)) {
+    options.view = data::crop_views(10).at(std::stoul(name.substr(kView.size())));
+  }
   if (name == "photo-training") options = data::photograph_training(size);
   if (name == "face") options = data::face_evaluation(size);
   if (name == "face-training") options = data::face_training(size);

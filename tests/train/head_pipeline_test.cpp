@@ -12,8 +12,9 @@ namespace {
 
 std::vector<double> losses(
     const std::string& placement, graph::HeadParallel parallel, double rate,
-    parallel::ScheduleKind schedule = parallel::ScheduleKind::one_f_one_b_flush) {
-  TrainJob job = placed_job(placement, 1, 4);
+    parallel::ScheduleKind schedule = parallel::ScheduleKind::one_f_one_b_flush,
+    int64_t micro_batches = 1) {
+  TrainJob job = placed_job(placement, micro_batches, 4);
   job.model = "mobilefacenet";
   job.options = models::default_options(job.model);
   job.options.batch = 12;
@@ -47,6 +48,50 @@ TEST(HeadPipelineTest, ASampleOfAllOverTwoDevicesIsTheWholeHeadOnOne) {
   const std::vector<double> all = losses("0:0.0:1-2", graph::HeadParallel::pfc, 1);
   expect_near(all, losses("0:0", graph::HeadParallel::mp, 1));
   EXPECT_EQ(all, losses("0:0.0:1-2", graph::HeadParallel::mp, 1));
+}
+
+// With norms that do not look at the batch, micro-batches change nothing but the order of sums.
+std::vector<double> accumulated(const std::string& placement, int64_t micro_batches, double rate,
+                                graph::HeadMomentum momentum = graph::HeadMomentum::lazy) {
+  TrainJob job = placed_job(placement, micro_batches, 5);
+  job.model = "mobilefacenet";
+  job.options = models::default_options(job.model);
+  job.options.batch = 12;
+  job.options.image = 16;
+  job.options.classes = 40;
+  job.options.head = graph::MarginHeadOptions{};
+  job.options.head->addend = 0.2;
+  job.options.head->scale = 16;
+  job.options.head->parallel = graph::HeadParallel::pfc;
+  job.options.head->sample_rate = rate;
+  job.options.head->momentum = momentum;
+  job.trained.freeze_norms = true;
+  job.learning_rate.base = 0.02;
+  Recorder recorder;
+  return run_training(job, recorder).losses;
+}
+
+TEST(HeadPipelineTest, MicroBatchesShareTheSampleOfTheirStep) {
+  for (const char* placement : {"0:0", "0:0-1", "0:0.0:1"}) {
+    const std::vector<double> whole = accumulated(placement, 1, 0.3);
+    EXPECT_GT(std::abs(whole[4] - whole[0]), 1e-2 * whole[0]) << placement;
+    for (const int64_t parts : {2, 4}) {
+      const std::vector<double> found = accumulated(placement, parts, 0.3);
+      ASSERT_EQ(found.size(), whole.size());
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_NEAR(found[i], whole[i], 2e-4 * whole[i])
+            << placement << ", " << parts << " parts, step " << i;
+      }
+    }
+  }
+}
+
+// A sample too small for the labels of the step consists of them.
+TEST(HeadPipelineTest, MicroBatchesShareASampleOfTheirLabelsAlone) {
+  const auto none = graph::HeadMomentum::none;
+  const std::vector<double> whole = accumulated("0:0", 1, 0.05, none);
+  const std::vector<double> found = accumulated("0:0", 3, 0.05, none);
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], whole[i], 2e-4 * whole[i]);
 }
 
 TEST(HeadPipelineTest, EachMiniBatchOfAPipelineThatNeverDrainsSamples) {

@@ -19,10 +19,11 @@ class WeightsTest : public DirectoryTest {
       snapshot.push_back(state_tensor(name, graph::Role::parameter, shape, 0));
     }
     const auto path = directory_ / "weights.safetensors";
-    write_tensors(path, snapshot, is_weight, {});
+    write_tensors(path, snapshot, is_weight, metadata_);
     const data::WeightsFile file(path);
-    return input_error_of(
-        [&] { said_ = describe(match_weights(file, tensors(with_head), head, &new_layers_)); });
+    return input_error_of([&] {
+      said_ = describe(match_weights(file, tensors(with_head), head, &new_layers_, classes_));
+    });
   }
 
   static std::vector<JobTensor> tensors(bool with_head) {
@@ -34,7 +35,9 @@ class WeightsTest : public DirectoryTest {
   }
 
   NewLayers new_layers_;
-  std::string said_;  // of the last match
+  std::map<std::string, std::string> metadata_;  // of the file
+  std::vector<std::string> classes_;             // of the data
+  std::string said_;                             // of the last match
 };
 
 TEST_F(WeightsTest, AcceptsExactlyTheModelsTensors) {
@@ -113,6 +116,27 @@ TEST_F(WeightsTest, PatternsStartLayersAnewWhateverTheFileHas) {
   EXPECT_EQ(said_, "1 of 3 tensors loaded; fc.weight, fc.bias start anew.");
   EXPECT_EQ(error_for({conv, {"fc.extra", {1}}}), "");
   EXPECT_THAT(error_for({{"conv.weight", {4, 3, 1, 1}}}), HasSubstr("'conv.weight' has shape"));
+}
+
+TEST_F(WeightsTest, TheClassifierStartsAnewForOtherClasses) {
+  new_layers_ = parse_new_layers("auto");
+  classes_ = std::vector<std::string>(10, "mine");
+  const std::vector<std::pair<std::string, graph::Shape>> stored = {
+      {"conv.weight", {4, 3, 3, 3}}, {"fc.weight", {10, 4}}, {"fc.bias", {10}}};
+  EXPECT_EQ(error_for(stored), "");
+  EXPECT_EQ(said_, "3 of 3 tensors loaded.");  // the file does not tell
+  metadata_["classes"] =
+      R"(["mine","mine","mine","mine","mine","mine","mine","mine","mine","mine"])";
+  EXPECT_EQ(error_for(stored), "");
+  EXPECT_EQ(said_, "3 of 3 tensors loaded.");
+  metadata_["classes"] = R"(["cat","dog"])";
+  EXPECT_EQ(error_for(stored), "");
+  EXPECT_EQ(said_,
+            "1 of 3 tensors loaded; fc.weight, fc.bias start anew (the file has the classes cat, "
+            "dog).");
+  new_layers_.automatic = false;
+  EXPECT_EQ(error_for(stored), "");
+  EXPECT_EQ(said_, "3 of 3 tensors loaded.");
 }
 
 TEST_F(WeightsTest, APatternThatFitsNoLayerIsAMistake) {

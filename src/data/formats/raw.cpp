@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/directory.h"
 #include "data/formats/pixel_spool.h"
 #include "data/image/image.h"
 #include "data/safetensors.h"
@@ -102,6 +103,7 @@ std::unique_ptr<RecordSource> open_raw(const std::filesystem::path& file) {
 }
 
 std::unique_ptr<RecordWriter> create_raw(const std::filesystem::path& file) {
+  make_directory_of(file, "The data set");
   return std::make_unique<RawWriter>(file);
 }
 

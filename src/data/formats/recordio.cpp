@@ -1,9 +1,11 @@
 #include "data/formats/recordio.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <unordered_set>
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/output_file.h"
 #include "data/formats/byte_cursor.h"
@@ -127,6 +129,9 @@ class JoinedRecordio : public RecordSource {
     for (const std::filesystem::path& path : files) {
       if (!std::filesystem::exists(path)) {
         fail_input("Data set '{}' does not exist.", path.string());
+      }
+      if (std::count(files.begin(), files.end(), path) > 1) {
+        fail_input("'{}' is named twice, which would make two identities of each.", path.string());
       }
       parts_.push_back({std::make_unique<RecordioSource>(path), count_, classes_});
       const RecordSource& file = *parts_.back().file;
@@ -393,11 +398,13 @@ std::unique_ptr<RecordSource> open_recordio_files(const std::vector<std::filesys
 }
 
 std::unique_ptr<RecordWriter> create_recordio(const std::filesystem::path& file) {
+  make_directory_of(file, "The data set");
   return std::make_unique<RecordioWriter>(file);
 }
 
 std::unique_ptr<RecordWriter> create_face_recordio(const std::filesystem::path& file,
                                                    uint64_t samples, uint64_t identities) {
+  make_directory_of(file, "The data set");
   return std::make_unique<FaceRecordioWriter>(file, samples, identities);
 }
 

@@ -58,12 +58,18 @@ PixelRegion centre(const TransformOptions& options, int height, int width) {
   const double factor = shorter / std::min(height, width);
   const double resized_width = width <= height ? shorter : std::floor(width * factor);
   const double resized_height = height <= width ? shorter : std::floor(height * factor);
-  const double left = std::max(0.0, std::nearbyint((resized_width - options.width) / 2));
-  const double top = std::max(0.0, std::nearbyint((resized_height - options.height) / 2));
+  const CropView& view = options.view;
+  const double room_x = std::max(0.0, resized_width - options.width);
+  const double room_y = std::max(0.0, resized_height - options.height);
+  const double from_left = std::nearbyint(room_x * view.across);
+  const double left = view.mirrored ? room_x - from_left : from_left;
+  const double top = std::nearbyint(room_y * view.down);
   const double step_x = width / resized_width;
   const double step_y = height / resized_height;
-  return {left * step_x, top * step_y, std::min<double>(width, options.width * step_x),
-          std::min<double>(height, options.height * step_y)};
+  const double part_width = std::min<double>(width, options.width * step_x);
+  const double part_height = std::min<double>(height, options.height * step_y);
+  return {std::min(left * step_x, width - part_width), std::min(top * step_y, height - part_height),
+          part_width, part_height};
 }
 
 MILLRACE_VECTORIZED
@@ -77,6 +83,19 @@ void store_planes(const float* __restrict from, float* __restrict red, float* __
 }
 
 }  // namespace
+
+std::vector<CropView> crop_views(int count) {
+  if (count == 1) return {{}};
+  if (count != 5 && count != 10) {
+    fail_input("‹crops› is {}; choose 1 (the centre), 5 (the corners too) or 10 (mirrored too).",
+               count);
+  }
+  std::vector<CropView> views = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {}};
+  for (size_t i = 0; count == 10 && i < 5; ++i) {
+    views.push_back({views[i].across, views[i].down, true});
+  }
+  return views;
+}
 
 TransformOptions photograph_training(int size) {
   TransformOptions options;
@@ -183,7 +202,8 @@ void Transformer::apply(const Sample& sample, const Random& random, float* targe
   const PixelRegion inside = {region.left * part.scale - part.left,
                               region.top * part.scale - part.top, region.width * part.scale,
                               region.height * part.scale};
-  const bool mirrored = options_.flip && random.uniform(kFlipDraw) < 0.5f;
+  const bool mirrored =
+      options_.view.mirrored || (options_.flip && random.uniform(kFlipDraw) < 0.5f);
   int shift_x = 0;
   int shift_y = 0;
   if (options_.crop == CropKind::pad_and_shift) {

@@ -17,6 +17,18 @@ namespace millrace::data {
 
 enum class PixelLayout { nchw, nhwc };
 
+// Where an evaluation cuts its crop out of the resized image, from 0 (left, top) to 1, or out of
+// the mirrored one.
+struct CropView {
+  double across = 0.5;
+  double down = 0.5;
+  bool mirrored = false;
+};
+
+// The crops whose logits are averaged: 1 (the centre), 5 (the corners too) or 10 (mirrored too), in
+// the order of torchvision's TenCrop. Throws InputError naming ‹crops› for another number.
+std::vector<CropView> crop_views(int count);
+
 // The recipe for one image. Values are divided by 255, then (x − mean) / deviation.
 struct TransformOptions {
   int height = 224;
@@ -29,6 +41,7 @@ struct TransformOptions {
   double smallest_ratio = 3.0 / 4.0;
   double largest_ratio = 4.0 / 3.0;
   int shorter_side = 256;
+  CropView view = {};  // of CropKind::centre
   int padding = 0;
   bool flip = false;
   ColourJitter jitter;

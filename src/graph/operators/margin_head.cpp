@@ -49,13 +49,17 @@ bool wants_lazy_updates(const Attributes& attributes) {
 namespace {
 
 // The most classes that a step can use.
-int64_t most_classes(double sample_rate, int64_t local_classes, int64_t batch) {
-  return std::max(sampled_classes(sample_rate, local_classes), std::min(batch, local_classes));
+int64_t most_classes(const Attributes& attributes, int64_t labels) {
+  const int64_t local = attributes.integer("local_classes");
+  return std::max(sampled_classes(attributes.number("sample_rate"), local),
+                  std::min(labels, local));
 }
 
 }  // namespace
 
-int64_t sample_elements(int64_t batch) { return 4 + 2 * batch; }
+constexpr int64_t kSampleHeader = 4;
+
+int64_t sample_elements(int64_t batch, int64_t labels) { return kSampleHeader + batch + labels; }
 
 int64_t head_block_rows(int64_t batch, int64_t dimension) {
   constexpr int64_t kFloats = 160 * 1024;
@@ -90,6 +94,15 @@ void expect_range(const Inference& inference) {
   }
 }
 
+// For these rows, by their own labels or by more. Returns how many labels it has room for.
+int64_t expect_sample(const Inference& inference, size_t sample, int64_t rows) {
+  const Shape& shape = inference.shape(sample);
+  if (shape.size() != 1 || shape[0] < sample_elements(rows, rows)) {
+    fail_input("needs a sample for {} rows but gets {}", rows, to_string(shape));
+  }
+  return shape[0] - sample_elements(rows, 0);
+}
+
 // The batch of embeddings.
 int64_t expect_rows(const Inference& inference, size_t embeddings, size_t sample, size_t centres) {
   expect_range(inference);
@@ -98,29 +111,39 @@ int64_t expect_rows(const Inference& inference, size_t embeddings, size_t sample
   const int64_t batch = inference.shape(embeddings)[0];
   expect_shape(inference, centres, {range.local, inference.shape(embeddings)[1]},
                "a centre for each class,");
-  expect_shape(inference, sample, {sample_elements(batch)}, "a sample");
+  expect_sample(inference, sample, batch);
   return batch;
+}
+
+// The sample is the input behind the embeddings.
+int64_t most_classes(const Inference& inference, size_t embeddings) {
+  const int64_t rows = inference.shape(embeddings)[0];
+  return graph::most_classes(inference.op.attributes,
+                             expect_sample(inference, embeddings + 1, rows));
 }
 
 TensorType products_type(const Inference& inference, size_t embeddings) {
   const Attributes& attributes = inference.op.attributes;
   const Shape& shape = inference.shape(embeddings);
-  const int64_t used =
-      most_classes(attributes.number("sample_rate"), attributes.integer("local_classes"), shape[0]);
+  const int64_t used = most_classes(inference, embeddings);
   const int64_t blocks =
       head_cache_blocks(attributes.integer("cache_bytes"), used, shape[0], shape[1]);
   return {{blocks * head_block_rows(shape[0], shape[1]) * shape[0]}, DataType::f32};
 }
 
 std::vector<TensorType> infer_sample(const Inference& inference) {
-  expect_inputs(inference, 1);
+  const bool of_step = inference.inputs.size() == 2;
+  expect_inputs(inference, of_step ? 2 : 1);
   expect_range(inference);
   if (inference.shape(0).size() != 1) {
     fail_input("needs one label for each sample but gets {}", to_string(inference.shape(0)));
   }
   const int64_t batch = inference.shape(0)[0];
   expect_labels(inference, 0, batch);
-  return {{{sample_elements(batch)}, DataType::s32}};
+  const int64_t labels = inference.shape(of_step ? 1 : 0).at(0);
+  expect_labels(inference, of_step ? 1 : 0, labels);
+  if (labels < batch) fail_input("needs the labels of its {} samples among {}", batch, labels);
+  return {{{sample_elements(batch, labels)}, DataType::s32}};
 }
 
 // Behind the centres, what a lazy head reads even where it does not change it; `between` inputs
@@ -183,7 +206,7 @@ void expect_kept_rows(const Inference& inference, size_t first) {
   expect_shape(inference, first, {rows, kHeadStatistics}, "the gradient of the statistics");
   expect_shape(inference, first + 1, {rows, kHeadStatistics}, "statistics");
   expect_matrix(inference, first + 2);
-  expect_shape(inference, first + 3, {sample_elements(rows)}, "a sample");
+  expect_sample(inference, first + 3, rows);
 }
 
 // What a step keeps of its micro-batches, then the same of one of them.
@@ -347,10 +370,8 @@ std::vector<ShardingSignature> loss_shardings(const Inference&) {
 }
 
 double products(const Inference& inference, size_t embeddings) {
-  const Attributes& attributes = inference.op.attributes;
   const Shape& shape = inference.shape(embeddings);
-  const int64_t used =
-      most_classes(attributes.number("sample_rate"), attributes.integer("local_classes"), shape[0]);
+  const int64_t used = most_classes(inference, embeddings);
   return 2.0 * static_cast<double>(used) * static_cast<double>(shape[0]) *
          static_cast<double>(shape[1]);
 }
@@ -363,7 +384,7 @@ double count_gradient(const Inference& inference) { return products(inference, 2
 
 std::vector<OperatorDefinition> operators() {
   std::vector<OperatorDefinition> all = {
-      {.type = "margin_head_sample", .infer = infer_sample},
+      {.type = "margin_head_sample", .infer = infer_sample, .samples_classes = true},
       {.type = "margin_head_statistics",
        .infer = infer_statistics,
        .differentiate = differentiate_statistics,

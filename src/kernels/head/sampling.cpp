@@ -41,8 +41,9 @@ uint64_t key_in(const int32_t* tensor) {
 }  // namespace
 
 void draw_sample(const graph::ClassRange& range, double sample_rate,
-                 std::span<const int32_t> labels, uint64_t seed, int64_t step, int32_t* tensor) {
-  check_labels(range, labels);
+                 std::span<const int32_t> labels, std::span<const int32_t> all, uint64_t seed,
+                 int64_t step, int32_t* tensor) {
+  check_labels(range, all);
   const bool everything = sample_rate >= 1;
   int32_t* targets = tensor + kTargets;
   int32_t* positives = targets + labels.size();
@@ -51,7 +52,7 @@ void draw_sample(const graph::ClassRange& range, double sample_rate,
     const int64_t local = label - range.begin;
     return local >= 0 && local < range.local ? static_cast<int32_t>(local) : -1;
   };
-  for (const int32_t label : labels) {
+  for (const int32_t label : all) {
     if (local_of(label) >= 0) *end++ = local_of(label);
   }
   std::sort(positives, end);

@@ -10,11 +10,13 @@
 namespace millrace::kernels {
 
 // Fills the tensor "sample" (graph/margin_head.h says how it lies) for a batch's labels: the
-// classes of the batch that lie in `range`, and the key by which others are drawn uniformly
+// classes of `all` that lie in `range`, and the key by which others are drawn uniformly
 // without replacement until there are floor(rate * local) in all. The key is a function of
-// (seed, step, range) alone. Throws InputError naming a label that is not a class.
+// (seed, step, range) alone. `all` has the labels of the batch among others, or is the same.
+// Throws InputError naming a label that is not a class.
 void draw_sample(const graph::ClassRange& range, double sample_rate,
-                 std::span<const int32_t> labels, uint64_t seed, int64_t step, int32_t* tensor);
+                 std::span<const int32_t> labels, std::span<const int32_t> all, uint64_t seed,
+                 int64_t step, int32_t* tensor);
 
 // The tensor read: the classes in use, counted from the part's first one, each at a position. No
 // list of them is kept; any position can be asked for. Borrows the tensor.

@@ -299,11 +299,12 @@ std::unique_ptr<Kernel> make_head_update(const KernelRequest& request, std::stri
 }
 
 // Copies a micro-batch's rows to their place among those of the step. The classes in use are the
-// same for all micro-batches.
+// same for all micro-batches, and so are the labels by which they were chosen.
 std::unique_ptr<Kernel> make_head_keep(const KernelRequest& request, std::string*) {
   const int64_t rows = request.inputs[4].type.shape.at(0);
   const int64_t all = request.inputs[0].type.shape.at(0);
   const int64_t dimension = request.inputs[6].type.shape.at(1);
+  const int64_t labels = request.inputs[7].type.elements() - graph::sample_elements(rows, 0);
   return make_function_kernel([=](const KernelArguments& a) {
     const int64_t first = a.step->micro_batch * rows;
     const int64_t widths[] = {graph::kHeadStatistics, graph::kHeadStatistics, dimension};
@@ -316,7 +317,7 @@ std::unique_ptr<Kernel> make_head_keep(const KernelRequest& request, std::string
     constexpr int64_t kHeader = 4;
     if (first == 0) {
       std::copy_n(sample, kHeader, kept);
-      std::copy_n(sample + kHeader + rows, rows, kept + kHeader + all);  // the batch's classes
+      std::copy_n(sample + kHeader + rows, labels, kept + kHeader + all);
     }
     std::copy_n(sample + kHeader, rows, kept + kHeader + first);
   });

@@ -157,6 +157,34 @@ std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
   return make_loader_feed(std::move(source), evaluation_options(job, rows));
 }
 
+std::vector<std::unique_ptr<Feed>> make_evaluation_views(
+    const TrainJob& job, const std::shared_ptr<const data::RecordSource>& source, int crops) {
+  data::LoaderOptions options = evaluation_options(job, {});
+  const std::vector<data::CropView> views = data::crop_views(crops);
+  if (views.size() > 1) {
+    if (options.transform.crop != data::CropKind::centre) {
+      fail_input("‹crops› {} cuts parts out of photographs; these images are taken whole.", crops);
+    }
+    options.prefetch = 1;
+  }
+  std::vector<std::unique_ptr<Feed>> feeds;
+  for (const data::CropView& view : views) {
+    options.transform.view = view;
+    feeds.push_back(make_loader_feed(source, options));
+  }
+  return feeds;
+}
+
+std::vector<std::unique_ptr<Feed>> open_evaluation_views(const TrainJob& job, int crops) {
+  if (job.evaluation_data != kSynthetic) {
+    return make_evaluation_views(job, open_evaluation_source(job), crops);
+  }
+  if (crops != 1) fail_input("‹crops› is for photographs, which synthetic data has not.");
+  std::vector<std::unique_ptr<Feed>> feeds;
+  feeds.push_back(open_evaluation_data(job)->start());
+  return feeds;
+}
+
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
                                                      const std::vector<RowRange>& rows) {
   if (job.evaluation_data == kSynthetic) {

@@ -42,4 +42,11 @@ std::unique_ptr<Feed> make_evaluation_feed(const TrainJob& job,
 std::unique_ptr<EvaluationData> open_evaluation_data(const TrainJob& job,
                                                      const std::vector<RowRange>& rows = {});
 
+// The same samples cropped in so many ways (data::crop_views), a feed for each. Throws InputError
+// for more than one where images are taken whole.
+std::vector<std::unique_ptr<Feed>> make_evaluation_views(
+    const TrainJob& job, const std::shared_ptr<const data::RecordSource>& source, int crops);
+// Likewise of the job's evaluation data.
+std::vector<std::unique_ptr<Feed>> open_evaluation_views(const TrainJob& job, int crops);
+
 }  // namespace millrace::train
