@@ -156,7 +156,7 @@ def try_model(options, model, directory):
           f"{result['best_seconds']:.4f} s; the choice loses {100 * result['loss']:.1f} % "
           f"(bar {100 * BAR:.0f} %): {runs.verdict(result['met'])}", flush=True)
     finalists = [{"shape": one["shape"], "estimated": one["estimated"],
-                  "predicted": one["predicted"]}
+                  "predicted": one["predicted"], "trained": one.get("trained_seconds_per_step")}
                  for part in ("best", "others") for one in report["search"][part]
                  if "predicted" in one]
     return {"model": model, "image": options.image, "samples": options.samples, "chosen": shape, "best": best["name"],

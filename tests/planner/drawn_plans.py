@@ -6,7 +6,7 @@ prediction lies within its own interval, or status 2 with one sentence. A plan t
 when it is read. More of anything is never worse: bandwidth, arithmetic, memory traffic, memory, and, where the
 planner searches, devices and the freedom to choose.
 
-usage: drawn_plans.py MILLRACE [--draws 40] [--seed 1] [--jobs 2] [--only N]
+usage: drawn_plans.py MILLRACE [--draws 40] [--first 0] [--seed 1] [--jobs 2] [--only N]
 """
 import argparse
 import concurrent.futures
@@ -22,6 +22,7 @@ import tempfile
 # Rates that differ by less are the same: simulated steps are a sample of a rhythm, and the search simulates
 # the most promising plans alone.
 GIVEN_ROOM, SEARCHED_ROOM = 0.01, 0.02
+MOST_SECONDS = 600  # of one answer, on a machine with other things to do
 
 DEVICES = {
     "A100": (80e9, 19.5e12, 312e12, 312e12, 2039e9),
@@ -148,7 +149,7 @@ class Draw:
             json.dump(described, file)
         command = [self.program, "plan", "--json", "--cluster", path, *words]
         self.command = " ".join(command[:4] + [json.dumps(described)] + words)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
         if done.returncode == 0:
             return json.loads(done.stdout)
         text = done.stderr.strip()
@@ -248,11 +249,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("program")
     parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", type=int, help="the number of one draw")
     options = parser.parse_args()
-    numbers = range(options.draws) if options.only is None else [options.only]
+    numbers = range(options.first, options.first + options.draws) if options.only is None else [options.only]
     answered = wrong = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         jobs = [(os.path.abspath(options.program), number, options.seed) for number in numbers]

@@ -22,6 +22,7 @@ constexpr size_t kShown = 12;         // losers that are explained
 constexpr size_t kCutAnew = 8;        // pipelines whose cuts are looked for by simulation
 constexpr double kItemsOfCuts = 2e5;  // that the simulator runs for each of them
 constexpr double kPromising = 0.5;    // of the best one's rate, for that
+constexpr double kNothing = 1000;     // times as long as a stage takes that hardly works
 
 struct Scored {
   Candidate candidate;
@@ -53,8 +54,10 @@ std::string why_slower(const SearchResult& result, const Prediction& prediction,
     smallest = std::min(smallest, seconds);
   }
   if (prediction.costs.size() > 1 && largest > 1.2 * smallest) {
-    text += fmt::format("; its slowest stage computes {:.1f} times as long as its fastest",
-                        largest / smallest);
+    text += largest > kNothing * smallest
+                ? "; a stage of it computes next to nothing"
+                : fmt::format("; its slowest stage computes {:.1f} times as long as its fastest",
+                              largest / smallest);
   }
   if (result.job.stages.front().devices.size() > 1) {
     text += fmt::format("; {} of gradients to sum", format_bytes(static_cast<uint64_t>(gradients)));
