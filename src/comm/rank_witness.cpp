@@ -126,10 +126,10 @@ bool is_ended_by(std::optional<int> status, std::initializer_list<int> signals) 
          std::find(signals.begin(), signals.end(), WTERMSIG(*status)) != signals.end();
 }
 
-// What a rank writes passes through launchers, which may end before they have passed it on.
-bool say(const std::string& sentence, int launcher_errors) {
-  return ::write(launcher_errors, sentence.data(), sentence.size()) >= 0 ||
-         ::write(STDERR_FILENO, sentence.data(), sentence.size()) >= 0;
+bool say(const std::string& sentence, std::initializer_list<int> descriptors) {
+  return std::any_of(descriptors.begin(), descriptors.end(), [&](int descriptor) {
+    return ::write(descriptor, sentence.data(), sentence.size()) >= 0;
+  });
 }
 
 // By which launchers end ranks, once one has failed.
@@ -266,7 +266,7 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
     const std::string sentence = fmt::format(
         "millrace: rank {} on host {} (process {}) has been stopped by a signal {}.\n", place.rank,
         host_of_this_process(), rank, describe_doing(page_->activity.data()));
-    say(sentence, launcher_errors);
+    say(sentence, {launcher_errors, STDERR_FILENO});
     end_launchers(launchers, {{rank, read_process(rank).start}}, kLauncherPatience);
     return false;
   };
@@ -297,7 +297,11 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
             ? fmt::format("; its memory was limited to {}", format_bytes(*limit))
             : "",
         short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
-    if (!say(sentence, launcher_errors)) ::_exit(1);
+    // What a rank writes passes through launchers, which may end before they have passed it on. One
+    // whose launcher ended it because of another host passes on nothing any more, as it should.
+    const bool is_maybe_answer = place.local_ranks < place.ranks && may_be_answer(own_status);
+    const int errors = is_maybe_answer ? STDERR_FILENO : launcher_errors;
+    if (!say(sentence, {errors, STDERR_FILENO})) ::_exit(1);
   }
   ::close(STDERR_FILENO);
   ::close(launcher_errors);
