@@ -106,7 +106,7 @@ double MeasuredPlan::step_seconds() const {
   return median(all);
 }
 
-double MeasuredPlan::trained_seconds() const { return profile::median_of(trials); }
+double MeasuredPlan::trained_seconds() const { return median(trials); }
 
 double MeasuredPlan::seconds(double global_batch) const {
   return step_seconds() * global_batch / candidate.samples();
