@@ -6,7 +6,7 @@
 
 namespace millrace::comm {
 class MpiSession;
-}
+}  // namespace millrace::comm
 
 namespace millrace::cli {
 

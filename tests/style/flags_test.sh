@@ -29,6 +29,7 @@ for name in $(grep -hoE '‹[a-z0-9_]+›' $below | sed 's/[‹›]//g' | sort -
 done
 
 unmarked=$(awk '
+  FNR == 1 { marked = 0 }
   /catch \(const / { marked = /const (InputError|JobError|std::exception|std::runtime_error)& error/ }
   marked && /error\.what\(\)/ { print FILENAME ": " $0 }' $(echo "$files" | grep -v '^src/base/error.h'))
 [ -z "$unmarked" ] || {
