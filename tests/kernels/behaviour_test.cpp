@@ -1,12 +1,14 @@
 // What shapes files cannot say: special values, exact sums, masks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include "base/parallel.h"
 #include "base/random.h"
+#include "kernels/support/batch_norm_loops.h"
 #include "testing.h"
 
 namespace millrace::testing {
@@ -219,6 +221,36 @@ TEST_F(TeamSizes, ResultsAreTheSameToTheLastBit) {
       const KernelRun team = run_best(single, inputs);
       EXPECT_EQ(team.outputs, alone.outputs) << single.op.type << ", " << threads;
       EXPECT_EQ(team.inputs, alone.inputs) << single.op.type << ", " << threads;
+    }
+  }
+}
+
+TEST(BatchNormLoops, ResultsThatGoPastTheCachesAreTheSame) {
+  constexpr int64_t kPixels = 48;
+  struct alignas(64) Plane {
+    float values[kPixels * 16];
+  };
+  for (const int64_t block : {1, 8, 16}) {
+    SCOPED_TRACE(block);
+    Plane x;
+    Plane residual;
+    Plane near = {};
+    Plane far = {};
+    float parameters[16];
+    for (int64_t i = 0; i < kPixels * 16; ++i) {
+      x.values[i] = 0.25f * static_cast<float>(i % 29) - 3.0f;
+      residual.values[i] = 0.5f * static_cast<float>(i % 11) - 2.0f;
+    }
+    for (int64_t i = 0; i < 16; ++i) parameters[i] = 0.5f + static_cast<float>(i);
+    for (const bool with_residual : {false, true}) {
+      const float* added = with_residual ? residual.values : nullptr;
+      for (Plane* to : {&near, &far}) {
+        kernels::plane_apply(x.values, added, parameters, parameters, {kernels::Bend::Kind::relu},
+                             kPixels, block, to == &far, to->values);
+      }
+      EXPECT_TRUE(std::equal(near.values, near.values + kPixels * block, far.values));
+      EXPECT_TRUE(
+          std::any_of(far.values, far.values + kPixels * block, [](float y) { return y > 0; }));
     }
   }
 }
