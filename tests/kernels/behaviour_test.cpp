@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "base/parallel.h"
 #include "base/random.h"
@@ -251,6 +252,26 @@ TEST(BatchNormLoops, ResultsThatGoPastTheCachesAreTheSame) {
       EXPECT_TRUE(std::equal(near.values, near.values + kPixels * block, far.values));
       EXPECT_TRUE(
           std::any_of(far.values, far.values + kPixels * block, [](float y) { return y > 0; }));
+    }
+  }
+}
+
+// Normalised values reach beyond 6 here.
+TEST(BatchNormLoops, GradientsOfRelu6PassBetweenItsEndsAlone) {
+  constexpr int64_t kPixels = 33;
+  for (const int64_t block : {1, 8, 16}) {
+    SCOPED_TRACE(block);
+    std::vector<float> x(static_cast<size_t>(kPixels * block));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = 0.75f * static_cast<float>(i % 19) - 4.0f;
+    const std::vector<float> dy(x.size(), 1.0f);
+    const std::vector<float> ones(16, 1.0f);
+    const std::vector<float> zeros(16, 0.0f);
+    std::vector<float> dx(x.size());
+    kernels::plane_gradient(dy.data(), x.data(), zeros.data(), ones.data(), zeros.data(),
+                            zeros.data(), zeros.data(), {kernels::Bend::Kind::relu6}, kPixels,
+                            block, dx.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(dx[i], x[i] > 0 && x[i] < 6 ? 1.0f : 0.0f) << x[i];
     }
   }
 }
