@@ -1,12 +1,15 @@
 // What shapes files cannot say: special values, exact sums, masks.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "base/parallel.h"
 #include "base/random.h"
+#include "kernels/support/batch_norm_loops.h"
 #include "testing.h"
 
 namespace millrace::testing {
@@ -219,6 +222,56 @@ TEST_F(TeamSizes, ResultsAreTheSameToTheLastBit) {
       const KernelRun team = run_best(single, inputs);
       EXPECT_EQ(team.outputs, alone.outputs) << single.op.type << ", " << threads;
       EXPECT_EQ(team.inputs, alone.inputs) << single.op.type << ", " << threads;
+    }
+  }
+}
+
+TEST(BatchNormLoops, ResultsThatGoPastTheCachesAreTheSame) {
+  constexpr int64_t kPixels = 48;
+  struct alignas(64) Plane {
+    float values[kPixels * 16];
+  };
+  for (const int64_t block : {1, 8, 16}) {
+    SCOPED_TRACE(block);
+    Plane x;
+    Plane residual;
+    Plane near = {};
+    Plane far = {};
+    float parameters[16];
+    for (int64_t i = 0; i < kPixels * 16; ++i) {
+      x.values[i] = 0.25f * static_cast<float>(i % 29) - 3.0f;
+      residual.values[i] = 0.5f * static_cast<float>(i % 11) - 2.0f;
+    }
+    for (int64_t i = 0; i < 16; ++i) parameters[i] = 0.5f + static_cast<float>(i);
+    for (const bool with_residual : {false, true}) {
+      const float* added = with_residual ? residual.values : nullptr;
+      for (Plane* to : {&near, &far}) {
+        kernels::plane_apply(x.values, added, parameters, parameters, {kernels::Bend::Kind::relu},
+                             kPixels, block, to == &far, to->values);
+      }
+      EXPECT_TRUE(std::equal(near.values, near.values + kPixels * block, far.values));
+      EXPECT_TRUE(
+          std::any_of(far.values, far.values + kPixels * block, [](float y) { return y > 0; }));
+    }
+  }
+}
+
+// Normalised values reach beyond 6 here.
+TEST(BatchNormLoops, GradientsOfRelu6PassBetweenItsEndsAlone) {
+  constexpr int64_t kPixels = 33;
+  for (const int64_t block : {1, 8, 16}) {
+    SCOPED_TRACE(block);
+    std::vector<float> x(static_cast<size_t>(kPixels * block));
+    for (size_t i = 0; i < x.size(); ++i) x[i] = 0.75f * static_cast<float>(i % 19) - 4.0f;
+    const std::vector<float> dy(x.size(), 1.0f);
+    const std::vector<float> ones(16, 1.0f);
+    const std::vector<float> zeros(16, 0.0f);
+    std::vector<float> dx(x.size());
+    kernels::plane_gradient(dy.data(), x.data(), zeros.data(), ones.data(), zeros.data(),
+                            zeros.data(), zeros.data(), {kernels::Bend::Kind::relu6}, kPixels,
+                            block, dx.data());
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_EQ(dx[i], x[i] > 0 && x[i] < 6 ? 1.0f : 0.0f) << x[i];
     }
   }
 }

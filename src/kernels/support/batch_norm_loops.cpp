@@ -40,6 +40,13 @@ struct FloatsOf<8> {
   using Type = Floats8;
 };
 
+// Whoever is told that they are done finds them.
+MILLRACE_INLINE void wait_for_far_stores() {
+#ifdef __x86_64__
+  __builtin_ia32_sfence();
+#endif
+}
+
 // For blocked layouts the lanes of a vector are channels; for the plain layout they are
 // neighbouring pixels of one channel, which share its parameters.
 template <int kBlock>
@@ -68,6 +75,23 @@ struct Lanes {
     __builtin_memcpy(&wide, &value, sizeof(value));
     store_halves(to, wide);
   }
+  // Past the caches, to a line as it is.
+  static MILLRACE_INLINE void store_far(float* to, Vector value) {
+#ifdef __x86_64__
+    using Quarter = float __attribute__((vector_size(16)));
+    constexpr size_t kQuarters = kWidth * sizeof(float) / sizeof(Quarter);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kQuarters; ++i) {
+      Quarter quarter;
+      __builtin_memcpy(&quarter, reinterpret_cast<const char*>(&value) + i * sizeof(quarter),
+                       sizeof(quarter));
+      __builtin_ia32_movntps(to + i * sizeof(quarter) / sizeof(float), quarter);
+    }
+#else
+    store(to, value);
+#endif
+  }
+  static MILLRACE_INLINE void store_far(Bf16* to, Vector value) { store(to, value); }
   static MILLRACE_INLINE Vector parameter(const float* from) {
     if constexpr (kBlock == 1) {
       return Vector{} + from[0];
@@ -156,7 +180,8 @@ MILLRACE_INLINE typename Lanes<kBlock>::Vector slopes_of(const Bend& bend) {
 
 template <int kBlock, bool kResidual, Kind kKind, typename Element>
 MILLRACE_INLINE void apply(const Element* x, const Element* residual, const float* factor,
-                           const float* offset, const Bend& bend, int64_t pixels, Element* y) {
+                           const float* offset, const Bend& bend, int64_t pixels, bool far,
+                           Element* y) {
   using L = Lanes<kBlock>;
   const auto scale = L::parameter(factor);
   const auto start = L::parameter(offset);
@@ -166,8 +191,13 @@ MILLRACE_INLINE void apply(const Element* x, const Element* residual, const floa
   for (int64_t i = 0; i < whole; i += L::kWidth) {
     auto value = L::load(x + i) * scale + start;
     if constexpr (kResidual) value += L::load(residual + i);
-    L::store(y + i, bent<kKind>(value, slopes));
+    if (far) {
+      L::store_far(y + i, bent<kKind>(value, slopes));
+    } else {
+      L::store(y + i, bent<kKind>(value, slopes));
+    }
   }
+  if (far) wait_for_far_stores();
   for (int64_t i = whole; i < count; ++i) {
     float value = as_float(x[i]) * factor[0] + offset[0];
     if constexpr (kResidual) value += as_float(residual[i]);
@@ -177,11 +207,12 @@ MILLRACE_INLINE void apply(const Element* x, const Element* residual, const floa
 
 template <int kBlock, Kind kKind, typename Element>
 MILLRACE_INLINE void apply_bend(const Element* x, const Element* residual, const float* factor,
-                                const float* offset, const Bend& bend, int64_t pixels, Element* y) {
+                                const float* offset, const Bend& bend, int64_t pixels, bool far,
+                                Element* y) {
   if (residual != nullptr) {
-    apply<kBlock, true, kKind>(x, residual, factor, offset, bend, pixels, y);
+    apply<kBlock, true, kKind>(x, residual, factor, offset, bend, pixels, far, y);
   } else {
-    apply<kBlock, false, kKind>(x, residual, factor, offset, bend, pixels, y);
+    apply<kBlock, false, kKind>(x, residual, factor, offset, bend, pixels, far, y);
   }
 }
 
@@ -263,10 +294,10 @@ MILLRACE_INLINE void any_statistics(const Element* x, int64_t pixels, int64_t bl
 template <Kind kKind, typename Element>
 MILLRACE_INLINE void any_apply(const Element* x, const Element* residual, const float* factor,
                                const float* offset, const Bend& bend, int64_t pixels, int64_t block,
-                               Element* y) {
-  if (block == 16) return apply_bend<16, kKind>(x, residual, factor, offset, bend, pixels, y);
-  if (block == 8) return apply_bend<8, kKind>(x, residual, factor, offset, bend, pixels, y);
-  apply_bend<1, kKind>(x, residual, factor, offset, bend, pixels, y);
+                               bool far, Element* y) {
+  if (block == 16) return apply_bend<16, kKind>(x, residual, factor, offset, bend, pixels, far, y);
+  if (block == 8) return apply_bend<8, kKind>(x, residual, factor, offset, bend, pixels, far, y);
+  apply_bend<1, kKind>(x, residual, factor, offset, bend, pixels, far, y);
 }
 
 template <Kind kKind, typename Element>
@@ -323,19 +354,25 @@ MILLRACE_INLINE void any_gradient(const Element* dy, const Element* x, const flo
   }                                                                                                \
   MILLRACE_VECTORIZED                                                                              \
   void plane_apply(const Element* x, const Element* residual, const float* factor,                 \
-                   const float* offset, const Bend& bend, int64_t pixels, int64_t block,           \
-                   Element* y){MILLRACE_BY_KIND(bend.kind, any_apply, x, residual, factor, offset, \
-                                                bend, pixels, block, y)} MILLRACE_VECTORIZED void  \
-  plane_gradient_sums(const Element* dy, const Element* x, const float* mean, const float* factor, \
-                      const float* offset, const Bend& bend, int64_t pixels, int64_t block,        \
-                      float* sum, float* weighted_sum, float* slope_sum){                          \
-      MILLRACE_BY_KIND(bend.kind, any_gradient_sums, dy, x, mean, factor, offset, bend, pixels,    \
-                       block, sum, weighted_sum, slope_sum)} MILLRACE_VECTORIZED void              \
-  plane_gradient(const Element* dy, const Element* x, const float* mean, const float* factor,      \
-                 const float* offset, const float* slope, const float* shift, const Bend& bend,    \
-                 int64_t pixels, int64_t block, Element* dx) {                                     \
+                   const float* offset, const Bend& bend, int64_t pixels, int64_t block, bool far, \
+                   Element* y) {                                                                   \
+    MILLRACE_BY_KIND(bend.kind, any_apply, x, residual, factor, offset, bend, pixels, block, far,  \
+                     y);                                                                           \
+  }                                                                                                \
+  MILLRACE_VECTORIZED                                                                              \
+  void plane_gradient_sums(const Element* dy, const Element* x, const float* mean,                 \
+                           const float* factor, const float* offset, const Bend& bend,             \
+                           int64_t pixels, int64_t block, float* sum, float* weighted_sum,         \
+                           float* slope_sum) {                                                     \
+    MILLRACE_BY_KIND(bend.kind, any_gradient_sums, dy, x, mean, factor, offset, bend, pixels,      \
+                     block, sum, weighted_sum, slope_sum);                                         \
+  }                                                                                                \
+  MILLRACE_VECTORIZED                                                                              \
+  void plane_gradient(const Element* dy, const Element* x, const float* mean, const float* factor, \
+                      const float* offset, const float* slope, const float* shift,                 \
+                      const Bend& bend, int64_t pixels, int64_t block, Element* dx) {              \
     MILLRACE_BY_KIND(bend.kind, any_gradient, dy, x, mean, factor, offset, slope, shift, bend,     \
-                     pixels, block, dx)                                                            \
+                     pixels, block, dx);                                                           \
   }
 
 MILLRACE_PLANE_LOOPS(float)

@@ -25,6 +25,17 @@ bool is_all_bf16(const KernelRequest& request) {
          std::all_of(request.outputs.begin(), request.outputs.end(), is_bf16);
 }
 
+// Whether results are so many that whoever reads them finds none in the last cache: there is no use
+// in bringing their lines there first. Not where they take the place of a residual, which is there.
+bool goes_far(const Planes& planes, const StoredNumbers& residual, const TargetNumbers& y) {
+  constexpr int64_t kCaches = 32 << 20;
+  constexpr size_t kLine = 64;
+  const int64_t plane_bytes = planes.plane_values() * 4;
+  return y.type == graph::DataType::f32 && y.data != residual.data &&
+         planes.images * planes.blocks * plane_bytes > kCaches && plane_bytes % kLine == 0 &&
+         reinterpret_cast<uintptr_t>(y.data) % kLine == 0;
+}
+
 }  // namespace
 
 Planes::Planes(const TensorSpec& x)
@@ -90,18 +101,19 @@ Bend::Kind bend_kind(const graph::Attributes& attributes) {
 void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
                  const StoredNumbers& residual, const float* factor, const float* offset,
                  const Bend& bend, const TargetNumbers& y) {
+  const bool far = goes_far(planes, residual, y);
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;
     if (y.type == graph::DataType::bf16) {
       plane_apply(halves(x.from(at)), halves(residual.from(at)), factor + c, offset + c,
-                  bend.from(c), planes.pixels, planes.block, halves(y) + at);
+                  bend.from(c), planes.pixels, planes.block, far, halves(y) + at);
       return;
     }
     in_float_parts(x.from(at), residual.from(at), planes.plane_values(), planes.block,
                    [&](int64_t begin, int64_t count, const float* values, const float* added) {
                      plane_apply(values, added, factor + c, offset + c, bend.from(c),
-                                 count / planes.block, planes.block, y.floats() + at + begin);
+                                 count / planes.block, planes.block, far, y.floats() + at + begin);
                    });
   });
 }
