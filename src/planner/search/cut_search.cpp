@@ -16,7 +16,7 @@ namespace {
 // Items of the simulator for a micro-batch of a stage, in all the steps that it simulates.
 constexpr double kItemsOfTask = 60;
 constexpr double kItemsOfDevice = 4;  // as much work as a device's links are
-constexpr size_t kLeastSimulated = 6;
+constexpr size_t kLeastSimulated = 2;
 
 class CutSearch {
  public:
