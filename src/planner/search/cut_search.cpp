@@ -1,7 +1,7 @@
 #include "planner/search/cut_search.h"
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -16,7 +16,7 @@ namespace {
 // Items of the simulator for a micro-batch of a stage, in all the steps that it simulates.
 constexpr double kItemsOfTask = 60;
 constexpr double kItemsOfDevice = 4;  // as much work as a device's links are
-constexpr size_t kLeastSimulated = 6;
+constexpr size_t kLeastSimulated = 2;
 
 class CutSearch {
  public:
@@ -30,18 +30,18 @@ class CutSearch {
 
   PlannedJob run() {
     const Fabric fabric(context_.cluster);
-    for (const std::vector<int>& ends :
-         likely_cuts(context_, job_, links_of(context_, job_, fabric)))
-      try_cuts(ends);
-    for (bool better = true; better && left_ > 0;) {
-      better = false;
-      const size_t last = job_.stages.size() - 2;
-      for (size_t stage = 0; stage <= last; ++stage) {
-        if (move_ends(stage, stage)) better = true;
-        if (stage < last && move_ends(stage, last)) better = true;
-      }
+    std::vector<Cuts> starts;
+    for (auto& ends : likely_cuts(context_, job_, links_of(context_, job_, fabric))) {
+      if (const std::optional<Score> found = scored(ends)) starts.push_back({*found, ends});
     }
-    set_cuts(job_, best_);
+    std::stable_sort(starts.begin(), starts.end(),
+                     [](const Cuts& a, const Cuts& b) { return a.score > b.score; });
+    Cuts best = starts.front();
+    for (Cuts& start : starts) {
+      climb(start);
+      if (start.score > best.score) best = start;
+    }
+    set_cuts(job_, best.ends);
     return std::move(job_);
   }
 
@@ -49,30 +49,39 @@ class CutSearch {
   // Above all it fits.
   using Score = std::pair<bool, double>;
 
-  Score score() const {
-    const MemoryNeeds needs = memory_needs(context_, job_);
-    if (!why_not(needs, context_.cluster, rules_.memory_limit).empty()) {
-      return {false, -needs.most()};
-    }
-    return {true,
-            predict(context_.network, job_, context_.cluster, context_.constants, context_.software)
-                .samples_per_second};
-  }
+  struct Cuts {
+    Score score;
+    std::vector<int> ends;
+  };
 
-  bool try_cuts(const std::vector<int>& ends) {
-    if (left_ == 0 || !tried_.insert(ends).second) return false;
+  // None if these were tried before, or nothing may be simulated any more.
+  std::optional<Score> scored(const std::vector<int>& ends) {
+    if (left_ == 0 || !tried_.insert(ends).second) return {};
     --left_;
     set_cuts(job_, ends);
-    const Score found = score();
-    if (!best_.empty() && found <= score_) return false;
-    best_ = ends;
-    score_ = found;
-    return true;
+    const MemoryNeeds needs = memory_needs(context_, job_);
+    if (!why_not(needs, context_.cluster, rules_.memory_limit).empty()) {
+      return Score{false, -needs.most()};
+    }
+    return Score{true, predict(context_.network, job_, context_.cluster, context_.constants,
+                               context_.software)
+                           .samples_per_second};
+  }
+
+  void climb(Cuts& cuts) {
+    const size_t last = job_.stages.size() - 2;
+    for (bool better = true; better && left_ > 0;) {
+      better = false;
+      for (size_t stage = 0; stage <= last; ++stage) {
+        if (move_ends(cuts, stage, stage)) better = true;
+        if (stage < last && move_ends(cuts, stage, last)) better = true;
+      }
+    }
   }
 
   // Tries other ends of these stages, each moved by as many layers.
-  bool move_ends(size_t first, size_t last) {
-    const std::vector<int> before = best_;
+  bool move_ends(Cuts& cuts, size_t first, size_t last) {
+    const std::vector<int> before = cuts.ends;
     const int room_below = before[first] - (first == 0 ? 0 : before[first - 1]) - 1;
     const int room_above = before[last + 1] - before[last] - 1;
     bool better = false;
@@ -81,7 +90,10 @@ class CutSearch {
         if (-moved > room_below || moved > room_above) continue;
         std::vector<int> ends = before;
         for (size_t stage = first; stage <= last; ++stage) ends[stage] += moved;
-        if (try_cuts(ends)) better = true;
+        const std::optional<Score> found = scored(ends);
+        if (!found || *found <= cuts.score) continue;
+        cuts = {*found, std::move(ends)};
+        better = true;
       }
     }
     return better;
@@ -92,8 +104,6 @@ class CutSearch {
   const CutRules& rules_;
   size_t left_ = 0;  // simulations
   std::set<std::vector<int>> tried_;
-  std::vector<int> best_;
-  Score score_;
 };
 
 }  // namespace
