@@ -44,8 +44,11 @@ dist-wheel: everything ## a wheel for Python that carries its libraries, in dist
 check-dist: dist ## run the tarball in a root that holds the C library alone
 	@tools/check-dist
 
+check-wheel: dist-wheel ## run the wheel in a root that holds Python and numpy alone (as root)
+	@tools/check-wheel
+
 check: ## the tests and all slower checks, with what each does and a table of how long each took
-	@tools/check-all test check-separate check-mpich check-dist check-format check-naming check-pytorch check-onnx check-python check-finetune check-tensorboard \
+	@tools/check-all test check-separate check-mpich check-dist check-format check-naming check-pytorch check-onnx check-python check-wheel check-finetune check-tensorboard \
 	  check-combinations check-mutations check-plans check-sanitizers check-fuzz check-faults check-ranks check-kill check-interrupt check-soak check-networks check-pages
 
 check-format: ## formatting, without changing files

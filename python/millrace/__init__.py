@@ -13,13 +13,15 @@ Mistakes raise InputError (a ValueError) before the first step, a job that fails
 """
 from __future__ import annotations
 
-from collections.abc import Mapping as _Mapping
-from os import PathLike as _PathLike
-from typing import Any as _Any
-
 from ._display import install as _install
 from ._millrace import (Data, DataPart, EvaluationReport, InputError, Job, JobError, Model, Plan, Report,
                         Run, StepReport, Timeline, __version__, data, model, models)
+
+TYPE_CHECKING = False  # modules that are for annotations alone are not loaded
+if TYPE_CHECKING:
+    from collections.abc import Mapping as _Mapping
+    from os import PathLike as _PathLike
+    from typing import Any as _Any
 
 __all__ = ["Data", "DataPart", "EvaluationReport", "InputError", "Job", "JobError", "Model", "Plan",
            "Report", "Run", "StepReport", "Timeline", "data", "from_torch", "model", "models", "report"]

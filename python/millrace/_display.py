@@ -1,11 +1,10 @@
-"""How plans and runs show themselves in notebooks."""
-import html
-import json
-
+"""How plans and runs show themselves in notebooks. What only notebooks need is loaded when they ask."""
 from . import _millrace
 
 
 def _plan_html(plan):
+    import html
+    import json
     described = json.loads(plan.json())
     names = list(described["devices"][0]["breakdown"])
     head = "".join(f"<th>{html.escape(name)}</th>" for name in ["device", *names, "peak"])
@@ -38,12 +37,14 @@ def _run_html(run):
 
 
 def _evaluation_html(report):
+    import html
     cells = "".join(f"<td>{value:.4f}</td>" for value in report.figures.values())
     head = "".join(f"<th>{html.escape(name)}</th>" for name in report.figures)
     return f"<p>{report.samples} samples</p><table><tr>{head}</tr><tr>{cells}</tr></table>"
 
 
 def _report_html(report):
+    import html
     return (f'<iframe srcdoc="{html.escape(report.page)}" style="width: 100%; height: 640px; border: 0">'
             "</iframe>")
 

@@ -33,8 +33,10 @@ void bind_error(nb::module_& module, const char* name, PyObject* base, const cha
         try {
           std::rethrow_exception(thrown);
         } catch (const Error& error) {
-          PyErr_SetString(static_cast<PyObject*>(raised),
-                          api::with_keywords(error.marked()).c_str());
+          const std::string sentence = api::with_keywords(error.marked());
+          const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+              sentence.data(), static_cast<Py_ssize_t>(sentence.size()), "backslashreplace"));
+          PyErr_SetObject(static_cast<PyObject*>(raised), text.ptr());
         }
       },
       type.ptr());

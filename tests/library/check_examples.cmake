@@ -1,4 +1,5 @@
-# Fails unless the examples build against the installed package alone, do what they say and stay short.
+# Fails unless the commands of docs/library.md work as written, the examples build against the installed package
+# alone, do what they say and stay short.
 cmake_minimum_required(VERSION 3.22)
 
 function(run)
@@ -23,15 +24,20 @@ foreach(program ${programs})
   endif()
 endforeach()
 
+# The commands of the document, in a folder that has what they name.
+set(ENV{CXX} ${COMPILER})
+set(ENV{CMAKE_GENERATOR} ${GENERATOR})
+set(ENV{CMAKE_BUILD_TYPE} None)
+set(ENV{CXXFLAGS} "${FLAGS} -O0 -Wall -Wextra -Werror")
 file(REMOVE_RECURSE ${WORK})
-file(COPY ${EXAMPLE}/ DESTINATION ${WORK}/source)
-run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
-run(${CMAKE_COMMAND} -S ${WORK}/source -B ${WORK}/build -G ${GENERATOR}
-    -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=None
-    "-DCMAKE_CXX_FLAGS=${FLAGS} -O0 -Wall -Wextra -Werror")
-run(${CMAKE_COMMAND} --build ${WORK}/build)
-
-run(${WORK}/build/own_network)
+file(COPY ${EXAMPLE}/ DESTINATION ${WORK}/examples/library)
+file(CREATE_LINK ${BUILD} ${WORK}/build SYMBOLIC)
+file(STRINGS ${DOCUMENT} commands REGEX "^    (cmake|run/)")
+foreach(command ${commands})
+  string(STRIP "${command}" command)
+  run(bash -c "${command}")
+endforeach()
+set(examples ${WORK}/run/examples)
 message("${output}")
 if(NOT output MATCHES "loss ([0-9.]+) -> ([0-9.]+)\nright ([0-9.]+) of 256")
   message(FATAL_ERROR "own_network does not say what it learned.")
@@ -40,11 +46,11 @@ if(NOT CMAKE_MATCH_1 GREATER 1.0 OR NOT CMAKE_MATCH_2 LESS 0.7 OR NOT CMAKE_MATC
   message(FATAL_ERROR "own_network did not learn.")
 endif()
 
-set(millrace ${WORK}/prefix/bin/millrace)
+set(millrace ${WORK}/run/prefix/bin/millrace)
 run(${millrace} data synth folder:${WORK}/pictures --count 120 --classes 3 --height 36 --width 36)
 run(${millrace} train --model fashion_cnn --channels 3 --image 32 --classes 10 --batch 4 --steps 1 --quiet
     --save-weights ${WORK}/start.safetensors)
-run(${WORK}/build/fine_tuning ${WORK}/pictures ${WORK}/start.safetensors fashion_cnn)
+run(${examples}/fine_tuning ${WORK}/pictures ${WORK}/start.safetensors fashion_cnn)
 message("${output}")
 if(NOT output MATCHES "fc.weight, fc.bias start anew" OR NOT output MATCHES "top-1 [0-9.]+ %")
   message(FATAL_ERROR "fine_tuning does not say what it did.")
@@ -54,7 +60,7 @@ if(NOT output MATCHES "pictures/[^\n]*jpg: ")
   message(FATAL_ERROR "The exported network labels nothing:\n${output}")
 endif()
 
-run(${WORK}/build/planning fashion_cnn 8)
+run(${examples}/planning fashion_cnn 8)
 message("${output}")
 if(NOT output MATCHES "1 devices: batch ([0-9]+) each" OR CMAKE_MATCH_1 LESS 2)
   message(FATAL_ERROR "planning finds no batch that fits.")
@@ -62,7 +68,7 @@ endif()
 
 run(${millrace} train --model mobilefacenet --classes 10 --batch 2 --steps 1 --quiet
     --save-weights ${WORK}/faces.safetensors)
-run(${WORK}/build/faces ${WORK}/faces.safetensors mobilefacenet)
+run(${examples}/faces ${WORK}/faces.safetensors mobilefacenet)
 message("${output}")
 foreach(face 0 1 2)
   if(NOT output MATCHES "${face} ${face}: 1.000 same")

@@ -186,6 +186,11 @@ def test_states_of_other_kinds_are_refused(state):
         mr.from_torch(3)
 
 
+def test_names_of_files_that_are_no_text_are_told():
+    with pytest.raises(mr.InputError, match=r"a\\xff\.pth"):
+        mr.model("fashion_cnn", weights=os.fsdecode(b"a\xff.pth")).predict(np.zeros((1, 28, 28, 1), np.uint8))
+
+
 def test_figures_that_are_no_numbers_and_sizes_below_zero_are_refused():
     job, data = small_job(steps=1)
     with pytest.raises(mr.InputError, match="metric 'bad' gives no number"):
