@@ -61,7 +61,7 @@ def measure_predict(options, directory):
     weights = os.path.join(directory, "resnet50.safetensors")
     photos = os.path.join(directory, "photos")
     runs.run_millrace(options, "train", "--model", "resnet50", "--image", 32, "--batch", 2, "--steps", 1, "--quiet",
-                      "--classes", 1000, "--save-weights", weights)
+                      "--train-only", "fc", "--freeze-norms", "--lr", 1e-6, "--classes", 1000, "--save-weights", weights)
     runs.run_millrace(options, "data", "synth", "folder:" + photos, "--count", 1, "--classes", 1, "--width", 640,
                       "--height", 480)
     photo = next(os.path.join(where, name) for where, _, names in os.walk(photos) for name in names)
