@@ -94,6 +94,7 @@ def cases():
         yield Case("arcface", sample_rate=rate, clip=5.0, backbone=True)
         yield Case("magface", sample_rate=rate, clip=5.0)
         yield Case("adaface", sample_rate=rate, optimizer="adamw", decay=0.05)
+    yield Case("arcface", clip=5.0, skip=7, backbone=True)  # the step of the centres waits, and is not clipped
     yield Case("curricularface", clip=5.0)
     yield Case("cosface", sample_rate=0.1, decay=0.05)
     yield Case("cosface", sample_rate=0.1, head_momentum=NONE)
