@@ -273,9 +273,7 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
     return false;
   };
   std::optional<int> own_status;
-  bool launcher_was_gone = false;  // before the rank
   const auto waits_for_others = [&] {
-    launcher_was_gone = has_front && !launchers.back().is_alive();
     own_status = status_of_ended(rank, own);
     return may_be_answer(own_status);
   };
@@ -304,7 +302,8 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
     // What a rank writes passes through launchers, which may end before they have passed it on. One
     // whose launcher ended it because of another host passes on nothing any more, as it should.
     const bool is_maybe_answer = place.local_ranks < place.ranks && may_be_answer(own_status);
-    const int errors = is_maybe_answer && !launcher_was_gone ? STDERR_FILENO : launcher_errors;
+    const bool launcher_is_gone = has_front && !launchers.back().is_alive();
+    const int errors = is_maybe_answer && !launcher_is_gone ? STDERR_FILENO : launcher_errors;
     if (!say(sentence, {errors, STDERR_FILENO})) ::_exit(1);
   }
   ::close(STDERR_FILENO);
