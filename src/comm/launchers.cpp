@@ -27,8 +27,10 @@ bool is_among(const Names& names, std::string_view name) {
                      [&](std::string_view each) { return name.starts_with(each); });
 }
 
+bool is_front_launcher(std::string_view name) { return is_among(kFrontLaunchers, name); }
+
 bool is_launcher(std::string_view name) {
-  return is_among(kFrontLaunchers, name) || is_among(kDaemons, name);
+  return is_front_launcher(name) || is_among(kDaemons, name);
 }
 
 bool any_alive(const std::vector<ProcessMark>& processes) {
@@ -47,8 +49,6 @@ void wait_for_all(const std::vector<ProcessMark>& processes, int looks) {
 }
 
 }  // namespace
-
-bool is_front_launcher(std::string_view name) { return is_among(kFrontLaunchers, name); }
 
 bool ProcessMark::is_alive() const {
   const ProcessFacts facts = read_process(number);

@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace millrace::comm {
@@ -38,9 +37,6 @@ std::vector<ProcessMark> launchers_above();
 
 // The same of another process that this one belongs to.
 std::vector<ProcessMark> launchers_of(pid_t process);
-
-// Whether a program of this name is mpirun or mpiexec itself, and none of their daemons.
-bool is_front_launcher(std::string_view name);
 
 // What mpirun or mpiexec writes its own errors to, or -1 where it runs on another host. A launcher
 // that dies does not pass on what ranks say.

@@ -255,8 +255,6 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
       close_others({handle, signs.read[0], signs.read[1], open_launcher_errors()});
   if (own < 0 || low < 0 || high < 0) ::_exit(0);  // it would not hear of the end
   const std::vector<ProcessMark> launchers = launchers_of(rank);
-  const bool has_front =
-      !launchers.empty() && is_front_launcher(read_process(launchers.back().number).name);
   const long memory_ends = ended_for_memory();
   RankEnds ends(place, job, rank, {low, high});
   StopWatch stop_watch(rank);
@@ -302,8 +300,7 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
     // What a rank writes passes through launchers, which may end before they have passed it on. One
     // whose launcher ended it because of another host passes on nothing any more, as it should.
     const bool is_maybe_answer = place.local_ranks < place.ranks && may_be_answer(own_status);
-    const bool launcher_is_gone = has_front && !launchers.back().is_alive();
-    const int errors = is_maybe_answer && !launcher_is_gone ? STDERR_FILENO : launcher_errors;
+    const int errors = is_maybe_answer ? STDERR_FILENO : launcher_errors;
     if (!say(sentence, {errors, STDERR_FILENO})) ::_exit(1);
   }
   ::close(STDERR_FILENO);
