@@ -29,20 +29,26 @@ constexpr int kSearchEvery = 4;  // looks
 struct CoreTimes {
   double ran = 0;
   double delayed = 0;
+  double turns = 0;  // in which it ran
 };
 
 CoreTimes core_times_of(pid_t process) {
   constexpr double kNanosecond = 1e-9;
   const std::vector<std::string> words = split(read_process_file(process, "schedstat"), ' ');
-  if (words.size() < 2) return {};
-  return {std::atof(words[0].c_str()) * kNanosecond, std::atof(words[1].c_str()) * kNanosecond};
+  if (words.size() < 3) return {};
+  return {std::atof(words[0].c_str()) * kNanosecond, std::atof(words[1].c_str()) * kNanosecond,
+          std::atof(words[2].c_str())};
 }
 
-// By how much they have grown.
+// By how much they have grown. One that runs but for moments only looks now and then whether the
+// others have come, and would be no further with a core of its own.
 CoreTimes growth(pid_t process, CoreTimes& times) {
   const CoreTimes before = std::exchange(times, core_times_of(process));
   if (before.ran == 0 || times.ran == 0) return {};
-  return {times.ran - before.ran, times.delayed - before.delayed};
+  constexpr double kMoment = 0.0002;
+  const CoreTimes grown = {times.ran - before.ran, times.delayed - before.delayed,
+                           times.turns - before.turns};
+  return {grown.ran, grown.ran < kMoment * grown.turns ? 0 : grown.delayed, grown.turns};
 }
 
 struct Peer {

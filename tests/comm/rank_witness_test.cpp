@@ -310,7 +310,7 @@ TEST(RankWitness, SpeaksWhereTheLauncherDidIfThatIsGone) {
       ::prctl(PR_SET_NAME, "rank");
       ::dup2(rank_errors[1], STDERR_FILENO);
       for (const int end : {launcher_errors[0], launcher_errors[1], rank_errors[1]}) ::close(end);
-      RankWitness witness({.rank = 1, .ranks = 2, .local_rank = 0, .local_ranks = 1},
+      RankWitness witness({.rank = 1, .ranks = 1, .local_rank = 0, .local_ranks = 1},
                           job_named("orphan"));
       witness.set_activity("step 7");
       ::usleep(100'000);
