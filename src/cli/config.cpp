@@ -40,9 +40,9 @@ std::vector<std::string> values_of(const std::vector<std::string>& words, const 
 std::string flag_of(const CLI::Option& option) { return "--" + option.get_lnames().front(); }
 
 bool is_one_number(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
+  const std::string taken = option.get_type_name();
   return option.get_delimiter() == '\0' &&
-         (type.starts_with("INT") || type.starts_with("UINT") || type.starts_with("FLOAT"));
+         (taken.starts_with("INT") || taken.starts_with("UINT") || taken.starts_with("FLOAT"));
 }
 
 class ConfigFile {

@@ -60,7 +60,7 @@ TEST_F(ConfigTest, MistakesNameFileAndLine) {
   write("broken.yaml", "a: [\n");
   expect_refusal("train --config broken.yaml", "'broken.yaml' is no YAML: mistake in line");
   write("itself.yaml", "config: itself.yaml\n");
-  expect_refusal("train --config itself.yaml", "'config', which is no flag");
+  expect_refusal("train --config itself.yaml", "line 1 names another file");
   expect_refusal("train --config absent.yaml", "absent.yaml");
 }
 

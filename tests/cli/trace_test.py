@@ -79,7 +79,7 @@ def check_instructions(job, events, program):
         told = one["args"]
         sound = told.get("kind") and told.get("layer") and told.get("bytes", 0) > 0
         require(sound and told.get("arithmetic", -1) >= 0, f"{job}: '{one['name']}' has {told}")
-    convolutions = [one for one in instructions if one["name"] in ("conv1", "layer1.0.conv1", "conv1.conv")]
+    convolutions = [one for one in instructions if one["name"] in ("conv1", "layer1.0.conv1", "layers.0.layers.0")]
     require(convolutions and all(one["args"]["arithmetic"] > 1e5 for one in convolutions),
             f"{job}: no convolution tells its arithmetic")
     ran = collections.Counter(one["name"] for one in instructions)

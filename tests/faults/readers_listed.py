@@ -43,7 +43,6 @@ READERS = {  # the fuzz targets of each, or why there are none
     "train/class_weights.cpp": "numbers of the user's own, one a line",
     "train/job_agreement.cpp": SYSTEM,
     "train/metrics.cpp": ["run_files"],
-    "train/summary.cpp": SYSTEM,
 }
 
 

@@ -192,13 +192,5 @@ TEST(DeferredHead, MicroBatchesTakeOneStepTogether) {
   }
 }
 
-TEST(DeferredHead, ASampleNeedsTheLabelsOfTheWholeStep) {
-  parallel::Plan plan;
-  plan.stages = parallel::parse_stages("0:0");
-  plan.micro_batches = 3;
-  EXPECT_THROW(parallel::JobGraphs(network(0.1), plan), InputError);
-  EXPECT_NO_THROW(parallel::JobGraphs(network(), plan));
-}
-
 }  // namespace
 }  // namespace millrace::runtime
