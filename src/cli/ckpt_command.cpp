@@ -147,15 +147,13 @@ int run_ckpt_verify(const CkptFlags& flags) {
 }
 
 std::filesystem::path newest_of(const CkptFlags& flags) {
-  if (flags.best) {
-    const auto best = train::find_best(flags.source);
-    if (!best) fail_input("--best: no checkpoint in '{}' was measured.", flags.source);
-    train::verify_checkpoint(*best);
-    return *best;
-  }
-  return train::newest_checkpoint(flags.source, [](std::string_view sentence) {
+  const auto warn = [](std::string_view sentence) {
     print_error("millrace: warning: {}\n", with_flags(sentence));
-  });
+  };
+  if (!flags.best) return train::newest_checkpoint(flags.source, warn);
+  const auto best = train::find_best(flags.source, warn);
+  if (!best) fail_input("--best: no intact checkpoint in '{}' was measured.", flags.source);
+  return *best;
 }
 
 // Weights, then the centres of all shards as one tensor.

@@ -141,8 +141,11 @@ Manifest parse_manifest(const Json& json, const std::filesystem::path& path) {
   if (json.contains("convolutions")) {
     manifest.convolutions = field<std::map<std::string, std::string>>(json, "convolutions", path);
   }
-  manifest.measured = parse_measured(json.value("measured", Json()));
-  if (json.contains("measured") && !manifest.measured) {
+  // A figure that was no number is written as null, and is as good as none.
+  const Json measured = json.value("measured", Json());
+  const bool is_no_number = measured.is_object() && measured.value("value", Json(0)).is_null();
+  manifest.measured = parse_measured(measured);
+  if (json.contains("measured") && !manifest.measured && !is_no_number) {
     fail_input("'{}' has no valid field 'measured'.", path.string());
   }
   manifest.best = json.value("best", Json());
@@ -191,6 +194,11 @@ Manifest verify_checkpoint(const std::filesystem::path& checkpoint) {
 }
 
 namespace {
+
+std::string describe_damage(const CheckpointPlace& place, const InputError& error) {
+  return fmt::format("Checkpoint '{}' is damaged and passed over: {}", place.path.string(),
+                     error.marked());
+}
 
 std::vector<std::string> patterns_in(const Json& job, const char* name) {
   const Json list = job.is_object() ? job.value(name, Json()) : Json();
@@ -253,9 +261,8 @@ std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& direc
   return places;
 }
 
-std::optional<std::filesystem::path> find_newest_valid(
-    const std::filesystem::path& directory,
-    const std::function<void(std::string_view)>& passed_over) {
+std::optional<std::filesystem::path> find_newest_valid(const std::filesystem::path& directory,
+                                                       const PassedOver& passed_over) {
   const std::vector<CheckpointPlace> places = list_checkpoints(directory);
   for (auto place = places.rbegin(); place != places.rend(); ++place) {
     try {
@@ -265,8 +272,7 @@ std::optional<std::filesystem::path> find_newest_valid(
       }
       return place->path;
     } catch (const InputError& error) {
-      passed_over(fmt::format("Checkpoint '{}' is damaged and passed over: {}",
-                              place->path.string(), error.marked()));
+      passed_over(describe_damage(*place, error));
     }
   }
   if (!places.empty()) {
@@ -275,18 +281,39 @@ std::optional<std::filesystem::path> find_newest_valid(
   return {};
 }
 
-std::optional<std::filesystem::path> find_best(const std::filesystem::path& directory) {
-  std::optional<Measured> best;
-  std::optional<std::filesystem::path> path;
-  for (const CheckpointPlace& place : list_checkpoints(directory)) {
-    const std::optional<Measured> measured = read_manifest(place.path).measured;
-    if (!measured || (best && best->metric == measured->metric && !measured->better_than(*best))) {
-      continue;
+std::vector<CheckpointPlace> best_first(const std::vector<CheckpointPlace>& places,
+                                        const PassedOver& passed_over) {
+  std::vector<std::pair<CheckpointPlace, Measured>> measured;
+  for (const CheckpointPlace& place : places) {
+    try {
+      const Manifest manifest = read_manifest(place.path);
+      if (manifest.measured) measured.emplace_back(place, *manifest.measured);
+    } catch (const InputError& error) {
+      passed_over(describe_damage(place, error));
     }
-    best = measured;
-    path = place.path;
   }
-  return path;
+  if (measured.empty()) return {};
+  const std::string metric = measured.back().second.metric;
+  std::erase_if(measured, [&](const auto& each) { return each.second.metric != metric; });
+  std::stable_sort(measured.begin(), measured.end(), [](const auto& first, const auto& second) {
+    return first.second.better_than(second.second);
+  });
+  std::vector<CheckpointPlace> sorted;
+  for (auto& [place, figure] : measured) sorted.push_back(std::move(place));
+  return sorted;
+}
+
+std::optional<std::filesystem::path> find_best(const std::filesystem::path& directory,
+                                               const PassedOver& passed_over) {
+  for (const CheckpointPlace& place : best_first(list_checkpoints(directory), passed_over)) {
+    try {
+      verify_checkpoint(place.path);
+      return place.path;
+    } catch (const InputError& error) {
+      passed_over(describe_damage(place, error));
+    }
+  }
+  return {};
 }
 
 void fail_without_checkpoints(const std::filesystem::path& directory) {
@@ -301,7 +328,7 @@ void fail_without_checkpoints(const std::filesystem::path& directory) {
 }
 
 std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
-                                        const std::function<void(std::string_view)>& passed_over) {
+                                        const PassedOver& passed_over) {
   if (std::filesystem::exists(directory / kManifestFile)) {
     verify_checkpoint(directory);
     return directory;

@@ -98,20 +98,27 @@ inline constexpr std::string_view kFormer = ".former";
 // Oldest first. Empty if the directory does not exist.
 std::vector<CheckpointPlace> list_checkpoints(const std::filesystem::path& directory);
 
-// The newest that passes verify_checkpoint; `passed_over` receives a sentence for each newer
-// one that does not. Throws InputError if there are checkpoints but none is intact.
-std::optional<std::filesystem::path> find_newest_valid(
-    const std::filesystem::path& directory,
-    const std::function<void(std::string_view)>& passed_over);
+// Receives a sentence for each checkpoint that is damaged.
+using PassedOver = std::function<void(std::string_view)>;
 
-// The one that was measured best, if any was. Throws InputError if it is damaged.
-std::optional<std::filesystem::path> find_best(const std::filesystem::path& directory);
+// The newest that passes verify_checkpoint, with a sentence for each newer one that does not.
+// Throws InputError if there are checkpoints but none is intact.
+std::optional<std::filesystem::path> find_newest_valid(const std::filesystem::path& directory,
+                                                       const PassedOver& passed_over);
+
+// Those whose manifests tell a figure of the metric that the newest of them tells, the best first.
+std::vector<CheckpointPlace> best_first(const std::vector<CheckpointPlace>& places,
+                                        const PassedOver& passed_over);
+
+// The best of them that passes verify_checkpoint, if there is one.
+std::optional<std::filesystem::path> find_best(const std::filesystem::path& directory,
+                                               const PassedOver& passed_over);
 
 // Throws InputError: there is none, but perhaps in a directory below, which is named then.
 [[noreturn]] void fail_without_checkpoints(const std::filesystem::path& directory);
 
 // As find_newest_valid, but the directory may be a checkpoint itself, and there must be one.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& directory,
-                                        const std::function<void(std::string_view)>& passed_over);
+                                        const PassedOver& passed_over);
 
 }  // namespace millrace::train

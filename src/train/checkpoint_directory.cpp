@@ -1,7 +1,5 @@
 #include "train/checkpoint_directory.h"
 
-#include <optional>
-
 #include "base/error.h"
 #include "base/file.h"
 
@@ -67,21 +65,9 @@ void prune_checkpoints(const std::filesystem::path& directory, int keep, int64_t
   std::vector<CheckpointPlace> places = list_checkpoints(directory);
   std::erase_if(places, [&](const CheckpointPlace& place) { return place.step > newest; });
   if (places.size() <= static_cast<size_t>(keep)) return;
-  std::optional<Measured> best;
-  std::filesystem::path best_path;
-  for (const CheckpointPlace& place : places) {
-    try {
-      const Manifest manifest = read_manifest(place.path);
-      if (manifest.measured && (!best || manifest.measured->better_than(*best))) {
-        best = manifest.measured;
-        best_path = place.path;
-      }
-    } catch (const InputError&) {
-      continue;
-    }
-  }
+  const std::vector<CheckpointPlace> best = best_first(places, [](std::string_view) {});
   for (size_t i = 0; i + static_cast<size_t>(keep) < places.size(); ++i) {
-    if (places[i].path != best_path) remove_checkpoint(places[i].path);
+    if (best.empty() || places[i].path != best[0].path) remove_checkpoint(places[i].path);
   }
 }
 

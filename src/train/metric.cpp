@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -128,6 +129,7 @@ double MetricSums::figure(const MetricDefinition& wanted) const {
 }
 
 bool Measured::better_than(const Measured& other) const {
+  if (std::isnan(value) || std::isnan(other.value)) return !std::isnan(value);
   return metric_named(metric).is_share ? value > other.value : value < other.value;
 }
 

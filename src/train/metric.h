@@ -68,7 +68,7 @@ struct Measured {
   std::string metric = {};
   double value = 0;
 
-  // Whether it is better than another of the same metric.
+  // Whether it is better than another of the same metric; any number is better than none.
   bool better_than(const Measured& other) const;
   bool operator==(const Measured&) const = default;
 };

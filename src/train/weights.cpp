@@ -151,13 +151,13 @@ std::filesystem::path weights_file(const TrainJob& job, TrainingObserver& observ
     observer.on_message(Severity::warning, sentence);
   };
   if (job.best) {
-    const auto best = find_best(job.checkpoint);
+    const auto best = find_best(job.checkpoint, warn);
     if (!best) {
       fail_input(
-          "‹best›: no checkpoint in '{}' was measured; train with ‹eval_data› or ‹valid_share›.",
+          "‹best›: no intact checkpoint in '{}' was measured; train with ‹eval_data› or "
+          "‹valid_share›.",
           job.checkpoint.string());
     }
-    verify_checkpoint(*best);
     return weights_in(*best);
   }
   return weights_in(newest_checkpoint(job.checkpoint, warn));

@@ -184,6 +184,34 @@ TEST_F(CheckpointTest, PruneKeepsTheNewestAndTheBest) {
   EXPECT_THAT(steps(), ElementsAre(2, 4, 5));
 }
 
+TEST_F(CheckpointTest, TheBestThatIsIntactIsFound) {
+  const auto best = [this] {
+    messages_.clear();
+    return find_best(directory_, [&](std::string_view text) { messages_.emplace_back(text); });
+  };
+  EXPECT_FALSE(best());
+  write(1, 0.9);
+  write(2, 0.8);
+  write(3);
+  EXPECT_EQ(best()->filename(), "step-00000001");
+  EXPECT_TRUE(messages_.empty());
+  flip_byte(directory_ / "step-00000001" / kWeightsFile, 150);
+  write_text(directory_ / "step-00000003" / kManifestFile, "{");
+  EXPECT_EQ(best()->filename(), "step-00000002");
+  ASSERT_EQ(messages_.size(), 2U);
+  EXPECT_THAT(messages_[0], HasSubstr("step-00000003' is damaged and passed over"));
+  EXPECT_THAT(messages_[1], HasSubstr("step-00000001' is damaged and passed over"));
+}
+
+// A job that has diverged still goes on from where it was.
+TEST_F(CheckpointTest, AFigureThatIsNoNumberIsAsGoodAsNone) {
+  write(1, 0.9);
+  const auto path = write(2, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_FALSE(verify_checkpoint(path).measured);
+  prune_checkpoints(directory_, 1, 2);
+  EXPECT_THAT(steps(), ElementsAre(1, 2));
+}
+
 TEST_F(CheckpointTest, PruneDoesNotCountWhatALaterRunLeft) {
   write(1);
   write(2);

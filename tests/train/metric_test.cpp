@@ -18,6 +18,10 @@ TEST(MetricTest, ASmallerLossAndALargerShareAreBetter) {
   EXPECT_TRUE((Measured{"loss", 0.1}).better_than({"loss", 0.2}));
   EXPECT_FALSE((Measured{"loss", 0.2}).better_than({"loss", 0.2}));
   EXPECT_TRUE((Measured{"top1", 0.3}).better_than({"top1", 0.2}));
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE((Measured{"loss", 7}).better_than({"loss", none}));
+  EXPECT_FALSE((Measured{"loss", none}).better_than({"loss", 7}));
+  EXPECT_FALSE((Measured{"loss", none}).better_than({"loss", none}));
   EXPECT_EQ(report(1, 0.5, 2).figure("loss").value, 2);
   EXPECT_EQ(report(1, 0.5, 2).figure("top1").value, 0.5);
   EXPECT_EQ(report(1, 0.5, 2).figure("top5").value, 1);
