@@ -157,6 +157,17 @@ void CheckpointWriter::wait() {
   changed_.wait(lock, [this] { return !pending_; });
 }
 
+std::string CheckpointWriter::prune(int64_t newest) const {
+  try {
+    prune_checkpoints(directory_, keep_, newest);
+    return {};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fmt::format("Cannot remove '{}': {}.", error.path1().string(), error.code().message());
+  } catch (const std::exception& error) {
+    return marked_text(error);
+  }
+}
+
 void CheckpointWriter::work() {
   take_low_priority();
   std::unique_lock lock(mutex_);
@@ -167,19 +178,20 @@ void CheckpointWriter::work() {
     Outcome outcome = {{.step = manifest.step,
                         .directory = directory_ / checkpoint_name(manifest.step),
                         .pause_seconds = pause_seconds_},
+                       {},
                        {}};
     lock.unlock();
     try {
       if (!early_failure_.empty()) throw InputError(early_failure_);
       outcome.report.bytes =
           write_checkpoint(*partial_, manifest, snapshot_, centres_.get(), average_);
-      prune_checkpoints(directory_, keep_, manifest.step);
     } catch (const std::filesystem::filesystem_error& error) {
       outcome.failure = fmt::format("Cannot write '{}': {}.", outcome.report.directory.string(),
                                     error.code().message());
     } catch (const std::exception& error) {
       outcome.failure = marked_text(error);
     }
+    if (outcome.failure.empty()) outcome.not_pruned = prune(manifest.step);
     centres_.reset();
     partial_.reset();
     lock.lock();

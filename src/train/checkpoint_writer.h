@@ -28,7 +28,8 @@ class CheckpointWriter {
   // What became of a save: a report, or the reason why there is none.
   struct Outcome {
     CheckpointReport report;
-    std::string failure;
+    std::string failure;     // why it was not written
+    std::string not_pruned;  // why older ones are still there
   };
 
   // Creates the directory and removes what an interrupted writer left behind. Throws
@@ -61,6 +62,7 @@ class CheckpointWriter {
   using Clock = std::chrono::steady_clock;
 
   void work();
+  std::string prune(int64_t newest) const;  // why it could not
 
   std::filesystem::path directory_;
   int keep_;

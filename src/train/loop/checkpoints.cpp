@@ -66,6 +66,12 @@ void Checkpoints::report() {
                                        "and earlier ones are intact: {}",
                                        outcome.report.step, outcome.failure));
     }
+    if (!outcome.not_pruned.empty()) {
+      observer_.on_message(Severity::warning,
+                           fmt::format("Checkpoint of step {} was written, but an older one that "
+                                       "is not kept is still there: {}",
+                                       outcome.report.step, outcome.not_pruned));
+    }
   }
 }
 
