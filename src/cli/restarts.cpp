@@ -62,7 +62,8 @@ int wait_for_run(pid_t child, const std::atomic<bool>& stop) {
   }
 }
 
-// The ranks of a job that has failed may take a moment to end.
+// The ranks of a job that has failed may take a moment to end. What holds the lock longer has ended
+// with its host, or holds it still, which the next run tells.
 void wait_for_lock(const std::filesystem::path& directory, const std::atomic<bool>& stop) {
   const auto end = std::chrono::steady_clock::now() + kLongestEnd;
   while (!stop && std::chrono::steady_clock::now() < end) {
@@ -73,6 +74,7 @@ void wait_for_lock(const std::filesystem::path& directory, const std::atomic<boo
       std::this_thread::sleep_for(10 * kRestartLook);
     }
   }
+  if (!stop) train::remove_abandoned_lock(directory);
 }
 
 int64_t newest_step(const std::filesystem::path& directory) {

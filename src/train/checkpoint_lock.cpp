@@ -20,6 +20,8 @@
 namespace millrace::train {
 namespace {
 
+constexpr const char* kLockFile = "lock";
+
 std::string host_name() {
   std::array<char, 256> name = {};
   ::gethostname(name.data(), name.size() - 1);
@@ -61,7 +63,7 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 }  // namespace
 
 CheckpointLock::CheckpointLock(const std::filesystem::path& directory)
-    : path_(directory / "lock"), made_(!std::filesystem::exists(directory)) {
+    : path_(directory / kLockFile), made_(!std::filesystem::exists(directory)) {
   make_directory(directory, "‹checkpoint›");
   while (true) {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -94,6 +96,16 @@ CheckpointLock::~CheckpointLock() {
   ::unlink(path_.c_str());
   if (made_) ::rmdir(path_.parent_path().c_str());  // unless something is in it
   ::close(descriptor_);
+}
+
+void remove_abandoned_lock(const std::filesystem::path& directory) {
+  const std::filesystem::path path = directory / kLockFile;
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (descriptor < 0) return;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_same_file(descriptor, path)) {
+    ::unlink(path.c_str());
+  }
+  ::close(descriptor);
 }
 
 }  // namespace millrace::train

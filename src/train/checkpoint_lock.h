@@ -22,4 +22,8 @@ class CheckpointLock {
   int descriptor_ = -1;
 };
 
+// Removes the lock of an owner on any host that has ended without doing so; for whoever knows that
+// it was one of its own jobs.
+void remove_abandoned_lock(const std::filesystem::path& directory);
+
 }  // namespace millrace::train

@@ -69,5 +69,17 @@ TEST_F(CheckpointLockTest, AnOwnerOfAnotherHostMayBeAlive) {
   EXPECT_EQ(refusal(), "");
 }
 
+TEST_F(CheckpointLockTest, WhatAnOwnerOfALostHostLeftCanBeRemovedUnlessItLives) {
+  std::filesystem::create_directories(directory_);
+  std::ofstream(directory_ / "lock") << "process 7 on host elsewhere.example, started today\n";
+  ASSERT_THAT(refusal(), HasSubstr("elsewhere.example"));
+  remove_abandoned_lock(directory_);
+  EXPECT_EQ(refusal(), "");
+  remove_abandoned_lock(directory_);  // there is none
+  const CheckpointLock lock(directory_);
+  remove_abandoned_lock(directory_);
+  EXPECT_THAT(refusal(), HasSubstr("process " + std::to_string(::getpid())));
+}
+
 }  // namespace
 }  // namespace millrace::train
