@@ -76,8 +76,9 @@ std::vector<RankProcess> find_rank_processes(const JobMark& mark, int own_rank,
                                              const std::function<bool(pid_t)>& is_known) {
   std::vector<RankProcess> found;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const auto process = static_cast<pid_t>(std::atoi(entry.path().filename().c_str()));
+  std::filesystem::directory_iterator entry("/proc", error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const auto process = static_cast<pid_t>(std::atoi(entry->path().filename().c_str()));
     if (process <= 0 || process == ::getpid() || is_known(process)) continue;
     const std::string environment = read_process_file(process, "environ");
     const std::optional<int> rank = rank_in(environment);

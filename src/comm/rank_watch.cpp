@@ -180,12 +180,17 @@ void RankWatch::watch() {
   const int long_gone = static_cast<int>(options_.gone / kLookSeconds);
   std::map<pid_t, Peer> peers;
   JoinClock clock;
+  bool is_searching = true;  // until all are there and none can come any more
   std::unique_lock lock(mutex_);
   for (int number = 0; !stopping_; ++number) {
     const bool may_not_end = !ending_;
+    const bool joined = joined_;
     lock.unlock();
     const auto begin = Clock::now();
-    if (number % kSearchEvery == 0) search(mark, place_.rank, peers);
+    if (is_searching && number % kSearchEvery == 0) {
+      search(mark, place_.rank, peers);
+      is_searching = !joined || count_ranks(peers) + 1 < place_.local_ranks;
+    }
     std::string lost;
     bool is_gone = false;
     int lost_rank = -1;
@@ -214,7 +219,8 @@ void RankWatch::watch() {
     changed_.wait_for(lock, std::chrono::duration<double>(kLookSeconds),
                       [this] { return stopping_; });
     const std::chrono::duration<double> round = Clock::now() - begin;
-    clock.pass(std::min(round.count(), 4 * kLookSeconds), peers, place_.local_ranks - 1);
+    if (!joined)
+      clock.pass(std::min(round.count(), 4 * kLookSeconds), peers, place_.local_ranks - 1);
   }
 }
 
