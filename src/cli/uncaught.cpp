@@ -1,14 +1,17 @@
 #include "cli/uncaught.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <exception>
 #include <new>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/shortage.h"
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/standard_files.h"
@@ -20,7 +23,36 @@ namespace millrace::cli {
 namespace {
 
 // All that a terminate handler can reach.
-std::atomic<const comm::MpiSession*> session_of_errors = nullptr;
+std::atomic<comm::MpiSession*> session_of_errors = nullptr;
+
+constexpr size_t kReserve = size_t{4} << 20;
+std::atomic<void*> reserve = nullptr;
+
+// Whoever is to tell that there is no memory finds some.
+void give_reserve_back() {
+  if (void* room = reserve.exchange(nullptr)) ::munmap(room, kReserve);
+  throw std::bad_alloc();
+}
+
+// Addresses alone, which is what a limit (ulimit -v) counts.
+void take_reserve() {
+  if (reserve != nullptr) return;
+  void* room = ::mmap(nullptr, kReserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room != MAP_FAILED) reserve = room;
+  std::set_new_handler(give_reserve_back);
+}
+
+// The stack of the first thread grows while it is used, for which there may be no memory any more
+// either: then a signal ends the process. Those of other threads are whole from their beginning.
+[[gnu::noinline]] void take_stack() {
+  constexpr rlim_t kEnough = rlim_t{512} << 10;
+  constexpr size_t kPage = 4096;
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 4 * kEnough) return;
+  std::array<char, kEnough> room;
+  volatile char* const bottom = room.data();
+  for (size_t i = kEnough; i > 0; i -= kPage) bottom[i - kPage] = 0;
+}
 
 std::string doing_of_this_rank() {
   const comm::MpiSession* session = session_of_errors;
@@ -36,6 +68,7 @@ std::string doing_of_this_rank() {
     if (sentence.empty()) sentence = with_flags(marked_text(error));
   } catch (...) {  // NOLINT: nothing is known of it
   }
+  if (comm::MpiSession* session = session_of_errors) session->expect_no_answer(kExitJobFailed);
   print_error("millrace: {}\n", sentence);
   ::_exit(kExitJobFailed);
 }
@@ -43,24 +76,23 @@ std::string doing_of_this_rank() {
 }  // namespace
 
 std::string describe_shortage(const std::exception& error, const std::string& doing) {
-  const auto* system = dynamic_cast<const std::system_error*>(&error);
-  const auto is = [&](std::errc code) { return system != nullptr && system->code() == code; };
-  const bool memory =
-      dynamic_cast<const std::bad_alloc*>(&error) != nullptr || is(std::errc::not_enough_memory);
-  if (!memory && !is(std::errc::resource_unavailable_try_again)) return "";
+  const char* shortage = shortage_text(error);
+  if (shortage == nullptr) return "";
   const comm::LaunchPlace place = comm::launch_place();
   const std::string rank = place.ranks < 2 ? ""
                                            : fmt::format("rank {} on host {}{}: ", place.rank,
                                                          comm::host_of_this_process(), doing);
-  return rank + (memory ? "There is not enough memory for this job."
-                        : "No thread could be started: memory (ulimit -v) or the number of "
-                          "processes (ulimit -u) is limited.");
+  return rank + shortage;
 }
 
-RankOfErrors::RankOfErrors(const comm::MpiSession& session) { session_of_errors = &session; }
+RankOfErrors::RankOfErrors(comm::MpiSession& session) { session_of_errors = &session; }
 
 RankOfErrors::~RankOfErrors() { session_of_errors = nullptr; }
 
-void tell_uncaught_errors() { std::set_terminate(end_with_sentence); }
+void tell_uncaught_errors() {
+  take_reserve();
+  take_stack();
+  std::set_terminate(end_with_sentence);
+}
 
 }  // namespace millrace::cli

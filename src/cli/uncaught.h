@@ -15,14 +15,15 @@ namespace millrace::cli {
 std::string describe_shortage(const std::exception& error, const std::string& doing = "");
 
 // From now on an exception that leaves a thread, or is thrown where none may be, ends the process
-// with one sentence and status 1 instead of an abort.
+// with one sentence and status 1 instead of an abort. Memory for the sentence is kept until there
+// is no other.
 void tell_uncaught_errors();
 
-// While there is one, the sentence says what the rank of this session was doing; before, that the
-// job began.
+// While there is one, the sentence says what the rank of this session was doing, and its witness
+// nothing more; before, that the job began.
 class RankOfErrors {
  public:
-  explicit RankOfErrors(const comm::MpiSession& session);
+  explicit RankOfErrors(comm::MpiSession& session);
   ~RankOfErrors();
   RankOfErrors(const RankOfErrors&) = delete;
   RankOfErrors& operator=(const RankOfErrors&) = delete;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/shortage.h"
 #include "base/text.h"
 #include "comm/texts.h"
 #include "train/device_report.h"
@@ -87,7 +88,7 @@ void Engine::compile(const StepSettings& job, Purpose purpose, TrainingObserver&
     if (job.recompute == passes::RecomputePolicy::automatic)
       say_what_runs_again(workers_, observer);
   } catch (const std::exception& error) {
-    fail(marked_text(error));
+    fail(failure_text(error));
     throw;
   }
   if (!choices_.warning().empty()) observer.on_message(Severity::warning, choices_.warning());

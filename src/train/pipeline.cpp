@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/shortage.h"
 #include "graph/margin_head.h"
 #include "train/stage_options.h"
 
@@ -238,7 +239,7 @@ void Pipeline::run(
       const std::lock_guard lock(mutex);
       if (first) return;
       first = std::current_exception();
-      options_.stop(marked_text(error));
+      options_.stop(failure_text(error));
       for (Stage& stage : stages_) stage.runner->close();
     }
   };

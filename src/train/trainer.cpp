@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shortage.h"
 #include "compile/arithmetic.h"
 #include "train/checkpoint_lock.h"
 #include "train/engine.h"
@@ -71,7 +72,7 @@ class Trainer {
       if (data_failure_) std::rethrow_exception(data_failure_);
       engine_.finish();
     } catch (const std::exception& error) {
-      engine_.fail(marked_text(error));
+      engine_.fail(failure_text(error));
       throw;
     }
     return std::move(result_);
