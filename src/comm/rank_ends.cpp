@@ -330,7 +330,7 @@ void RankEnds::attend(const std::function<bool()>& may_be_answer) {
     if (count != 1) continue;
     if (event.data.ptr == nullptr) {
       has_ended_ = true;
-      settles_ = socket_ >= 0 && may_be_answer();
+      settles_ = may_be_answer() && socket_ >= 0;
       for (const int sign : signs_) ::epoll_ctl(events_, EPOLL_CTL_DEL, sign, nullptr);
       continue;
     }

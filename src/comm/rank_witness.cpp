@@ -142,6 +142,10 @@ bool may_be_answer(std::optional<int> status) {
   return is_signal_of_launchers(status) || is_ended_by(status, {SIGABRT});
 }
 
+bool has_failed(std::optional<int> status) {
+  return status && WIFEXITED(*status) && !describe_rank_end(status).empty();
+}
+
 // A rank that ended by itself, without a witness, may have been none of this program.
 Ended find_first(const Ended& own, const RankEnds::Ends& seen) {
   const auto ended_rank = [](const RankEnds::Rival& each) {
@@ -155,10 +159,14 @@ Ended find_first(const Ended& own, const RankEnds::Ends& seen) {
   }
   if (!may_be_answer(own.first.status)) return own;
   const bool has_aborted = is_ended_by(own.first.status, {SIGABRT});
+  const bool was_joining = own.activity.empty();
   Ended ended = own;
   for (const RankEnds::Rival& each : seen.rivals) {
-    if (each.has_witness && !has_aborted) continue;
+    if (each.has_witness && !has_aborted && !was_joining) continue;
     const EndedRank rival = ended_rank(each);
+    // MPI ends a rank that it cannot join only after it has had the others ended.
+    if (was_joining && has_failed(rival.status)) ended.rivals.push_back(rival);
+    if (each.has_witness && !has_aborted) continue;
     if (rival.status && (!WIFSIGNALED(*rival.status) || WTERMSIG(*rival.status) == SIGABRT))
       continue;
     if (!is_signal_of_launchers(rival.status)) {
@@ -271,7 +279,9 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
     return false;
   };
   std::optional<int> own_status;
+  std::optional<uint64_t> limit;
   const auto waits_for_others = [&] {
+    limit = memory_limit(rank);  // which nobody knows any more once its parent has heard of its end
     own_status = status_of_ended(rank, own);
     return may_be_answer(own_status);
   };
@@ -288,7 +298,6 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   if (!takes_the_word(job.name())) ::_exit(0);
   if (!page_->silent) {
     const std::optional<int> status = ended.first.status;
-    const std::optional<uint64_t> limit = memory_limit(rank);
     const bool short_of_memory = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL &&
                                  ended_for_memory() > memory_ends;
     const std::string sentence = fmt::format(

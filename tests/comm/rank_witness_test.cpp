@@ -130,6 +130,7 @@ Waiting wait_as(int local_rank, const JobMark& job, int errors) {
     ::close(errors);
     const RankWitness witness({local_rank, 2, local_rank, 2}, job);
     const pid_t process = witness.process();
+    ::signal(SIGUSR1, [](int) { ::_exit(15); });
     if (::write(pipe[1], &process, sizeof(process)) != sizeof(process)) ::_exit(1);
     while (true) ::pause();
   }
@@ -273,6 +274,24 @@ TEST(RankWitness, RanksThatEndAtOnceAreBothTold) {
   const std::string said = read_all(pipe[0]);
   EXPECT_NE(said.find("rank 0 (process "), std::string::npos) << said;
   EXPECT_NE(said.find("or rank 1 (process "), std::string::npos) << said;
+}
+
+// MPICH has the others killed before a rank ends that it cannot join.
+TEST(RankWitness, ARankThatMpiGaveUpIsToldBesideTheOneThatWasEndedForIt) {
+  std::array<int, 2> pipe = {};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  const JobMark job = job_named("given up");
+  const std::array<Waiting, 2> ranks = {wait_as(0, job, pipe[1]), wait_as(1, job, pipe[1])};
+  ::close(pipe[1]);
+  ::usleep(200'000);
+  ::kill(ranks[0].rank, SIGKILL);
+  ::usleep(50'000);
+  ::kill(ranks[1].rank, SIGUSR1);
+  const std::string said = read_all(pipe[0]);
+  EXPECT_NE(said.find("rank 0 (process "), std::string::npos) << said;
+  EXPECT_NE(said.find("or rank 1 (process "), std::string::npos) << said;
+  EXPECT_NE(said.find("which ended with status 15"), std::string::npos) << said;
+  for (const Waiting& rank : ranks) ::waitpid(rank.rank, nullptr, 0);
 }
 
 // It holds the word until the others have ended, and is not left behind longer than they are.
