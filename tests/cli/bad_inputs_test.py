@@ -191,6 +191,8 @@ CASES = [
     ("eval faces --verification hollow", "Is a directory"),
     ("verify faces words.txt", "two"),
     ("verify faces words.txt words.txt", "words.txt"),
+    ("verify faces nothing.jpg words.txt", "'nothing.jpg' does not exist"),
+    ("verify faces people", "two images; there are"),
 ]
 
 
