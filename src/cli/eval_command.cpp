@@ -171,7 +171,12 @@ int run_eval(EvalFlags flags) {
   train::TrainJob job = to_evaluation_job(flags);
   if (flags.verification.empty() && flags.identification.empty() && flags.job.data.empty()) {
     const train::ModelCard card = train::find_card(job.checkpoint, job.load_weights);
-    if (card.evaluation_data.empty()) flags.verification = card.verification;
+    if (card.evaluation_data.empty()) {
+      flags.verification = card.verification;
+      if (flags.verification.empty()) {
+        fail_input("--data is missing: nothing says what these weights were measured on.");
+      }
+    }
   }
   const bool faces = !flags.verification.empty() || !flags.identification.empty();
   if (faces && (!flags.logits.empty() || flags.confusion)) {
