@@ -97,6 +97,8 @@ def make_linear():
                               node("Clip", ["l", "least"], ["m"]), node("Shape", ["e"], ["s"]),
                               node("Expand", ["m", "s"], ["n"]), node("Div", ["e", "n"], ["y"])],
             LAST + [numbers("least", 1e-12)])
+    at_last("weights_of_negative_shape", GEMM, [TensorProto(name="w", dims=[-7, 8]), LAST[1]],
+            refused="tensor 'w' cannot have the shape")
     case("convolution_as_classifier", CONV + RELU + [node("GlobalAveragePool", ["r"], ["g"]),
                                                      node("Conv", ["g", "k", "b"], ["z"]), node("Flatten", ["z"], ["y"])],
          WEIGHTS + [drawn("k", 5, 8, 1, 1), LAST[1]])
