@@ -67,8 +67,8 @@ int run_embed(const EmbedFlags& flags) {
 }
 
 int run_verify(const VerifyFlags& flags) {
-  if (flags.files.size() != 2) fail_input("Name two images; there are {}.", flags.files.size());
-  const std::vector<std::filesystem::path> files(flags.files.begin(), flags.files.end());
+  const std::vector<std::filesystem::path> files = list_images(flags.files);
+  if (files.size() != 2) fail_input("Name two images; there are {}.", files.size());
   ProgressPrinter messages(true);
   std::vector<std::vector<float>> vectors;
   train::embed_files(look_job(flags.look, files.size()), files, messages,
@@ -82,7 +82,7 @@ int run_verify(const VerifyFlags& flags) {
     cosine += first * second;
     distance += (first - second) * (first - second);
   }
-  const Json names = {printable(flags.files[0]), printable(flags.files[1])};
+  const Json names = {printable(files[0].string()), printable(files[1].string())};
   Json json = {{"files", names}, {"cosine", cosine}, {"squared_distance", distance}};
   std::string text = fmt::format("squared distance {:.4f}, cosine {:.4f}", distance, cosine);
   if (flags.threshold) {

@@ -26,9 +26,10 @@ namespace {
 
 constexpr const char* kEvalExamples = R"(Examples:
     millrace eval --model fashion_cnn --data idx:DIR --checkpoint runs/fashion
-    millrace eval --model resnet50 --data folder:val --weights resnet50.safetensors
+    millrace eval --model resnet50 --data folder:val resnet50.pth
+    millrace eval --data folder:val pets.safetensors
     millrace eval --verification pairs.bin runs/faces
-    millrace eval --verification lfw.bin --model iresnet50 --weights backbone.safetensors
+    millrace eval --verification lfw.bin --model iresnet50 backbone.pth
     millrace eval --identification recordio:people.rec runs/faces
 
 Every sample counts exactly once, whatever the batch size. The model, its sizes and what is done to
@@ -55,7 +56,12 @@ train::TrainJob to_evaluation_job(EvalFlags flags) {
       fail_input("Give one directory of checkpoints: '{}' or --checkpoint '{}'.", flags.run,
                  flags.checkpoint);
     }
-    flags.checkpoint = flags.run;
+    const bool is_file = std::filesystem::is_regular_file(flags.run);
+    if (is_file && !flags.load_weights.empty()) {
+      fail_input("Give one file of weights: '{}' or --load-weights '{}'.", flags.run,
+                 flags.load_weights);
+    }
+    (is_file ? flags.load_weights : flags.checkpoint) = flags.run;
   }
   if (flags.load_weights.empty() && flags.checkpoint.empty()) {
     flags.load_weights = models::onnx_file(flags.job.model).string();
@@ -107,7 +113,7 @@ Json describe(const std::string& set, const train::VerificationReport& report, s
       "{}{} pairs: accuracy {:.2f} % (± {:.2f} over {} folds) at a squared distance of {:.2f}\n",
       set.empty() ? "" : set + ": ", report.pairs, report.accuracy * 100, report.deviation * 100,
       train::kFolds, report.threshold);
-  text += fmt::format("AUC: {:.4f}\n", report.auc);
+  text += fmt::format("AUC: {:.2f} %\n", report.auc * 100);
   Json rates = Json::object();
   for (const train::AcceptRate& rate : report.rates) {
     const std::string name = fmt::format("1e-{:.0f}", -std::log10(rate.far));
@@ -165,7 +171,12 @@ int run_eval(EvalFlags flags) {
   train::TrainJob job = to_evaluation_job(flags);
   if (flags.verification.empty() && flags.identification.empty() && flags.job.data.empty()) {
     const train::ModelCard card = train::find_card(job.checkpoint, job.load_weights);
-    if (card.evaluation_data.empty()) flags.verification = card.verification;
+    if (card.evaluation_data.empty()) {
+      flags.verification = card.verification;
+      if (flags.verification.empty()) {
+        fail_input("--data is missing: nothing says what these weights were measured on.");
+      }
+    }
   }
   const bool faces = !flags.verification.empty() || !flags.identification.empty();
   if (faces && (!flags.logits.empty() || flags.confusion)) {
@@ -204,7 +215,8 @@ void add_eval_command(CLI::App& program, Action& chosen) {
   };
   add("Weights", "--checkpoint", flags->checkpoint,
       "The newest intact checkpoint in this directory");
-  add("Weights", "run", flags->run, "The same without the flag");
+  add("Weights", "run", flags->run,
+      "A run's directory, one of its checkpoints, or a file of weights, without a flag");
   add("Weights", "--load-weights,--weights", flags->load_weights,
       "Or weights with torchvision's or InsightFace's names: safetensors, an index of several, or "
       "a "

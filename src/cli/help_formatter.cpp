@@ -61,8 +61,9 @@ std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positi
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   if (option->get_type_size() == 0) return "";
-  return " " + (option->get_expected_max() > 1 ? std::string("N,N,...")
-                                               : get_label(option->get_type_name()));
+  const std::string label = get_label(option->get_type_name());
+  if (option->get_delimiter() == '\0') return " " + label;
+  return label == get_label("TEXT") ? " A,B,..." : " N,N,...";
 }
 
 std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {

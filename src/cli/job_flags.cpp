@@ -44,9 +44,9 @@ void add_model_flags(CLI::App& command, JobFlags& flags) {
     return command.add_option(name, value, help)->group("Model");
   };
   add("--model", flags.model,
-      fmt::format(
-          "The network: {}; or onnx:FILE, the network in an ONNX file with its weights. Needed.",
-          fmt::join(models::model_names(), ", ")));
+      fmt::format("The network: {}; or onnx:FILE, the network in an ONNX file with its weights. "
+                  "Needed where nothing else tells it.",
+                  fmt::join(models::model_names(), ", ")));
   add("--classes", flags.classes,
       "Classes to tell apart [as many as the data has; the model's usual number where it does not "
       "tell]");

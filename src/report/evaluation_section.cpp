@@ -51,12 +51,13 @@ std::string matrix_html(const Counts& counts, const std::vector<Source>& sources
       "<table class=\"matrix\"><caption>Confusion{}</caption><thead><tr><td></td>",
       links_to(sources));
   for (const std::string& name : counts.names) {
-    text += fmt::format("<th scope=\"col\"><span>{}</span></th>", escaped(name));
+    text += fmt::format("<th scope=\"col\" title=\"{0}\"><span>{0}</span></th>", escaped(name));
   }
   text += "</tr></thead>\n<tbody>\n";
   for (size_t label = 0; label < counts.rows.size(); ++label) {
     const double samples = counts.samples(label);
-    text += fmt::format("<tr><th scope=\"row\">{}</th>", escaped(counts.names[label]));
+    text +=
+        fmt::format("<tr><th scope=\"row\" title=\"{0}\">{0}</th>", escaped(counts.names[label]));
     for (size_t told = 0; told < counts.rows.size(); ++told) {
       const double count = counts.rows[label][told];
       const double share = samples > 0 ? count / samples : 0;
@@ -93,7 +94,8 @@ std::string gallery(const Json& root, size_t most) {
     const std::string file = escaped(json_text(sample, "file"));
     text += fmt::format(
         "<figure title=\"{}\"><img src=\"{}\" alt=\"{} taken for {}\">"
-        "<figcaption><b>{}</b> taken for <b>{}</b>, {}{}</figcaption></figure>\n",
+        "<figcaption><b>{}</b> taken for <b>{}</b>, <span "
+        "class=\"n\">{}</span>{}</figcaption></figure>\n",
         file, picture, name, told, name, told, share_text(json_number(sample, "share")),
         file.empty() ? "" : fmt::format("<br><span class=\"file\">{}</span>", file));
     ++count;

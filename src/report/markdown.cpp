@@ -7,7 +7,8 @@ namespace millrace::report {
 namespace {
 
 std::string heading(const RunFile& file) {
-  return fmt::format("# {}\n\n", markdown_cell(file.path.filename().string()));
+  const std::filesystem::path run = file.path.parent_path().filename();
+  return fmt::format("# {}\n\n", markdown_cell((run / file.path.filename()).string()));
 }
 
 std::string value_text(const Json& value) {

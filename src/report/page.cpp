@@ -92,8 +92,8 @@ void add_overview(const RunSet& set, const std::vector<RunFacts>& facts, PagePar
   }
   page.body += to_html(table);
   page.body += fmt::format(
-      "<p class=\"small\">Batch: samples of a step on all devices. An epoch (s/epoch) counts the "
-      "{:.0f} images of ImageNet, as published tables do.{}</p>\n",
+      "<p class=\"small\">Batch: samples of a step on all devices. Of random images, an epoch "
+      "(s/epoch) is the {:.0f} of ImageNet, as in published tables.{}</p>\n",
       kEpochImages, escaped(speed_up_text(trained)));
   add_comparison(trained, page);
 }

@@ -48,6 +48,8 @@ void add_general(const Json& root, RunFacts& facts) {
   facts.precision = json_text(root, "precision");
   facts.schedule = json_text(root, "schedule");
   facts.batch = json_number(root, "global_batch");
+  const double steps = json_number(root, "steps_per_epoch").value_or(0);
+  if (steps > 0) facts.epoch_images = steps * facts.batch.value_or(0);
   facts.image = json_number(root, "image");
   const Json fits = json_member(root, "fits");
   if (fits.is_boolean()) facts.fits = fits.get<bool>();

@@ -11,7 +11,8 @@
 
 namespace millrace::report {
 
-inline constexpr double kEpochImages = 1281167;  // of ImageNet, as published tables count
+// An epoch of data that has none: that of ImageNet, as published tables count.
+inline constexpr double kEpochImages = 1281167;
 
 // Values of JSON that may be anything: nothing unless they are of the kind asked for.
 Json json_member(const Json& object, const char* key);
@@ -36,6 +37,7 @@ struct Evaluation {
 struct RunFacts {
   std::string name, model, data, precision, schedule, placement, cuts;
   int devices = 0;
+  double epoch_images = kEpochImages;
   std::optional<double> batch, steps, image, micro_batches;
   std::optional<double> seconds_per_step, samples_per_second;  // measured
   std::optional<double> predicted_seconds, predicted_rate;

@@ -115,7 +115,7 @@ Table run_table(const std::vector<RunFacts>& runs) {
          or_none(schedule), memory_text(run),
          value(measured ? run.seconds_per_step : run.predicted_seconds),
          value(rate) + (rate && !measured ? " predicted" : ""),
-         value(rate && *rate > 0 ? std::optional(kEpochImages / *rate) : std::nullopt),
+         value(rate && *rate > 0 ? std::optional(run.epoch_images / *rate) : std::nullopt),
          rate && base != nullptr && *base->rate() > 0 ? fmt::format("{:.2f}", *rate / *base->rate())
                                                       : kNone});
     table.bar_shares.push_back(rate && most > 0 ? *rate / most : 0);

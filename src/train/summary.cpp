@@ -91,6 +91,7 @@ Json summary_of(const TrainJob& job, const TrainResult& result) {
   json["steps"] = result.losses.size();
   json["first_step"] = result.first_step;
   json["total_steps"] = result.total_steps;
+  json["steps_per_epoch"] = result.steps_per_epoch;
   json["finished"] = !result.interrupted;
   json["precision"] = passes::precision_name(job.precision.type);
   json["arithmetic"] = compile::describe(job.precision);

@@ -147,6 +147,7 @@ void Trainer::open() {
   }
   result_.step = result_.first_step = manifest.step;
   result_.total_steps = job_.steps > 0 ? job_.steps : job_.epochs * feed_->batches_per_epoch();
+  result_.steps_per_epoch = feed_->batches_per_epoch();
   end_ = result_.total_steps;
   if (until_epoch_ > 0) end_ = std::min(end_, until_epoch_ * feed_->batches_per_epoch());
   job_.learning_rate = in_steps(job_.learning_rate, feed_->batches_per_epoch());

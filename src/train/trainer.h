@@ -22,6 +22,7 @@ struct TrainResult {
   int64_t first_step = 0;  // finished steps that a checkpoint brought along
   int64_t step = 0;        // finished steps in all
   int64_t total_steps = 0;
+  int64_t steps_per_epoch = 0;  // 0 where there are no epochs
   bool interrupted = false;
   bool ended_early = false;        // as evaluations got no better
   std::vector<double> losses;      // of the steps of this run

@@ -132,7 +132,10 @@ CASES = [
     ("predict run empty.jpg", "'empty.jpg' is bad: it is empty"),
     ("predict run - < half.png", "has no list of files"),
     ("predict . photos", "'./faces' has some"),
-    ("eval run --best", "was measured"),
+    ("eval run --best", "--data is missing"),
+    ("eval run", "--data is missing"),
+    ("eval whole.safetensors --model fashion_cnn", "--data is missing"),
+    ("eval whole.safetensors --data folder:photos --load-weights whole.safetensors", "one file of weights"),
     ("eval run --data folder:photos --classes 3", "3x128 (2 tensors differ)."),
     ("eval run --verification pairs.bin", "embeddings"),
     ("eval run --identification folder:people", "embeddings"),
@@ -191,6 +194,8 @@ CASES = [
     ("eval faces --verification hollow", "Is a directory"),
     ("verify faces words.txt", "two"),
     ("verify faces words.txt words.txt", "words.txt"),
+    ("verify faces nothing.jpg words.txt", "'nothing.jpg' does not exist"),
+    ("verify faces people", "two images; there are"),
 ]
 
 

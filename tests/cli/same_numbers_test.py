@@ -27,6 +27,8 @@ PLACEMENTS = {
     "wide pipeline that sends fp16": ["--placement", "0:0-1.0:2", "--comm-dtype", "fp16", "--microbatches", "2"],
     "replicas in turn": ["--devices", "2", "--replicas", "roundrobin", "--microbatches", "2"],
     "micro-batches": ["--microbatches", "3"],
+    "stale pipeline": ["--placement", "0:0.0:1", "--schedule", "1f1b", "--microbatches", "3"],
+    "interleaved": ["--placement", "0:0.0:1.0:0.0:1", "--schedule", "interleaved", "--microbatches", "2"],
 }
 HEADS = {"linear": [], "arcface": ["--head", "arcface"],
          "divided": ["--head", "arcface", "--head-parallel", "mp"],
@@ -36,9 +38,15 @@ FACE_PLACEMENTS = {"alone": ["linear", "arcface", "adaface", "magface", "curricu
                    "two devices": ["linear", "divided", "adaface", "magface", "curricularface"],
                    "pipeline": ["arcface"], "wide pipeline": ["arcface"]}
 # What changes the numbers of an evaluation, in some of the placements.
-OPTIONS = {"bf16": ["--precision", "bf16"], "average": ["--ema", "0.8"], "fixed norms": ["--freeze-norms"],
+OPTIONS = {"average": ["--ema", "0.8"], "fixed norms": ["--freeze-norms"],
            "frozen": ["--freeze", "conv1,bn1"], "fixed norms, average": ["--freeze-norms", "--ema", "0.5"]}
 OPTION_PLACEMENTS = ("alone", "two devices", "pipeline")
+# Numbers of 16 bits: what stages send must not be rounded again. The first in every placement.
+PRECISIONS = {"bf16": ["--precision", "bf16"], "fp16": ["--precision", "fp16"],
+              "bf16 kept": ["--precision", "bf16", "--precision-arithmetic", "storage"]}
+PRECISION_PLACEMENTS = {"bf16": list(PLACEMENTS), "fp16": ["pipeline", "stale pipeline", "wide pipeline"],
+                        "bf16 kept": ["pipeline", "interleaved", "wide pipeline"]}
+FACE_PRECISIONS = {"pipeline": ("bf16", "fp16"), "two devices": ("bf16",)}
 FACTOR = 6  # samples of a step that every placement divides
 
 
@@ -99,6 +107,15 @@ def check_classes(checks, name, where):
     for row, entry in zip(shares, json.loads(labels)):
         for share in entry["top"]:
             checks.near(f"{name}: {entry['file']}", share["share"], row[share["class"]])
+
+
+def check_exported(checks, run):
+    """A file of weights tells what the run does that it comes from."""
+    checks.run("ckpt", "export", run, "exported.safetensors")
+    own, file = (checks.run("eval", of, "--json", *data) for of, data in
+                 ((run, []), ("exported.safetensors", ["--data", "folder:photos"])))
+    if own and file:
+        checks.near("exported: loss", json.loads(own)["loss"], json.loads(file)["loss"], 0)
 
 
 def accuracy_of(rows, same):
@@ -162,14 +179,23 @@ def main():
         for name, where in PLACEMENTS.items():
             check_classes(checks, name, where)
             checks.tell(f"classes, {name}")
+        check_exported(checks, "run alone")
         for name in OPTION_PLACEMENTS:
             for option, words in OPTIONS.items():
                 check_classes(checks, f"{name}, {option}", [*PLACEMENTS[name], *words])
                 checks.tell(f"classes, {name}, {option}")
+        for precision, placements in PRECISION_PLACEMENTS.items():
+            for name in placements:
+                check_classes(checks, f"{name}, {precision}", [*PLACEMENTS[name], *PRECISIONS[precision]])
+                checks.tell(f"classes, {name}, {precision}")
         for name, heads in FACE_PLACEMENTS.items():
             for head in heads:
                 check_faces(checks, name, PLACEMENTS[name], head, same)
                 checks.tell(f"faces, {name}, {head}")
+        for name, precisions in FACE_PRECISIONS.items():
+            for precision in precisions:
+                check_faces(checks, f"{name}, {precision}", [*PLACEMENTS[name], *PRECISIONS[precision]], "arcface", same)
+                checks.tell(f"faces, {name}, {precision}")
         os.chdir("/")
     for fault in checks.faults[:20]:
         print(fault)

@@ -97,6 +97,8 @@ def make_linear():
                               node("Clip", ["l", "least"], ["m"]), node("Shape", ["e"], ["s"]),
                               node("Expand", ["m", "s"], ["n"]), node("Div", ["e", "n"], ["y"])],
             LAST + [numbers("least", 1e-12)])
+    at_last("weights_of_negative_shape", GEMM, [TensorProto(name="w", dims=[-7, 8]), LAST[1]],
+            refused="tensor 'w' cannot have the shape")
     case("convolution_as_classifier", CONV + RELU + [node("GlobalAveragePool", ["r"], ["g"]),
                                                      node("Conv", ["g", "k", "b"], ["z"]), node("Flatten", ["z"], ["y"])],
          WEIGHTS + [drawn("k", 5, 8, 1, 1), LAST[1]])
@@ -258,7 +260,38 @@ def make_pixels():
     pooled("pixels_not_hidden", 5, 3, hides=False, refused="(Div): its sums of pixels are no adaptive")
 
 
-MAKERS = (make_linear, make_rows, make_windows, make_activations, make_scalings, make_channels, make_pixels)
+def make_enlargements():
+    """Maps of a lower resolution beside those of a higher one."""
+    def enlarged(name, given, constants, opset=13, refused=None, by=2, kind="Resize", **options):
+        nodes = [node("MaxPool", ["r"], ["q"], kernel_shape=[by, by], strides=[by, by]),
+                 node(kind, ["q"] + given, ["e"], **options), node("Add", ["r", "e"], ["s"]),
+                 node("MaxPool", ["s"], ["t"], kernel_shape=[3, 3], strides=[2, 2]),
+                 node("GlobalAveragePool", ["t"], ["g"]), node("Flatten", ["g"], ["f"])]
+        after(name, nodes, constants, opset=opset, refused=refused)
+
+    def scales(*values):
+        return [numbers("k", values)]
+
+    asymmetric = {"coordinate_transformation_mode": "asymmetric"}
+    floor = {**asymmetric, "nearest_mode": "floor"}
+    enlarged("enlarged", ["", "k"], scales(1, 1, 2, 2), **floor)
+    enlarged("enlarged_by_four", ["", "k"], scales(1, 1, 4, 4), by=4)
+    enlarged("enlarged_by_two_rounded", ["", "k"], scales(1, 1, 2, 2), **asymmetric)
+    enlarged("enlarged_to_size", ["", "", "k"], [whole("k", [3, 8, 16, 16])], **floor)
+    enlarged("enlarged_by_axes", ["", "k"], scales(2, 2), opset=18, axes=[2, -1], **floor)
+    enlarged("enlarged_of_ten", ["k"], scales(1, 1, 2, 2), opset=10)
+    enlarged("enlarged_of_old", ["k"], scales(1, 1, 2, 2), opset=9, kind="Upsample")
+    whole_times = "(Resize): it is supported only where it repeats pixels of images a whole number of times"
+    enlarged("enlarged_by_four_rounded", ["", "k"], scales(1, 1, 4, 4), by=4, refused=whole_times, **asymmetric)
+    enlarged("enlarged_by_half", ["", "k"], scales(1, 1, 1.5, 2), refused=whole_times)
+    enlarged("enlarged_channels", ["", "k"], scales(1, 2, 2, 2), refused=whole_times)
+    enlarged("enlarged_corners", ["", "k"], scales(1, 1, 2, 2), refused=whole_times,
+             coordinate_transformation_mode="align_corners")
+    enlarged("enlarged_smoothly", ["", "k"], scales(1, 1, 2, 2), refused="not in the mode 'linear'", mode="linear")
+
+
+MAKERS = (make_linear, make_rows, make_windows, make_activations, make_scalings, make_channels, make_pixels,
+          make_enlargements)
 
 
 def models(largest):

@@ -218,7 +218,8 @@ def test_reports_and_timelines_show_themselves(tmp_path):
 @pytest.mark.parametrize("work", ["job.train()", "best.evaluate(data.train)", "best.predict(images)"])
 def test_interrupts_are_heard_wherever_they_come(work, tmp_path):
     program = f"""
-import time, numpy as np, millrace as mr
+import signal, time, numpy as np, millrace as mr
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background of a script ignores
 images = np.zeros((20000, 28, 28, 1), np.uint8)
 data = mr.data(images=images, labels=np.arange(20000) % 10)
 net = mr.model("fashion_cnn")

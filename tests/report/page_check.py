@@ -347,6 +347,7 @@ class PageCheck(unittest.TestCase):
             self.keep(name)
             self.assertLessEqual(self.value("document.documentElement.scrollWidth"), 360, name)
             self.assertLessEqual(self.value("document.body.scrollWidth"), 360, name)
+            self.assertFalse(self.value("document.querySelector('.matrix tbody th')?.offsetWidth > 120"), name)
             self.assertEqual(self.value("[...document.querySelectorAll('svg, canvas, .card, .tools')].filter(n =>"
                                         "n.getBoundingClientRect().right > innerWidth + 1).length"), 0, name)
 

@@ -168,6 +168,21 @@ TEST_F(PageTest, ASuiteComparesItsRuns) {
   EXPECT_THAT(page_of(set), HasSubstr("--share:40.0%"));
 }
 
+TEST_F(PageTest, AnEpochIsThatOfTheData) {
+  Json own = summary("m", 1, 10);
+  own["global_batch"] = 16;
+  own["steps_per_epoch"] = 5;
+  write("own/s.json", own.dump());
+  write("random/s.json", summary("m", 1, 10).dump());
+  std::vector<RunFacts> facts;
+  const RunSet set = read_runs(directory_);
+  for (const report::Run& run : set.runs) facts.push_back(facts_of(run));
+  const Table table = run_table(facts);
+  ASSERT_EQ(table.head[11], "s/epoch");
+  EXPECT_EQ(table.rows[0][11], "8");
+  EXPECT_EQ(table.rows[1][11], "128117");
+}
+
 TEST_F(PageTest, WhatIsLeftOfARunIsShown) {
   write("metrics.jsonl", "{\"kind\":\"step\",\"step\":7,\"loss\":3,\"seconds\":2}\n");
   EXPECT_THAT(page(), HasSubstr("A run: 1 step, loss from 3 to 3; it did not run to its end."));

@@ -25,8 +25,9 @@ void refuse_computed(Importer&, const Node&) { fail_input("it is supported for c
 
 ReadNode find_reader(const Node& node) {
   if (!node.domain.empty() && node.domain != "ai.onnx") return nullptr;
-  for (const auto find : {find_layer_reader, find_window_reader, find_gate_reader,
-                          find_shape_reader, find_selection_reader, find_pixel_reader}) {
+  for (const auto find :
+       {find_layer_reader, find_window_reader, find_gate_reader, find_shape_reader,
+        find_selection_reader, find_pixel_reader, find_enlarging_reader}) {
     if (const ReadNode reader = find(node.type)) return reader;
   }
   return folds_constants(node.type) ? refuse_computed : nullptr;

@@ -153,6 +153,7 @@ ReadNode find_gate_reader(std::string_view type);
 ReadNode find_shape_reader(std::string_view type);
 ReadNode find_selection_reader(std::string_view type);
 ReadNode find_pixel_reader(std::string_view type);
+ReadNode find_enlarging_reader(std::string_view type);
 
 // Reads a node that begins with single pixels of images, or goes on with them. False if it does
 // neither.

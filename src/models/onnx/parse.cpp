@@ -164,8 +164,8 @@ TensorData parse_tensor(std::span<const std::byte> bytes, const ExternalFiles& f
         lists.push_back(each);
     }
   }
-  if (size_of(tensor.type) == 0) return tensor;  // named where it is used
   const uint64_t size = bytes_of(tensor);
+  if (size_of(tensor.type) == 0) return tensor;  // named where it is used
   if (is_external) {
     tensor.bytes = place.find(tensor, size, files);
     return tensor;
