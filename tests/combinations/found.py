@@ -5,6 +5,16 @@ DRAWS = [
     {"model": "resnet18", "layout": "2.2", "ranks": "2", "schedule": "1f1b-flush", "microbatches": "2", "cut": "after",
      "optimizer": "lars", "share": "on", "precision": "bf16", "wire": "fp32", "backend": "strict", "scale": "window",
      "trained": "late", "data": "small"},
+    # One stage ran with new weights and another with old ones, where all was taken to be new or old alike.
+    {"layout": "1.1.1.1", "batch": "1", "schedule": "ssp", "static": "off", "cut": "after", "total": "said",
+     "optimizer": "adamw-odd", "decay": "0.01", "trained": "decayed", "data": "mixup", "finite": "on",
+     "resume": "hybrid"},
+    # The plain model did not tell a head in micro-batches the labels of the whole step.
+    {"model": "iresnet18", "layout": "turns2.1.2.1", "ranks": "2", "batch": "24", "schedule": "interleaved",
+     "plan": "file", "optimizer": "lars-plain", "decay": "0", "clip": "0.001", "precision": "bf16-storage",
+     "wire": "fp16", "keep": "first", "convolutions": "winograd", "backend": "strict", "scale": "32",
+     "trained": "scaled", "average": "0.9", "rate": "root", "head": "filtered", "head-parallel": "pfc",
+     "eval": "faces", "data": "synthetic", "trace": "on", "resume": "alone"},
     # Losses of a step whose micro-batches are not divided evenly over replicas in turn were left out.
     {"layout": "1.3", "ranks": "2", "batch": "3", "schedule": "2bw", "replicas": "roundrobin", "optimizer": "lamb",
      "decay": "0.01", "wire": "fp16", "recompute": "cheap", "convolutions": "winograd", "backend": "strict",

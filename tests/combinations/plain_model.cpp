@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/parts.h"
 #include "data/safetensors.h"
+#include "graph/margin_head.h"
 #include "grouped_batch_norm.h"
 #include "models/models.h"
 #include "train/network.h"
@@ -48,10 +49,10 @@ bool is_centres(const std::string& name) { return name.starts_with("head.centres
 
 }  // namespace
 
-PlainModel::PlainModel(const train::TrainJob& job)
+PlainModel::PlainModel(const train::TrainJob& job, const std::set<int>& newest)
     : job_(job),
       graphs_(train::network_of(job), job.plan),
-      rule_(job.plan),
+      rule_(job.plan, newest),
       optimizer_(job.optimizer),
       device_({.threads = 1}) {
   const graph::Graph network = train::network_of(job);
@@ -180,6 +181,9 @@ void PlainModel::read_batch(const train::FeedBatch& batch, int64_t micro_batch) 
   const size_t row = batch.images.size() / batch.labels.size();
   session_->write_input(program_, "images", batch.images.subspan(first * row, rows * row));
   session_->write_input(program_, "labels", batch.labels.subspan(first, rows));
+  for (const compile::Slot& input : program_.inputs) {
+    if (input.name == graph::kStepLabels) session_->write_input(program_, input.name, batch.labels);
+  }
   if (!batch.mixing.empty()) {
     session_->write_input(program_, "mixing", batch.mixing.subspan(first * 2, rows * 2));
   }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ namespace millrace::combinations {
 
 class PlainModel {
  public:
-  explicit PlainModel(const train::TrainJob& job);
+  // The stages of `newest` use no old weights.
+  explicit PlainModel(const train::TrainJob& job, const std::set<int>& newest = {});
 
   // Weights and running statistics, and from a checkpoint also the state of the optimizer and, as
   // average:NAME, the average.

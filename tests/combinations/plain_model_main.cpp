@@ -19,13 +19,14 @@ struct Flags {
   cli::JobFlags job;
   std::string load_weights, start, output, metrics;
   std::vector<int64_t> segments;
+  std::vector<int> newest;
   int ranks = 1;
   double average_decay = 0;
 };
 
 void run(const Flags& flags) {
   train::TrainJob job = cli::to_job(flags.job, flags.ranks);
-  PlainModel model(job);
+  PlainModel model(job, {flags.newest.begin(), flags.newest.end()});
   model.average(flags.average_decay);
   if (!flags.start.empty()) model.load(flags.start);
   if (!flags.load_weights.empty()) model.load(flags.load_weights);
@@ -64,6 +65,7 @@ int main(int count, char** arguments) {
   program.add_option("--segments", flags.segments, "Steps at which the pipeline is empty")
       ->delimiter(',')
       ->required();
+  program.add_option("--newest", flags.newest, "Stages that use no old weights")->delimiter(',');
   program.add_option("--ranks", flags.ranks);
   program.add_option("--ema", flags.average_decay);
   program.add_option("--valid-share", flags.job.valid_share);

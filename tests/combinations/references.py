@@ -129,6 +129,11 @@ def plain_model(draw, data):
             ",".join(map(str, segments(draw)))]
 
 
+def some_of(stages):
+    """The ways to take some of them and leave others."""
+    return [some for count in range(1, len(stages)) for some in itertools.combinations(stages, count)]
+
+
 def moved_by(weights, bit, seed):
     """The weights, each a bit larger or smaller, and statistics as they are."""
     source = numpy.random.default_rng(seed)
@@ -244,11 +249,13 @@ class References:
             return None
         if is_stale(draw) and draw["static"] == "off":
             # Whatever is ready runs: no weights are older than with the fixed order, none newer
-            # than without a pipeline.
+            # than without a pipeline; each stage is anywhere between by itself.
             flags = plain_model({**draw, "static": "on"}, self.data)
             newest = plain_model({**draw, "static": "", "schedule": "gpipe",
                                   "microbatches": str(axes.micro_batches(draw))}, self.data)
-            return self.around(draw, flags, self.start(draw), [("newest", newest, BETWEEN)])
+            return self.around(draw, flags, self.start(draw), [("newest", newest, BETWEEN)] + [
+                ("newest", [*flags, "--newest", ",".join(map(str, stages))], BETWEEN)
+                for stages in some_of(range(len(axes.stages_of(draw)) - 1))])
         return self.around(draw, flags, self.start(draw))
 
     def resumed(self, draw, checkpoint, folder):

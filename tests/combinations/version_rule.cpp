@@ -27,6 +27,7 @@ int64_t VersionRule::version(int stage, int64_t micro_batch) const {
   const int64_t step = micro_batch / plan_.micro_batches;
   if (!stale()) return step;
   if (plan_.schedule == parallel::ScheduleKind::two_bw) return std::max<int64_t>(0, step - 1);
+  if (newest_.contains(stage)) return update(stage, micro_batch);
   // A forward comes behind so many backwards of its replica; so many of each make an update.
   const int64_t behind = micro_batch / replicas(stage) - warm_up(stage);
   return std::max<int64_t>(0, behind) / plan_.micro_batches;

@@ -3,13 +3,19 @@
 // Everything is counted from the last moment at which the pipeline was empty.
 #pragma once
 
+#include <set>
+#include <utility>
+
 #include "parallel/plan.h"
 
 namespace millrace::combinations {
 
 class VersionRule {
  public:
-  explicit VersionRule(const parallel::Plan& plan) : plan_(plan) {}
+  // The stages of `newest` see every update before they run a micro-batch, as they may where an
+  // order is not fixed; the others are as far behind as they may be.
+  explicit VersionRule(const parallel::Plan& plan, std::set<int> newest = {})
+      : plan_(plan), newest_(std::move(newest)) {}
 
   // How many updates of the stage its weights have seen that forward and backward of the
   // micro-batch read.
@@ -27,6 +33,7 @@ class VersionRule {
   int64_t warm_up(int stage) const;
 
   parallel::Plan plan_;
+  std::set<int> newest_;
 };
 
 }  // namespace millrace::combinations

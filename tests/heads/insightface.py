@@ -10,11 +10,12 @@ images as files; the images are one batch, so that their order does not matter. 
 mobilefacenet in double: its norms over few values magnify rounding. Compared are the losses (1 %),
 and how far the centres (2 %) and the whole backbone (5 %) have moved.
 
-These bounds may be closer than float32 is. A PReLU whose input is 0 but for rounding decides either way,
-and one decision among millions changes gradients by a thousandth; each step makes more of that, at a rate of
-0.1 twenty times as much. So mobilefacenet may be as far from double as the furthest of PyTorch's own float32
-runs, from the weights and from these moved by their last bit, twice: the furthest of a few samples of a
-random thing is not the furthest of all. What that is, is printed.
+At a rate of 0.1 these bounds are closer than weights of float32 can tell: mobilefacenet decides at PReLUs
+whose input is 0 but for rounding, one decision among millions changes gradients by a thousandth, and each
+step makes ten times as much of that. In double, too, such a job ends elsewhere if the weights that it begins
+with are moved by their last bit of float32. So above a rate of 0.02 it may be off by twice the furthest of a
+few such runs, which are printed: their arithmetic is exact, that of the program rounds everything as much
+once more. What PyTorch's float32 is off by plays no part.
 """
 
 import argparse
@@ -35,7 +36,8 @@ import safetensors_file  # noqa: E402
 
 STEPS, BATCH, CLASSES, SCALE = 5, 8, 24, 64.0
 TOLERANCES = {"losses": 1e-2, "centres": 2e-2, "backbone": 5e-2}
-SAMPLES, TIMES = 3, 2  # of PyTorch's own rounding
+CALM = 0.02  # the highest rate at which these hold whatever the network
+SAMPLES, TIMES = 3, 2  # of weights moved by a bit
 
 
 class ArcFace(torch.nn.Module):
@@ -186,10 +188,10 @@ def compare(program, directory, name, image, rate, seed):
     reference = functools.partial(train_here, network, image, margin=margin, pixels=pixels, labels=labels, rate=rate)
     expected = reference(start, torch.double if network == "mobilefacenet" else torch.float)
     found, allowed = distances(own, expected, start), dict(TOLERANCES)
-    if network == "mobilefacenet":
+    if network == "mobilefacenet" and rate > CALM:
         for sample in range(SAMPLES):
-            other = moved_by_a_bit(start, seed + sample) if sample else start
-            for part, distance in distances(reference(other, torch.float), expected, start).items():
+            other = reference(moved_by_a_bit(start, seed + sample), torch.double)
+            for part, distance in distances(other, expected, start).items():
                 allowed[part] = max(allowed[part], TIMES * distance)
     good = len(own[0]) == STEPS and all(found[part] <= allowed[part] for part in allowed)
     print(f"{name}, rate {rate}: losses {expected[0][0]:.2f} to {expected[0][-1]:.2f}; apart: "

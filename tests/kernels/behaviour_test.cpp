@@ -256,6 +256,59 @@ TEST(BatchNormLoops, ResultsThatGoPastTheCachesAreTheSame) {
   }
 }
 
+// What many pixels add up to is rounded about once, not once for each of them.
+TEST(BatchNormLoops, SumsOfManyPixelsAreAsExactAsThoseOfFew) {
+  constexpr int64_t kPixels = 112 * 112 + 5;
+  constexpr double kAllowed = 1.2e-7;
+  for (const int64_t block : {1, 8, 16}) {
+    SCOPED_TRACE(block);
+    const graph::TensorType type = floats({kPixels, block});
+    const auto drawn = [&](uint64_t seed) {
+      const Values values = random_values(type, seed, true);
+      return std::vector<float>(values.begin(), values.end());
+    };
+    const std::vector<float> x = drawn(1);
+    const std::vector<float> dy = drawn(2);
+    const std::vector<float> ones(16, 1.0f);
+    const std::vector<float> lower(16, -1.0f);  // what half of the values are above
+    const std::vector<float> zeros(16, 0.0f);
+    float mean[16];
+    float squares[16];
+    float sums[3][16];
+    kernels::plane_statistics(x.data(), kPixels, block, mean, squares);
+    kernels::plane_gradient_sums(dy.data(), x.data(), zeros.data(), ones.data(), lower.data(),
+                                 {kernels::Bend::Kind::prelu, ones.data()}, kPixels, block, sums[0],
+                                 sums[1], sums[2]);
+    for (int64_t c = 0; c < block; ++c) {
+      double total = 0;
+      double plain = 0;
+      double weighted = 0;
+      double sloped = 0;
+      for (int64_t i = c; i < kPixels * block; i += block) {
+        const double value = x[static_cast<size_t>(i)];
+        const double gradient = dy[static_cast<size_t>(i)];
+        total += value;
+        plain += gradient;
+        weighted += gradient * value;
+        sloped += gradient * std::min(0.0, value - 1);
+      }
+      double away = 0;
+      for (int64_t i = c; i < kPixels * block; i += block) {
+        const double off = static_cast<double>(x[static_cast<size_t>(i)]) - total / kPixels;
+        away += off * off;
+      }
+      const auto off = [](double actual, double expected) {
+        return std::abs(actual / expected - 1);
+      };
+      EXPECT_LE(off(mean[c], total / kPixels), kAllowed);
+      EXPECT_LE(off(squares[c], away), kAllowed);
+      EXPECT_LE(off(sums[0][c], plain), kAllowed);
+      EXPECT_LE(off(sums[1][c], weighted), kAllowed);
+      EXPECT_LE(off(sums[2][c], sloped), kAllowed);
+    }
+  }
+}
+
 // Normalised values reach beyond 6 here.
 TEST(BatchNormLoops, GradientsOfRelu6PassBetweenItsEndsAlone) {
   constexpr int64_t kPixels = 33;

@@ -90,6 +90,17 @@ TEST_P(DepthwiseConvolution, AgreesWithTheReferenceWhateverTheThreads) {
   }
 }
 
+TEST_P(DepthwiseConvolution, SumsOfManyPixelsLoseLittle) {
+  const kernels::DepthwiseLoops& loops = *GetParam();
+  const SingleOperator single =
+      depthwise_operator(each_channel(4, 16, {56, 56}, {3, 3}, {1, 1}, {1, 1}),
+                         kernels::ConvolutionDirection::backward_weights);
+  const kernels::KernelRequest request = depthwise_request(single, loops.lanes);
+  const auto kernel =
+      kernels::make_depthwise_convolution(kernels::convolution_problem(request), loops);
+  EXPECT_LE(distance_of_positive_sums(single, request, *kernel), 4e-7);
+}
+
 INSTANTIATE_TEST_SUITE_P(Vectors, DepthwiseConvolution,
                          ::testing::Values(&kDepthwiseOf8, &kDepthwiseOf16), name_of_loops);
 

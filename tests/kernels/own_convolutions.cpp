@@ -1,5 +1,7 @@
 #include "own_convolutions.h"
 
+#include <cmath>
+
 namespace millrace::testing {
 
 ConvolutionCase SquareCase::general() const {
@@ -51,6 +53,23 @@ std::vector<Values> random_inputs(const SingleOperator& single) {
     inputs.push_back(random_values(type, inputs.size() + 5));
   }
   return inputs;
+}
+
+double distance_of_positive_sums(const SingleOperator& single,
+                                 const kernels::KernelRequest& request, kernels::Kernel& kernel) {
+  std::vector<Values> inputs;
+  for (const graph::TensorType& type : single.inputs) {
+    inputs.push_back(random_values(type, inputs.size() + 5, true));
+  }
+  const Values expected = run_reference(single, inputs).outputs[0];
+  const Values actual = run_kernel(kernel, request, inputs).outputs[0];
+  double off = 0;
+  double whole = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    off += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    whole += expected[i] * expected[i];
+  }
+  return std::sqrt(off / whole);
 }
 
 }  // namespace millrace::testing

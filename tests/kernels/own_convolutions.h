@@ -50,6 +50,11 @@ kernels::TensorSpec& weights_of(kernels::KernelRequest& request);
 // Different values for each input.
 std::vector<Values> random_inputs(const SingleOperator& single);
 
+// How far a run is off, in norm, where the values are all positive, so that sums of many of them
+// show what each step of theirs loses.
+double distance_of_positive_sums(const SingleOperator& single,
+                                 const kernels::KernelRequest& request, kernels::Kernel& kernel);
+
 // The number of threads is as before when a test has ended.
 template <typename Loops>
 class TestOfLoops : public ::testing::TestWithParam<const Loops*> {

@@ -67,6 +67,16 @@ TEST_P(PanelConvolution, AgreesWithTheReferenceWhateverTheThreads) {
   }
 }
 
+TEST_P(PanelConvolution, SumsOfManyPixelsLoseLittle) {
+  const kernels::PanelLoops& loops = *GetParam();
+  const SingleOperator single =
+      operator_of({4, 16, 16, 56, 56, 1, 1, 0}, kernels::ConvolutionDirection::backward_weights);
+  const kernels::KernelRequest request = panel_request(single, {}, loops.lanes);
+  const auto kernel =
+      kernels::make_panel_convolution(kernels::convolution_problem(request), 1, loops);
+  EXPECT_LE(distance_of_positive_sums(single, request, *kernel), 4e-7);
+}
+
 INSTANTIATE_TEST_SUITE_P(Vectors, PanelConvolution, ::testing::Values(&kLoopsOf8, &kLoopsOf16),
                          name_of_loops);
 

@@ -6,6 +6,7 @@
 
 #include "data/safetensors.h"
 #include "graph/builder.h"
+#include "graph/optimizers.h"
 #include "placed_job.h"
 #include "support.h"
 #include "train/trainer.h"
@@ -85,6 +86,7 @@ class OverflowTest : public DirectoryTest {
         {"gpipe", job("0:0.0:1.0:2", 2, parallel::ScheduleKind::gpipe)},
         {"bubble", job("0:0-1.0:2", 2, parallel::ScheduleKind::zero_bubble)},
         {"one device for both", job("0:0.0:0", 2)},
+        {"interleaved", job("0:0.0:1.0:0.0:1", 2, parallel::ScheduleKind::interleaved)},
     };
     jobs[3].second.plan.share_optimizer = true;
     jobs[4].second.plan.sharding.parallelism = parallel::Parallelism::model;
@@ -142,7 +144,9 @@ TEST_F(OverflowTest, APowerOfTwoChangesNoBit) {
 }
 
 TEST_F(OverflowTest, OrOfAnyOptimizer) {
-  for (const std::string& name : std::vector<std::string>{"sgd", "adamw", "lars"}) {
+  for (const graph::OptimizerDefinition& optimizer : graph::optimizers()) {
+    if (!optimizer.listed) continue;
+    const std::string name(optimizer.name);
     for (const double clip : {0.0, 0.5}) {
       TrainJob plain = job("0:0-1");
       plain.optimizer.name = name;

@@ -13,7 +13,8 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kImageGroups = 8;  // that weights' gradients are summed over apart
+constexpr int64_t kPieceOutputs = 256;  // whose products are summed by themselves
+constexpr int64_t kImageGroups = 8;     // that weights' gradients are summed over apart
 
 // Images in blocks of channels.
 struct ChannelPlanes {
@@ -198,7 +199,7 @@ class DepthwisePixels : public Kernel {
   std::array<std::vector<AxisPhase>, 2> phases_;
 };
 
-// Gradients of weights: of each image, then of groups of images, then of all.
+// Gradients of weights: of some rows of an image, then of groups of images, then of all.
 class DepthwiseWeights : public Kernel {
  public:
   DepthwiseWeights(const ConvolutionProblem& problem, const DepthwiseLoops& loops)
@@ -234,9 +235,10 @@ class DepthwiseWeights : public Kernel {
 
   void sum_group(const float* x, const float* dy, int64_t group, int64_t block, float* sums) const {
     std::fill_n(sums, kernel_floats(), 0.0f);
+    const int64_t rows_together = std::max<int64_t>(1, kPieceOutputs / gradient_.width);
     for (int64_t image = source_.images * group / groups_;
          image < source_.images * (group + 1) / groups_; ++image) {
-      float of_image[kMostSums * kMostLanes] = {};
+      float of_rows[kMostSums * kMostLanes] = {};
       const int64_t plane = image * source_.blocks + block;
       for (int64_t at = 0; at < gradient_.height; ++at) {
         const SeenRows seen(at * stride_[0] - padding_[0], kernel_[0], source_.height);
@@ -251,10 +253,15 @@ class DepthwiseWeights : public Kernel {
         for (int64_t member = 0; member < members_; ++member) {
           loops_.correlate(
               rows, member, dy + gradient_.offset(plane, at),
-              of_image + member * member_floats() + seen.first_tap * kernel_[1] * loops_.lanes);
+              of_rows + member * member_floats() + seen.first_tap * kernel_[1] * loops_.lanes);
+        }
+        if ((at + 1) % rows_together == 0 || at + 1 == gradient_.height) {
+          for (int64_t i = 0; i < kernel_floats(); ++i) {
+            sums[i] += of_rows[i];
+            of_rows[i] = 0;
+          }
         }
       }
-      for (int64_t i = 0; i < kernel_floats(); ++i) sums[i] += of_image[i];
     }
   }
 

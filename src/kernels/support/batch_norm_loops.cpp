@@ -101,48 +101,72 @@ struct Lanes {
   }
 };
 
+// A sum of many vectors, as exact as its pieces, which are sums of a few: what rounding takes from
+// it is kept and given back.
+template <typename Vector>
+struct LongSum {
+  Vector sum = {};
+  Vector excess = {};
+
+  MILLRACE_INLINE void add(const Vector& piece) {
+    const Vector rest = piece - excess;
+    const Vector next = sum + rest;
+    excess = (next - sum) - rest;
+    sum = next;
+  }
+};
+
+constexpr int64_t kPiece = 64;  // vectors
+
 template <int kBlock>
 MILLRACE_INLINE void fold(const typename Lanes<kBlock>::Vector& lanes, float* sums) {
   if constexpr (kBlock == 1) {
-    float total = 0;
-    for (int i = 0; i < Lanes<1>::kWidth; ++i) total += lanes[i];
-    sums[0] = total;
+    double total = 0;
+    for (int i = 0; i < Lanes<1>::kWidth; ++i) total += static_cast<double>(lanes[i]);
+    sums[0] = static_cast<float>(total);
   } else {
     Lanes<kBlock>::store(sums, lanes);
   }
 }
 
+// The sum of `count` values, a whole number of vectors, or of the squares of what they are off the
+// centre.
+template <int kBlock, bool kSquares, typename Element>
+MILLRACE_INLINE typename Lanes<kBlock>::Vector sum_of(
+    const Element* x, int64_t count, const typename Lanes<kBlock>::Vector& centre) {
+  using L = Lanes<kBlock>;
+  constexpr int64_t kPieceValues = kPiece * L::kWidth;
+  LongSum<typename L::Vector> sum;
+  for (int64_t begin = 0; begin < count; begin += kPieceValues) {
+    const int64_t end = count - begin < kPieceValues ? count : begin + kPieceValues;
+    typename L::Vector parts[2] = {};
+    int64_t i = begin;
+    for (; i + 2 * L::kWidth <= end; i += 2 * L::kWidth) {
+#pragma GCC unroll 2
+      for (int64_t part = 0; part < 2; ++part) {
+        const auto value = L::load(x + i + part * L::kWidth) - centre;
+        parts[part] += kSquares ? value * value : value;
+      }
+    }
+    if (i < end) {
+      const auto value = L::load(x + i) - centre;
+      parts[0] += kSquares ? value * value : value;
+    }
+    sum.add(parts[0] + parts[1]);
+  }
+  return sum.sum;
+}
+
 template <int kBlock, typename Element>
 MILLRACE_INLINE void statistics(const Element* x, int64_t pixels, float* mean, float* deviations) {
   using L = Lanes<kBlock>;
-  typename L::Vector first = {};
-  typename L::Vector second = {};
   const int64_t count = pixels * kBlock;
-  const int64_t paired = count / (2 * L::kWidth) * (2 * L::kWidth);
-  for (int64_t i = 0; i < paired; i += 2 * L::kWidth) {
-    first += L::load(x + i);
-    second += L::load(x + i + L::kWidth);
-  }
   const int64_t whole = count / L::kWidth * L::kWidth;
-  for (int64_t i = paired; i < whole; i += L::kWidth) first += L::load(x + i);
-  fold<kBlock>(first + second, mean);
+  fold<kBlock>(sum_of<kBlock, false>(x, whole, typename L::Vector{}), mean);
   for (int64_t i = whole; i < count; ++i) mean[0] += as_float(x[i]);
   for (int c = 0; c < kBlock; ++c) mean[c] /= static_cast<float>(pixels);
 
-  const typename L::Vector centre = L::parameter(mean);
-  first = typename L::Vector{};
-  second = typename L::Vector{};
-  for (int64_t i = 0; i < paired; i += 2 * L::kWidth) {
-    const auto a = L::load(x + i) - centre;
-    const auto b = L::load(x + i + L::kWidth) - centre;
-    first += a * a;
-    second += b * b;
-  }
-  for (int64_t i = paired; i < whole; i += L::kWidth) {
-    const auto a = L::load(x + i) - centre;
-    first += a * a;
-  }
-  fold<kBlock>(first + second, deviations);
+  fold<kBlock>(sum_of<kBlock, true>(x, whole, L::parameter(mean)), deviations);
   for (int64_t i = whole; i < count; ++i) {
     const float away = as_float(x[i]) - mean[0];
     deviations[0] += away * away;
@@ -226,25 +250,33 @@ MILLRACE_INLINE void gradient_sums(const Element* dy, const Element* x, const fl
   const auto scale = L::parameter(factor);
   const auto start = L::parameter(offset);
   const auto slopes = slopes_of<kBlock, kKind>(bend);
-  typename L::Vector plain = {};
-  typename L::Vector weighted = {};
-  typename L::Vector sloped = {};
+  LongSum<typename L::Vector> plain;
+  LongSum<typename L::Vector> weighted;
+  LongSum<typename L::Vector> sloped;
   const int64_t count = pixels * kBlock;
   const int64_t whole = count / L::kWidth * L::kWidth;
-  for (int64_t i = 0; i < whole; i += L::kWidth) {
-    const auto value = L::load(x + i);
-    const auto arrived = L::load(dy + i);
-    const auto normal = value * scale + start;
-    if constexpr (kKind == Kind::prelu) {
-      sloped += normal > 0.0f ? typename L::Vector{} : arrived * normal;
+  constexpr int64_t kPieceValues = kPiece * L::kWidth;
+  for (int64_t begin = 0; begin < whole; begin += kPieceValues) {
+    const int64_t end = whole - begin < kPieceValues ? whole : begin + kPieceValues;
+    typename L::Vector parts[3] = {};
+    for (int64_t i = begin; i < end; i += L::kWidth) {
+      const auto value = L::load(x + i);
+      const auto arrived = L::load(dy + i);
+      const auto normal = value * scale + start;
+      if constexpr (kKind == Kind::prelu) {
+        parts[2] += normal > 0.0f ? typename L::Vector{} : arrived * normal;
+      }
+      const auto gradient = unbent<kKind>(arrived, normal, slopes);
+      parts[0] += gradient;
+      parts[1] += gradient * (value - centre);
     }
-    const auto gradient = unbent<kKind>(arrived, normal, slopes);
-    plain += gradient;
-    weighted += gradient * (value - centre);
+    plain.add(parts[0]);
+    weighted.add(parts[1]);
+    if constexpr (kKind == Kind::prelu) sloped.add(parts[2]);
   }
-  fold<kBlock>(plain, sum);
-  fold<kBlock>(weighted, weighted_sum);
-  if constexpr (kKind == Kind::prelu) fold<kBlock>(sloped, slope_sum);
+  fold<kBlock>(plain.sum, sum);
+  fold<kBlock>(weighted.sum, weighted_sum);
+  if constexpr (kKind == Kind::prelu) fold<kBlock>(sloped.sum, slope_sum);
   for (int64_t i = whole; i < count; ++i) {
     const float value = as_float(x[i]);
     const float normal = value * factor[0] + offset[0];
