@@ -13,6 +13,7 @@
 #include "planner/published/interval.h"
 #include "planner/search/explain.h"
 #include "planner/search/stale_accuracy.h"
+#include "runtime/trace_file.h"
 
 namespace millrace::cli {
 namespace {
@@ -297,8 +298,8 @@ void deliver(const Json& described, const planner::Prediction& prediction,
              const PlanOutput& output) {
   if (!output.plan.empty()) write_text(output.plan, described["plan"].dump(2) + "\n");
   if (!output.trace.empty()) {
-    write_text(output.trace,
-               planner::trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+    runtime::write_trace(output.trace,
+                         simulate::trace_log(prediction.simulation, prediction.result), true);
   }
   const std::string text = output.json ? described.dump(2) + "\n" : format_prediction(described);
   fmt::print("{}", with_flags(text));

@@ -30,7 +30,7 @@ JobFlags without_plan(JobFlags flags) {
 }
 
 // The machine's measured speed instead of an estimate.
-void measure(planner::Cluster& cluster) {
+void measure(simulate::Cluster& cluster) {
   if (cluster.name != "this-machine") return;
   backend::Device device({.threads = 0});
   const train::MachineSpeed speed = train::measure_speed(device);
@@ -41,15 +41,15 @@ void measure(planner::Cluster& cluster) {
 
 }  // namespace
 
-planner::Cluster described_cluster(const std::string& name) {
+simulate::Cluster described_cluster(const std::string& name) {
   if (name == "here") {
     ProgressPrinter messages(true);
-    planner::Cluster cluster = profile::cluster_here(messages);
+    simulate::Cluster cluster = profile::cluster_here(messages);
     cluster.devices_in_host_memory = true;
     cluster.host_memory_bytes = static_cast<double>(host_memory());
     return cluster;
   }
-  planner::Cluster cluster =
+  simulate::Cluster cluster =
       planner::find_cluster(name.empty() ? "this-machine" : name, "--cluster");
   measure(cluster);
   return cluster;
@@ -62,7 +62,7 @@ class ClusterPlanner {
  public:
   // On `cluster`, or on the one that the flags name.
   ClusterPlanner(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job_flags,
-                 const planner::Cluster* cluster = nullptr)
+                 const simulate::Cluster* cluster = nullptr)
       : command_(command),
         flags_(flags),
         job_flags_(with_plan_file(job_flags)),
@@ -266,7 +266,7 @@ class ClusterPlanner {
 }  // namespace
 
 SearchSetup search_setup(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
-                         const planner::Cluster& cluster) {
+                         const simulate::Cluster& cluster) {
   const ClusterPlanner planner(command, flags, job, &cluster);
   return {planner.inputs(), planner.request()};
 }
@@ -284,8 +284,7 @@ void add_advice(const planner::PlannedJob& job, const planner::PlanInputs& input
                                           std::pair(Parallel::sampled, graph::HeadParallel::pfc)}) {
     planner::PlannedJob other = job;
     other.head.parallel = planned;
-    const planner::Prediction prediction =
-        planner::predict(inputs.network, other, inputs.cluster, inputs.constants, inputs.software);
+    const planner::Prediction prediction = planner::predict(inputs.context(), other);
     choices.push_back({parallel, prediction.samples_per_second, prediction.device_memory.front(),
                        prediction.fits});
   }
@@ -335,8 +334,7 @@ int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const J
   if (chosen.stages.size() == 1) {
     chosen.stages[0].end = static_cast<int>(inputs.network.layers.size());
   }
-  const planner::Prediction prediction =
-      planner::predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
+  const planner::Prediction prediction = planner::predict(inputs.context(), chosen);
   Json described = describe_prediction(chosen, prediction, inputs);
   if (command.count("--schedule") > 0) described["plan"]["schedule"] = job.plan.schedule;
   if (!report.is_null()) add_search(described, std::move(report));

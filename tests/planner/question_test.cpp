@@ -129,7 +129,7 @@ TEST(ExplainTest, ChangesArePlannedAgain) {
 }
 
 TEST(HostMemoryTest, DevicesOfAHostShareItsMemory) {
-  Cluster cluster = made_up::cluster(2, 2);
+  simulate::Cluster cluster = made_up::cluster(2, 2);
   cluster.devices_in_host_memory = true;
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network({1, 1}, 1e6);
@@ -141,9 +141,9 @@ TEST(HostMemoryTest, DevicesOfAHostShareItsMemory) {
   EXPECT_EQ(why_not(needs, cluster, 1e9), "");
   cluster.host_memory_bytes = needs.host - 1;
   EXPECT_THAT(why_not(needs, cluster, 1e9), HasSubstr("together, and a host has"));
-  EXPECT_FALSE(predict(network, job, cluster, constants, constants.software[0]).fits);
+  EXPECT_FALSE(predict(CostContext{network, cluster, constants, constants.software[0]}, job).fits);
   cluster.host_memory_bytes = needs.host;
-  EXPECT_TRUE(predict(network, job, cluster, constants, constants.software[0]).fits);
+  EXPECT_TRUE(predict(CostContext{network, cluster, constants, constants.software[0]}, job).fits);
   job.stages = {{{0, 1}, 0, 1}, {{0, 1}, 1, 2}};  // each device once, with both stages
   const MemoryNeeds shared = memory_needs(context, job);
   EXPECT_DOUBLE_EQ(shared.host, 2 * shared.devices[0] + static_cast<double>(kProcessBytes));

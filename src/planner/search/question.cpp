@@ -103,7 +103,7 @@ Prediction predict(const PlanInputs& inputs, const PlannedJob& job) {
     whole.stages.front().begin = 0;
     whole.stages.front().end = static_cast<int>(network.layers.size());
   }
-  return predict(network, whole, inputs.cluster, inputs.constants, inputs.software);
+  return predict(CostContext{network, inputs.cluster, inputs.constants, inputs.software}, whole);
 }
 
 SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
@@ -165,7 +165,7 @@ PlanAnswer answer(const PlanQuestion& question) {
 }
 
 PlanQuestion with_devices(PlanQuestion question, int devices, std::string_view flag) {
-  Cluster& cluster = question.inputs.cluster;
+  simulate::Cluster& cluster = question.inputs.cluster;
   if (devices < 1) fail_input("{} asks for {} devices; it must be at least 1.", flag, devices);
   if (devices > cluster.devices()) {
     if (!(cluster.network.bandwidth > 0)) {
@@ -197,7 +197,7 @@ PlanQuestion with_batch(PlanQuestion question, double batch) {
 }
 
 PlanQuestion with_bandwidth(PlanQuestion question, double bandwidth) {
-  Cluster& cluster = question.inputs.cluster;
+  simulate::Cluster& cluster = question.inputs.cluster;
   if (cluster.machines > 1) {
     cluster.network.bandwidth = bandwidth;
     return question;
@@ -207,7 +207,7 @@ PlanQuestion with_bandwidth(PlanQuestion question, double bandwidth) {
 }
 
 PlanQuestion with_faster_links(PlanQuestion question, double times) {
-  Cluster& cluster = question.inputs.cluster;
+  simulate::Cluster& cluster = question.inputs.cluster;
   cluster.network.bandwidth *= times;
   for (auto& [name, link] : cluster.classes) link.bandwidth *= times;
   return question;
@@ -220,7 +220,7 @@ PlanQuestion with_precision(PlanQuestion question, graph::DataType precision) {
 }
 
 PlanQuestion with_faster_devices(PlanQuestion question, double arithmetic, double memory) {
-  DeviceKind& device = question.inputs.cluster.device;
+  simulate::DeviceKind& device = question.inputs.cluster.device;
   device.fp32_operations *= arithmetic;
   device.tf32_operations *= arithmetic;
   device.fp16_operations *= arithmetic;

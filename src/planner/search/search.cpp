@@ -197,8 +197,7 @@ class Search {
   }
 
   Simulated simulated_result(const Scored& scored) const {
-    Prediction prediction = predict(context_.network, scored.candidate.job, context_.cluster,
-                                    context_.constants, context_.software);
+    Prediction prediction = predict(context_, scored.candidate.job);
     SearchResult result = basic_result(scored);
     result.seconds_per_step = prediction.seconds_per_step;
     result.samples_per_second = prediction.samples_per_second;
