@@ -9,7 +9,8 @@ Json to_json(const simulate::CostedSteps& steps) {
   Json list = Json::array();
   for (const simulate::CostedStep& step : steps) {
     list.push_back({static_cast<int>(step.kind), static_cast<int>(step.phase), step.seconds,
-                    step.busy_seconds, step.bytes, step.ticket, static_cast<int>(step.collective)});
+                    step.busy_seconds, step.bytes, step.packed_bytes, step.ticket,
+                    static_cast<int>(step.collective)});
   }
   return list;
 }
@@ -25,8 +26,9 @@ simulate::CostedSteps steps_from(const Json& list) {
   for (const Json& entry : list) {
     steps.push_back({static_cast<simulate::CostedStep::Kind>(entry[0].get<int>()),
                      static_cast<graph::Phase>(entry[1].get<int>()), entry[2].get<double>(),
-                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<int64_t>(),
-                     static_cast<simulate::Collective>(entry[6].get<int>())});
+                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<double>(),
+                     entry[6].get<int64_t>(),
+                     static_cast<simulate::Collective>(entry[7].get<int>())});
   }
   return steps;
 }

@@ -180,6 +180,7 @@ void simulate_job(const train::TrainJob& job, train::Engine& engine, const Known
   const simulate::Fabric fabric(here.cluster);
   simulated.fabric = &fabric;
   simulated.costs.collective_efficiency = sums.collective_rate / sums.message.bandwidth;
+  simulated.costs.packing_rate = known.local.message.bandwidth;
   simulated.host.cores = backend::available_cores();
   simulated.host.threads_per_device = engine.device().threads();
   simulated.host.busy_devices = local_devices;

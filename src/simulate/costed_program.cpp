@@ -1,5 +1,6 @@
 #include "simulate/costed_program.h"
 
+#include <numeric>
 #include <stdexcept>
 
 namespace millrace::simulate {
@@ -19,6 +20,17 @@ Collective collective_of(compile::InstructionKind kind) {
                                                       : Collective::all_reduce;
 }
 
+// Several tensors are summed by way of one buffer.
+double packed_bytes(const compile::Instruction& instruction) {
+  const compile::Exchange& exchange = instruction.exchange;
+  const bool packs = instruction.kind == compile::InstructionKind::all_reduce &&
+                     instruction.outputs.size() > exchange.counts.size();
+  if (!packs) return 0;
+  const int64_t elements =
+      std::accumulate(exchange.counts.begin(), exchange.counts.end(), int64_t{0});
+  return static_cast<double>(elements * exchange.element_bytes);
+}
+
 CostedSteps steps_of(const compile::Program& program, const compile::TaskRange& range,
                      const std::vector<InstructionCost>& costs) {
   CostedSteps steps;
@@ -36,6 +48,7 @@ CostedSteps steps_of(const compile::Program& program, const compile::TaskRange& 
     steps.push_back({.kind = kind,
                      .phase = instruction.phase,
                      .bytes = static_cast<double>(instruction.exchanged_bytes),
+                     .packed_bytes = packed_bytes(instruction),
                      .ticket = instruction.ticket,
                      .collective = collective_of(instruction.kind)});
   }

@@ -24,6 +24,7 @@ struct CostedStep {
   double seconds = 0;       // of computing, alone
   double busy_seconds = 0;  // with all devices of the host at work
   double bytes = 0;         // of the tensor that is exchanged
+  double packed_bytes = 0;  // of tensors that are copied into one buffer and back for that
   int64_t ticket = -1;
   Collective collective = Collective::all_reduce;  // of `post` and `together`
   bool on_links = true;  // of `together`; false: its turn on the links is counted elsewhere

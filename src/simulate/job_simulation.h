@@ -55,6 +55,7 @@ struct CostSource {
   std::vector<std::vector<const CostedProgram*>> programs;
   std::vector<Message> messages = {};
   double collective_efficiency = 1;  // share of a link's rate that sums reach
+  double packing_rate = 0;           // bytes per second of copying for sums; 0: takes no time
 };
 
 // Borrows everything it points to.

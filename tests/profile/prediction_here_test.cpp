@@ -65,9 +65,9 @@ TEST(CostsTextTest, ComesBack) {
   one.spread = 0.25;
   one.copies = {{"a", 1.5}};
   one.program.tasks[parallel::Work::forward] = {
-      {simulate::CostedStep::Kind::compute, graph::Phase::forward, 1, 2, 0, -1}};
+      {simulate::CostedStep::Kind::compute, graph::Phase::forward, 1, 2, 0, 0, -1}};
   one.program.tasks[parallel::Work::update] = {
-      {simulate::CostedStep::Kind::post, graph::Phase::update, 0, 0, 64, 3}};
+      {simulate::CostedStep::Kind::post, graph::Phase::update, 0, 0, 64, 32, 3}};
   one.program.saved_bytes = 7;
   const auto again = costs_from_text(costs_to_text({one}));
   ASSERT_EQ(again.size(), 1u);

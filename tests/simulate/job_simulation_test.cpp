@@ -248,6 +248,30 @@ TEST(JobSimulationTest, SumsTakeCoresFromComputing) {
   EXPECT_NEAR(shared.step(), 3.5 + 4, 1e-9);
 }
 
+// Half a second to copy what is summed into one buffer, and as long to copy it back.
+TEST(JobSimulationTest, SumsOfSeveralTensorsAreCopiedIntoOneBuffer) {
+  DataParallelCase shared(2, 1e9, 0);
+  const Cluster fast = cluster_of(1, 2, kBandwidth, 0);
+  const Fabric fabric(fast);
+  shared.job.fabric = &fabric;
+  shared.job.host.cores = 4;
+  shared.job.costs.packing_rate = 2e9;
+  EXPECT_NEAR(shared.step(), 3.5 + 1, 1e-9);
+  shared.program.tasks[parallel::Work::forward][2].packed_bytes = 1e9;
+  EXPECT_NEAR(shared.step(), 3.5 + 1 + 1, 1e-9);
+}
+
+// Two devices that compute take all of the memory, and so do their sums: half of each in turn.
+TEST(JobSimulationTest, SumsTakeMemoryFromComputing) {
+  DataParallelCase shared(2, 1e9, 4);
+  const Cluster fast = cluster_of(1, 2, kBandwidth, 0);
+  const Fabric fabric(fast);
+  shared.job.fabric = &fabric;
+  shared.job.host.cores = 4;
+  shared.job.host.busy_devices = 2;
+  EXPECT_NEAR(shared.step(), 3.5 + 4 + 1, 1e-9);
+}
+
 TEST(JobSimulationTest, MemoryOverTime) {
   PipelineCase pipeline(parallel::ScheduleKind::one_f_one_b_flush, 4, 8);
   const JobSimulation simulation = build_simulation(pipeline.job);

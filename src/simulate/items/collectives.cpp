@@ -20,6 +20,23 @@ void SimulatedCollectives::take_time(int id, int stage, const CostedStep& step) 
   if (!step.on_links) writer_.item(id).links.clear();
 }
 
+// A sum within a machine takes a core from its device, and of the memory what it was measured with:
+// all members at once.
+void SimulatedCollectives::take_host(int id, int device, int members, const CostedStep& step) {
+  SimulationItem& item = writer_.item(id);
+  if (item.bytes <= 0) return;
+  const double packing = writer_.job().costs.packing_rate;
+  if (packing > 0) {
+    item.rate = item.bytes / (item.bytes / item.rate + 2 * step.packed_bytes / packing);
+  }
+  const HostLinks& host = writer_.host();
+  item.links = {host.cores_of(device)};
+  item.weights = {1 / item.rate};
+  if (writer_.job().host.busy_devices < 2) return;
+  item.links.push_back(host.memory_of(device));
+  item.weights.push_back(1 / (item.rate * members));
+}
+
 int SimulatedCollectives::join(int worker, const CostedStep& step, int64_t micro_batch) {
   const SimulatedWorker& one = writer_.workers()[worker];
   const auto add_part = [&] {
@@ -47,9 +64,7 @@ int SimulatedCollectives::join(int worker, const CostedStep& step, int64_t micro
   const int part = add_part();
   take_time(part, one.stage, step);
   if (local) {
-    SimulationItem& item = writer_.item(part);
-    item.links = {writer_.host().cores_of(one.device)};
-    item.weights = {1 / item.rate};
+    take_host(part, one.device, static_cast<int>(writer_.job().devices[one.stage].size()), step);
   }
   writer_.follow(part, collective.meet);
   writer_.follow(collective.done, part);

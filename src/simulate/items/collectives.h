@@ -26,6 +26,7 @@ class SimulatedCollectives {
   };
 
   void take_time(int id, int stage, const CostedStep& step);
+  void take_host(int id, int device, int members, const CostedStep& step);
   bool is_in_one_machine(int stage) const;
 
   ItemWriter& writer_;

@@ -43,7 +43,7 @@ void HostLinks::occupy(SimulationItem& item, int device, double seconds, double 
     }
   }
   if (host.busy_devices > 1) {
-    item.links.push_back(cores_of(device) + 1);
+    item.links.push_back(memory_of(device));
     item.weights.push_back(std::max(busy, seconds) / seconds / host.busy_devices);
   }
 }

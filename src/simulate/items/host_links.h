@@ -18,8 +18,9 @@ class HostLinks {
 
   bool is_shared() const { return job_.host.cores > 0; }
   int machine_of(int device) const { return device / job_.fabric->cluster().devices_per_machine; }
-  // The link that stands for the cores of a device's machine.
+  // The link that stands for the cores of a device's machine, and for its memory.
   int cores_of(int device) const { return begin_ + 2 * machine_of(device); }
+  int memory_of(int device) const { return cores_of(device) + 1; }
 
   // Makes an item last as long as a device takes for it: `seconds` alone, `busy` with all devices
   // of its machine at work.
