@@ -257,9 +257,12 @@ std::vector<double> step_ends_of(const JobSimulation& simulation, const Simulati
 }
 
 double bubble_of(const JobSimulation& simulation, const SimulationResult& result) {
-  double idle = 0;
-  for (const int lane : simulation.compute_lanes) idle += result.idle_share(lane);
-  return idle / static_cast<double>(std::max<size_t>(1, simulation.compute_lanes.size()));
+  double idle = 0, devices = 0;
+  for (size_t i = 0; i < simulation.compute_lanes.size(); ++i) {
+    idle += simulation.standing_for[i] * result.idle_share(simulation.compute_lanes[i]);
+    devices += simulation.standing_for[i];
+  }
+  return devices > 0 ? idle / devices : 0;
 }
 
 SimulatedSteps steps_of(const JobSimulation& simulation, const SimulationResult& result) {

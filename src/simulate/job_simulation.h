@@ -80,6 +80,7 @@ struct JobSimulation {
   std::vector<int> trace_device;              // of each item; -1: not shown
   std::vector<int64_t> micro_batch;           // of each item; -1: none
   std::vector<int> compute_lanes;             // of each device that works
+  std::vector<double> standing_for;  // as many devices of its stage, of each of these lanes
 };
 
 JobSimulation build_simulation(const SimulatedJob& job);
@@ -93,7 +94,7 @@ std::vector<Message> messages_of(
 // When each step ends.
 std::vector<double> step_ends_of(const JobSimulation& simulation, const SimulationResult& result);
 
-// Mean share of time in which devices compute nothing.
+// Mean share of time in which the devices compute nothing.
 double bubble_of(const JobSimulation& simulation, const SimulationResult& result);
 
 struct SimulatedSteps {

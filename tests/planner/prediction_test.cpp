@@ -218,6 +218,18 @@ TEST(PredictionTest, RoundRobinPaceIsTheSlowestStage) {
               1e-3);
 }
 
+// Three devices compute 12 of 36 seconds, the fourth the other 24.
+TEST(PredictionTest, IdleTimeIsThatOfAllDevices) {
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
+  PlannedJob job;
+  job.stages = {{{0, 1, 2}, 0, 1}, {{3}, 1, 2}};
+  job.schedule = parallel::ScheduleKind::gpipe;
+  const CostConstants constants = made_up::constants();
+  const Prediction prediction = predicted(made_up::network({3, 2}), job, cluster, constants);
+  EXPECT_NEAR(prediction.seconds_per_step, 36, 1e-6);
+  EXPECT_NEAR(prediction.bubble, (3 * 24.0 / 36 + 12.0 / 36) / 4, 1e-6);
+}
+
 TEST(PredictionTest, ReadingImagesCanBeTheLimit) {
   simulate::Cluster cluster = made_up::cluster(1, 2, 1e15);
   cluster.host_cores = 4;

@@ -28,6 +28,9 @@ ItemWriter::ItemWriter(const SimulatedJob& job)
     if (added) {
       own->second.lane = add_lane(device, "compute", !is_free_);
       made_.compute_lanes.push_back(own->second.lane);
+      const auto stage = static_cast<size_t>(workers_[worker].stage);
+      made_.standing_for.push_back(static_cast<double>(job.devices[stage].size()) /
+                                   static_cast<double>(job.costs.programs[stage].size()));
       add_lane(device, "background", true);
     }
     made_.devices.push_back({host_.machine_of(device),
