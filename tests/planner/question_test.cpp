@@ -1,5 +1,8 @@
 // Questions asked again with something changed: sweeps, explanations, and the memory of hosts.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <set>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -126,6 +129,37 @@ TEST(ExplainTest, ChangesArePlannedAgain) {
               1e-9);
   EXPECT_TRUE(factors.contains("fp16"));
   EXPECT_FALSE(factors.contains("bf16"));  // the device has none
+}
+
+// Layers divided over all devices are the fastest here, and tried when all else has been judged.
+TEST(QuestionTest, VerdictsAreBesideTheBestOfAll) {
+  PlanQuestion question;
+  PlanInputs& inputs = question.inputs;
+  const models::ModelOptions options = models::default_options("vgg16");
+  inputs.network = work_of("vgg16", options);
+  inputs.divide = [&](const SharedWork& shared) { return work_of("vgg16", options, shared); };
+  inputs.cluster = find_cluster("titanv-8", "--cluster");
+  inputs.constants = builtin_constants();
+  inputs.software = inputs.constants.system("millrace", "--as");
+  question.request.devices = 8;
+  question.request.global_batch = 256;
+  const SearchOutcome outcome = search(inputs, question.request);
+  ASSERT_GT(outcome.plans.size(), 1u);
+  EXPECT_EQ(outcome.plans[0].job.parallelism, parallel::Parallelism::hybrid);
+  std::set<std::string> shapes;
+  for (const auto* list : {&outcome.plans, &outcome.others}) {
+    for (const SearchResult& result : *list) {
+      if (&result == &outcome.plans[0] || !result.fits || !result.simulated) continue;
+      const double slower =
+          100 * (1 - result.samples_per_second / outcome.plans[0].samples_per_second);
+      EXPECT_NEAR(std::stod(result.verdict), slower, 0.0501) << result.verdict;
+      EXPECT_FALSE(result.reason.empty() && result.bubble > 0.05);
+      EXPECT_TRUE(
+          shapes.insert(fmt::format("{} {}", result.samples_per_second, describe_shape(result.job)))
+              .second)
+          << "twice: " << describe_shape(result.job);
+    }
+  }
 }
 
 TEST(HostMemoryTest, DevicesOfAHostShareItsMemory) {

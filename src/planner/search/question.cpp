@@ -71,14 +71,6 @@ void insert_result(SearchOutcome& outcome, SearchResult result) {
   };
   const auto place = result.fits ? std::find_if(plans.begin(), plans.end(), slower) : plans.end();
   if (result.fits && (place != plans.end() || plans.size() < kMostBest)) {
-    if (place == plans.begin()) {
-      const double best = result.samples_per_second;
-      for (SearchResult& other : plans) {
-        other.verdict =
-            fmt::format("{:.1f} % slower.", (best / other.samples_per_second - 1) * 100);
-      }
-      result.verdict = "the fastest that fits";
-    }
     plans.insert(place, std::move(result));
   } else {
     outcome.others.push_back(std::move(result));
@@ -119,17 +111,14 @@ SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
       result.bubble = prediction.bubble;
       result.memory = prediction.device_memory.front();
       result.fits = prediction.fits;
-      result.verdict = prediction.fits ? "" : "does not fit: " + prediction.reason;
+      result.reason =
+          prediction.fits ? "waits for what divided layers exchange" : prediction.reason;
     } catch (const InputError&) {  // the layers cannot be divided over so many
       continue;
     }
-    if (result.fits && !outcome.plans.empty()) {
-      const double best = outcome.plans.front().samples_per_second;
-      result.verdict = fmt::format("{:.1f} % slower; waits for what divided layers exchange.",
-                                   (best / result.samples_per_second - 1) * 100);
-    }
     insert_result(outcome, std::move(result));
   }
+  outcome.judge(request.allow_stale);
   const double least = inputs.network.least_samples;
   if (outcome.tried == 0 && !outcome.pipedream && request.global_batch < least) {
     fail_input(
