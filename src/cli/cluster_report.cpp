@@ -260,10 +260,15 @@ std::string format_prediction(const Json& described) {
   if (described.contains("interval")) {
     text += described["interval"]["text"].get<std::string>() + "\n";
   }
+  const int count = plan["microbatches"].get<int>();
+  const std::string micro_batches =
+      count == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", count);
   if (described["stages"].size() > 1) {
-    text += fmt::format("Schedule {}, {} micro-batches; devices idle {:.0f} % of the time.\n",
-                        plan["schedule"].get<std::string>(), plan["microbatches"].get<int>(),
+    text += fmt::format("Schedule {}, {}; devices idle {:.0f} % of the time.\n",
+                        plan["schedule"].get<std::string>(), micro_batches,
                         described["bubble"].get<double>() * 100);
+  } else if (count > 1) {
+    text += fmt::format("A step is {}, one after the other.\n", micro_batches);
   }
   if (described.contains("device_memory_bytes")) {
     text += fmt::format("{} the {} of a device.\n",

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -302,10 +304,20 @@ namespace {
 int run_sweep(const planner::PlanQuestion& question, const ClusterFlags& flags, bool json) {
   const planner::SweepAxis axis = planner::parse_sweep(flags.sweep, "--sweep");
   Json described = planner::describe(axis, planner::sweep(question, axis, "--sweep"), flags.price);
+  const simulate::Cluster& cluster = question.inputs.cluster;
+  const double most = *std::max_element(axis.values.begin(), axis.values.end());
+  if (axis.kind == planner::SweepAxis::Kind::devices && most > cluster.devices()) {
+    described["note"] = fmt::format(
+        "Beyond the {} devices of '{}' there are more machines like its own, joined by its "
+        "network.",
+        cluster.devices(), cluster.name);
+  }
   if (!flags.csv.empty()) write_text(flags.csv, with_flags(planner::sweep_csv(described)));
   if (!flags.picture.empty())
     write_text(flags.picture, with_flags(report::sweep_picture(described)));
-  fmt::print("{}", with_flags(json ? described.dump(2) + "\n" : planner::format_sweep(described)));
+  std::string text = json ? described.dump(2) + "\n" : planner::format_sweep(described);
+  if (!json && described.contains("note")) text += described["note"].get<std::string>() + "\n";
+  fmt::print("{}", with_flags(text));
   return kExitSuccess;
 }
 
