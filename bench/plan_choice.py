@@ -39,14 +39,17 @@ def draw(count, seed):
     return [every[i % len(every)] for i in range(count)]
 
 
-def plans(micro_batches, stale):
-    """(name, flags, devices) of every plan."""
+def plans(samples, micro_batches, stale):
+    """(name, flags, devices) of every plan of steps of so many samples.
+
+    None has micro-batches of one sample, of which a batch norm may see one value, so that its job diverges.
+    """
     yield "1 device", ["--devices", "1"], 1
     yield "2 data-parallel", ["--devices", "2"], 2
     yield "2 hybrid", ["--devices", "2", "--parallel", "hybrid"], 2
     for schedule in DRAINED + (UNDRAINED if stale else []):
         for count in micro_batches:
-            if schedule in ("2bw", "zero-bubble") and count < 2:
+            if samples // count < 2 or (schedule in ("2bw", "zero-bubble") and count < 2):
                 continue
             yield (f"{schedule}, {count}", ["--placement", "0:0.0:1", "--schedule", schedule,
                                             "--microbatches", str(count)], 2)
@@ -123,7 +126,7 @@ def try_model(options, model, directory):
           flush=True)
     options.run_steps = steps_of_run(options, report["predicted_seconds_per_step"])
     rows = [{"name": CHOSEN, "flags": flags_of(report, plan_file), "measured": []}]
-    for name, flags, devices in plans([int(m) for m in options.microbatches.split(",")],
+    for name, flags, devices in plans(options.samples, [int(m) for m in options.microbatches.split(",")],
                                       options.stale):
         rows.append({"name": name, "measured": [],
                      "flags": flags + ["--batch", str(options.samples // devices)]})

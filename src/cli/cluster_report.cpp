@@ -13,6 +13,7 @@
 #include "planner/published/interval.h"
 #include "planner/search/explain.h"
 #include "planner/search/stale_accuracy.h"
+#include "runtime/trace_file.h"
 
 namespace millrace::cli {
 namespace {
@@ -259,10 +260,15 @@ std::string format_prediction(const Json& described) {
   if (described.contains("interval")) {
     text += described["interval"]["text"].get<std::string>() + "\n";
   }
+  const int count = plan["microbatches"].get<int>();
+  const std::string micro_batches =
+      count == 1 ? "1 micro-batch" : fmt::format("{} micro-batches", count);
   if (described["stages"].size() > 1) {
-    text += fmt::format("Schedule {}, {} micro-batches; devices idle {:.0f} % of the time.\n",
-                        plan["schedule"].get<std::string>(), plan["microbatches"].get<int>(),
+    text += fmt::format("Schedule {}, {}; devices idle {:.0f} % of the time.\n",
+                        plan["schedule"].get<std::string>(), micro_batches,
                         described["bubble"].get<double>() * 100);
+  } else if (count > 1) {
+    text += fmt::format("A step is {}, one after the other.\n", micro_batches);
   }
   if (described.contains("device_memory_bytes")) {
     text += fmt::format("{} the {} of a device.\n",
@@ -297,8 +303,8 @@ void deliver(const Json& described, const planner::Prediction& prediction,
              const PlanOutput& output) {
   if (!output.plan.empty()) write_text(output.plan, described["plan"].dump(2) + "\n");
   if (!output.trace.empty()) {
-    write_text(output.trace,
-               planner::trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+    runtime::write_trace(output.trace,
+                         simulate::trace_log(prediction.simulation, prediction.result), true);
   }
   const std::string text = output.json ? described.dump(2) + "\n" : format_prediction(described);
   fmt::print("{}", with_flags(text));

@@ -44,7 +44,7 @@ Json describe(const profile::HereCandidate& candidate, const HereOutcome& outcom
 std::string why_slower(const MeasuredPlan& plan, double seconds, double best) {
   const Json& report = plan.reports.back();
   const double idle = report["bubble"].get<double>();
-  std::string text = fmt::format("{:.1f} % slower", (seconds / best - 1) * 100);
+  std::string text = fmt::format("{:.1f} % slower", (1 - best / seconds) * 100);
   if (idle > 0.05) text += fmt::format("; devices idle {:.0f} % of the time", idle * 100);
   if (plan.candidate.job.recompute) text += "; computes activations twice";
   return text;
@@ -79,7 +79,7 @@ Json describe(const MeasuredPlan& plan, const HereOutcome& outcome, double best)
     const double rate = rate_of(plan);
     standing = rate >= fastest
                    ? fmt::format("the fastest when trained, {:.1f} samples/s", rate)
-                   : fmt::format("{:.1f} % slower when trained", (fastest / rate - 1) * 100);
+                   : fmt::format("{:.1f} % slower when trained", (1 - rate / fastest) * 100);
   } else {
     standing = seconds <= best ? "the fastest that was measured" : why_slower(plan, seconds, best);
   }
@@ -92,10 +92,10 @@ Json describe(const MeasuredPlan& plan, const HereOutcome& outcome, double best)
 std::string not_measured(const profile::HereCandidate& candidate,
                          const profile::HereCandidate& chosen) {
   if (!candidate.fits) return candidate.reason;
-  const double slower = candidate.estimated_seconds / chosen.estimated_seconds - 1;
   if (&candidate == &chosen) return "the fastest by formula; not measured.";
-  return fmt::format("by formula {:.1f} % {} than the best; not measured.", std::abs(slower) * 100,
-                     slower < 0 ? "faster" : "slower");
+  const double times = chosen.estimated_seconds / candidate.estimated_seconds;
+  return fmt::format("by formula {:.1f} % {} than the best; not measured.",
+                     100 * std::abs(times - 1), times > 1 ? "faster" : "slower");
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ Json predict(const train::TrainJob& job, const profile::MeasureOptions& options,
                 job, profile::parse_job_profile(read_text(files.profile), files.profile),
                 files.profile, messages);
   if (!files.trace.empty() && speaks) {
-    runtime::write_trace(files.trace, profile::trace_log(prediction.simulation, prediction.result),
+    runtime::write_trace(files.trace, simulate::trace_log(prediction.simulation, prediction.result),
                          true);
   }
   return profile::to_json(prediction);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -30,7 +32,7 @@ JobFlags without_plan(JobFlags flags) {
 }
 
 // The machine's measured speed instead of an estimate.
-void measure(planner::Cluster& cluster) {
+void measure(simulate::Cluster& cluster) {
   if (cluster.name != "this-machine") return;
   backend::Device device({.threads = 0});
   const train::MachineSpeed speed = train::measure_speed(device);
@@ -41,15 +43,15 @@ void measure(planner::Cluster& cluster) {
 
 }  // namespace
 
-planner::Cluster described_cluster(const std::string& name) {
+simulate::Cluster described_cluster(const std::string& name) {
   if (name == "here") {
     ProgressPrinter messages(true);
-    planner::Cluster cluster = profile::cluster_here(messages);
+    simulate::Cluster cluster = profile::cluster_here(messages);
     cluster.devices_in_host_memory = true;
     cluster.host_memory_bytes = static_cast<double>(host_memory());
     return cluster;
   }
-  planner::Cluster cluster =
+  simulate::Cluster cluster =
       planner::find_cluster(name.empty() ? "this-machine" : name, "--cluster");
   measure(cluster);
   return cluster;
@@ -62,7 +64,7 @@ class ClusterPlanner {
  public:
   // On `cluster`, or on the one that the flags name.
   ClusterPlanner(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job_flags,
-                 const planner::Cluster* cluster = nullptr)
+                 const simulate::Cluster* cluster = nullptr)
       : command_(command),
         flags_(flags),
         job_flags_(with_plan_file(job_flags)),
@@ -266,7 +268,7 @@ class ClusterPlanner {
 }  // namespace
 
 SearchSetup search_setup(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
-                         const planner::Cluster& cluster) {
+                         const simulate::Cluster& cluster) {
   const ClusterPlanner planner(command, flags, job, &cluster);
   return {planner.inputs(), planner.request()};
 }
@@ -284,8 +286,7 @@ void add_advice(const planner::PlannedJob& job, const planner::PlanInputs& input
                                           std::pair(Parallel::sampled, graph::HeadParallel::pfc)}) {
     planner::PlannedJob other = job;
     other.head.parallel = planned;
-    const planner::Prediction prediction =
-        planner::predict(inputs.network, other, inputs.cluster, inputs.constants, inputs.software);
+    const planner::Prediction prediction = planner::predict(inputs.context(), other);
     choices.push_back({parallel, prediction.samples_per_second, prediction.device_memory.front(),
                        prediction.fits});
   }
@@ -303,10 +304,20 @@ namespace {
 int run_sweep(const planner::PlanQuestion& question, const ClusterFlags& flags, bool json) {
   const planner::SweepAxis axis = planner::parse_sweep(flags.sweep, "--sweep");
   Json described = planner::describe(axis, planner::sweep(question, axis, "--sweep"), flags.price);
+  const simulate::Cluster& cluster = question.inputs.cluster;
+  const double most = *std::max_element(axis.values.begin(), axis.values.end());
+  if (axis.kind == planner::SweepAxis::Kind::devices && most > cluster.devices()) {
+    described["note"] = fmt::format(
+        "Beyond the {} devices of '{}' there are more machines like its own, joined by its "
+        "network.",
+        cluster.devices(), cluster.name);
+  }
   if (!flags.csv.empty()) write_text(flags.csv, with_flags(planner::sweep_csv(described)));
   if (!flags.picture.empty())
     write_text(flags.picture, with_flags(report::sweep_picture(described)));
-  fmt::print("{}", with_flags(json ? described.dump(2) + "\n" : planner::format_sweep(described)));
+  std::string text = json ? described.dump(2) + "\n" : planner::format_sweep(described);
+  if (!json && described.contains("note")) text += described["note"].get<std::string>() + "\n";
+  fmt::print("{}", with_flags(text));
   return kExitSuccess;
 }
 
@@ -335,8 +346,7 @@ int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const J
   if (chosen.stages.size() == 1) {
     chosen.stages[0].end = static_cast<int>(inputs.network.layers.size());
   }
-  const planner::Prediction prediction =
-      planner::predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
+  const planner::Prediction prediction = planner::predict(inputs.context(), chosen);
   Json described = describe_prediction(chosen, prediction, inputs);
   if (command.count("--schedule") > 0) described["plan"]["schedule"] = job.plan.schedule;
   if (!report.is_null()) add_search(described, std::move(report));

@@ -12,7 +12,7 @@
 namespace millrace::cli {
 
 // The cluster of this name or file, measured where it is this machine; none: this machine.
-planner::Cluster described_cluster(const std::string& name);
+simulate::Cluster described_cluster(const std::string& name);
 
 struct SearchSetup {
   planner::PlanInputs inputs;
@@ -21,7 +21,7 @@ struct SearchSetup {
 
 // What `--auto` starts from on this cluster. Throws InputError naming the flag at fault.
 SearchSetup search_setup(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,
-                         const planner::Cluster& cluster);
+                         const simulate::Cluster& cluster);
 
 // Plans and prints; returns the exit status.
 int run_cluster_plan(const CLI::App& command, const ClusterFlags& flags, const JobFlags& job,

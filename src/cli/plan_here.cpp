@@ -19,6 +19,7 @@
 #include "cli/subprocess.h"
 #include "planner/cluster/processor_machine.h"
 #include "profile/calibration.h"
+#include "runtime/trace_file.h"
 
 namespace millrace::cli {
 namespace {
@@ -112,8 +113,8 @@ class HerePlanner {
   }
 
   // The machine as so many devices.
-  planner::Cluster cluster_of(int devices) const {
-    planner::Cluster cluster = planner::divided(machine_, devices);
+  simulate::Cluster cluster_of(int devices) const {
+    simulate::Cluster cluster = planner::divided(machine_, devices);
     const int shares = job_flags_.threads > 0
                            ? std::max(1, backend::available_cores() / job_flags_.threads)
                            : devices;
@@ -143,7 +144,7 @@ class HerePlanner {
 
   // The whole network on one device, with few samples and with all of them.
   void calibrate_costs() {
-    const planner::Cluster cluster = cluster_of(1);
+    const simulate::Cluster cluster = cluster_of(1);
     const double most = static_cast<double>(batch_);
     print_error("Measuring the layers of {} here.\n", inputs_.network.model);
     try {
@@ -166,7 +167,7 @@ class HerePlanner {
   profile::HereCandidates gather() {
     profile::HereCandidates all;
     for (const int count : counts_) {
-      const planner::Cluster cluster = cluster_of(count);
+      const simulate::Cluster cluster = cluster_of(count);
       request_.search.devices = count;
       all.merge(profile::candidates_here(
           {inputs_.network, cluster, inputs_.constants, inputs_.software}, request_));
@@ -197,7 +198,7 @@ class HerePlanner {
   const JobFlags& job_flags_;
   int64_t batch_ = 1;
   std::vector<int> counts_;  // of devices
-  planner::Cluster machine_;
+  simulate::Cluster machine_;
   planner::PlanInputs inputs_;
   profile::HereRequest request_;
 };
@@ -206,11 +207,10 @@ class HerePlanner {
 Json describe_unmeasured(const HereOutcome& outcome, const planner::PlanInputs& inputs,
                          const std::string& trace) {
   const profile::HereCandidate& chosen = outcome.others.front();
-  const planner::Prediction prediction = planner::predict(
-      inputs.network, chosen.job, inputs.cluster, inputs.constants, inputs.software);
+  const planner::Prediction prediction = planner::predict(inputs.context(), chosen.job);
   if (!trace.empty()) {
-    write_text(trace,
-               planner::trace_of(prediction.simulation.input, prediction.result).dump() + "\n");
+    runtime::write_trace(trace, simulate::trace_log(prediction.simulation, prediction.result),
+                         true);
   }
   Json described = describe_prediction(chosen.job, prediction, inputs);
   described["plan"] = parallel::to_json(

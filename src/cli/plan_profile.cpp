@@ -170,9 +170,7 @@ class ProfilePlanner {
     return request;
   }
 
-  planner::CostContext context() const {
-    return {inputs_.network, inputs_.cluster, inputs_.constants, inputs_.software};
-  }
+  planner::CostContext context() const { return inputs_.context(); }
 
   const CLI::App& command_;
   const ProfilePlanFlags& flags_;
@@ -201,8 +199,7 @@ int run_profile_plan(const CLI::App& command, const ProfilePlanFlags& flags) {
     return kExitSuccess;
   }
   const planner::PlannedJob& chosen = outcome.plans.front().job;
-  const planner::Prediction prediction =
-      planner::predict(inputs.network, chosen, inputs.cluster, inputs.constants, inputs.software);
+  const planner::Prediction prediction = planner::predict(inputs.context(), chosen);
   Json described = describe_prediction(chosen, prediction, inputs);
   add_search(described, std::move(report));
   planner.describe(described);

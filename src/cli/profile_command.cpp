@@ -53,7 +53,7 @@ std::string rate(double value) { return fmt::format("{:.4g} G", value / 1e9); }
 int run_machine(const ProfileFlags& flags, comm::MpiSession* session) {
   const int devices = flags.job.plan.devices;
   if (devices < 0) fail_input("--devices is {}; give at least 1.", devices);
-  const planner::Cluster cluster = profile::measure_machine(
+  const simulate::Cluster cluster = profile::measure_machine(
       {.devices = std::max(1, devices), .threads = flags.job.threads, .processes = session});
   if (session != nullptr && session->rank() != 0) return kExitSuccess;
   const std::string text = planner::describe(cluster).dump(2) + "\n";
@@ -69,7 +69,7 @@ int run_machine(const ProfileFlags& flags, comm::MpiSession* session) {
   }
   fmt::print("  memory     {} bytes/s, {}\n", rate(cluster.device.memory_bandwidth),
              format_bytes(static_cast<uint64_t>(cluster.device.memory_bytes)));
-  const planner::LinkClass& link = cluster.classes.begin()->second;
+  const simulate::LinkClass& link = cluster.classes.begin()->second;
   fmt::print("  messages   {} bytes/s, {:.1f} µs\n", rate(link.bandwidth), 1e6 * link.latency);
   if (cluster.machines > 1) {
     fmt::print("  network    {} bytes/s, {:.1f} µs\n", rate(cluster.network.bandwidth),

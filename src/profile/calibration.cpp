@@ -61,7 +61,7 @@ LayerSeconds parse_layer_seconds(const Json& json) {
 }
 
 CalibratedCosts calibrate(const planner::CostContext& context, graph::DataType precision,
-                          const planner::DeviceKind& measured_on, const LayerSeconds& few,
+                          const simulate::DeviceKind& measured_on, const LayerSeconds& few,
                           const LayerSeconds& many) {
   CalibratedCosts costs = {context.network, context.constants, context.software};
   planner::OperatorConstants& operators = costs.constants.operators;

@@ -34,7 +34,7 @@ struct CalibratedCosts {
 // lines through both measurements, and in proportion on faster or slower ones. Layers that were
 // not measured keep their work. `few` has fewer samples than `many`.
 CalibratedCosts calibrate(const planner::CostContext& context, graph::DataType precision,
-                          const planner::DeviceKind& measured_on, const LayerSeconds& few,
+                          const simulate::DeviceKind& measured_on, const LayerSeconds& few,
                           const LayerSeconds& many);
 
 // Moves each cut behind layers that take no time because they are joined into the one before.

@@ -5,22 +5,30 @@
 namespace millrace::profile {
 namespace {
 
-Json to_json(const CostedSteps& steps) {
+Json to_json(const simulate::CostedSteps& steps) {
   Json list = Json::array();
-  for (const CostedStep& step : steps) {
+  for (const simulate::CostedStep& step : steps) {
     list.push_back({static_cast<int>(step.kind), static_cast<int>(step.phase), step.seconds,
-                    step.busy_seconds, step.bytes, step.ticket, static_cast<int>(step.collective)});
+                    step.busy_seconds, step.bytes, step.packed_bytes, step.ticket,
+                    static_cast<int>(step.collective)});
   }
   return list;
 }
 
-CostedSteps steps_from(const Json& list) {
-  CostedSteps steps;
+Json to_json(const simulate::ByWork<simulate::CostedSteps>& tasks) {
+  Json list = Json::array();
+  for (const simulate::CostedSteps& steps : tasks) list.push_back(to_json(steps));
+  return list;
+}
+
+simulate::CostedSteps steps_from(const Json& list) {
+  simulate::CostedSteps steps;
   for (const Json& entry : list) {
-    steps.push_back({static_cast<CostedStep::Kind>(entry[0].get<int>()),
+    steps.push_back({static_cast<simulate::CostedStep::Kind>(entry[0].get<int>()),
                      static_cast<graph::Phase>(entry[1].get<int>()), entry[2].get<double>(),
-                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<int64_t>(),
-                     static_cast<planner::Collective>(entry[6].get<int>())});
+                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<double>(),
+                     entry[6].get<int64_t>(),
+                     static_cast<simulate::Collective>(entry[7].get<int>())});
   }
   return steps;
 }
@@ -30,19 +38,15 @@ CostedSteps steps_from(const Json& list) {
 std::string costs_to_text(const std::vector<CostsOfMember>& costs) {
   Json list = Json::array();
   for (const CostsOfMember& one : costs) {
-    const CostedProgram& program = one.program;
+    const simulate::CostedProgram& program = one.program;
     list.push_back({{"stage", one.stage},
                     {"member", one.member},
                     {"spread", one.spread},
                     {"copies", one.copies},
-                    {"forward", to_json(program.forward)},
-                    {"backward", to_json(program.backward)},
-                    {"backward_weights", to_json(program.backward_weights)},
-                    {"update", to_json(program.update)},
+                    {"tasks", to_json(program.tasks)},
                     {"persistent", program.persistent_bytes},
                     {"saved", program.saved_bytes},
-                    {"scratch", program.scratch_bytes},
-                    {"updates_in_backward", program.updates_in_backward}});
+                    {"scratch", program.scratch_bytes}});
   }
   return list.dump();
 }
@@ -55,14 +59,11 @@ std::vector<CostsOfMember> costs_from_text(std::string_view text) {
     one.member = entry["member"].get<int>();
     one.spread = entry["spread"].get<double>();
     one.copies = entry["copies"].get<std::map<std::string, double>>();
-    one.program.forward = steps_from(entry["forward"]);
-    one.program.backward = steps_from(entry["backward"]);
-    one.program.backward_weights = steps_from(entry["backward_weights"]);
-    one.program.update = steps_from(entry["update"]);
+    auto steps = one.program.tasks.begin();
+    for (const Json& task : entry["tasks"]) *steps++ = steps_from(task);
     one.program.persistent_bytes = entry["persistent"].get<double>();
     one.program.saved_bytes = entry["saved"].get<double>();
     one.program.scratch_bytes = entry["scratch"].get<double>();
-    one.program.updates_in_backward = entry["updates_in_backward"].get<bool>();
     costs.push_back(std::move(one));
   }
   return costs;

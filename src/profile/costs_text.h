@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "profile/costed_program.h"
+#include "simulate/costed_program.h"
 
 namespace millrace::profile {
 
@@ -14,7 +14,7 @@ namespace millrace::profile {
 struct CostsOfMember {
   int stage = 0;
   int member = 0;
-  CostedProgram program;
+  simulate::CostedProgram program;
   std::map<std::string, double> copies = {};
   double spread = 0;
 };

@@ -17,11 +17,19 @@ namespace {
 constexpr size_t kElements = size_t{1} << 23;  // 32 MiB, beyond the caches
 constexpr int kRepeats = 7;
 constexpr int kTag = 1;
+constexpr int kSmallRepeats = 20;
+constexpr std::chrono::milliseconds kNoPause{0};
+constexpr std::chrono::milliseconds kPause{1};  // in which a waiting thread's core falls asleep
+
+// A message wakes the thread that sends for a device, the one that receives for the other, and
+// that device.
+constexpr double kWoken = 3;
 
 template <typename Work>
-double median_seconds(int repeats, Work&& work) {
+double median_seconds(int repeats, Work&& work, std::chrono::milliseconds pause = kNoPause) {
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i) {
+    std::this_thread::sleep_for(pause);
     const auto start = std::chrono::steady_clock::now();
     work();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -30,11 +38,12 @@ double median_seconds(int repeats, Work&& work) {
   return median(seconds);
 }
 
-// Sends there and gets one byte back.
-double message_seconds(comm::Group& group, std::span<std::byte> data, int repeats) {
+// Sends there and gets one byte back; the sender pauses before each.
+double message_seconds(comm::Group& group, std::span<std::byte> data, int repeats,
+                       std::chrono::milliseconds pause = kNoPause) {
   std::byte answer{};
   const std::span<std::byte> small(&answer, 1);
-  return median_seconds(repeats, [&] {
+  const auto there_and_back = [&] {
     if (group.rank() == 0) {
       group.send(1, std::span<const std::byte>(data), kTag);
       group.receive(1, small, kTag);
@@ -42,7 +51,8 @@ double message_seconds(comm::Group& group, std::span<std::byte> data, int repeat
       group.receive(0, data, kTag);
       group.send(0, std::span<const std::byte>(small), kTag);
     }
-  });
+  };
+  return median_seconds(repeats, there_and_back, group.rank() == 0 ? pause : kNoPause);
 }
 
 ExchangeSpeed measure_member(comm::Group& group) {
@@ -52,11 +62,14 @@ ExchangeSpeed measure_member(comm::Group& group) {
   ExchangeSpeed speed;
   group.all_reduce(std::span(values));
   std::fill(values.begin(), values.end(), 0.0f);
-  const double small = message_seconds(group, bytes.first(4), 20);
+  const double small = message_seconds(group, bytes.first(4), kSmallRepeats);
+  const double asleep = message_seconds(group, bytes.first(4), kSmallRepeats, kPause);
   const double large = message_seconds(group, bytes, kRepeats);
-  speed.message.latency = small / 2;
+  // There to one that sleeps, back to one that has just begun to wait.
+  speed.message.latency = kWoken * std::max(small / 2, asleep - small / 2);
   speed.message.bandwidth = static_cast<double>(bytes.size()) / std::max(1e-9, large - small);
-  const double little = median_seconds(20, [&] { group.all_reduce(std::span(values).first(1)); });
+  const double little =
+      median_seconds(kSmallRepeats, [&] { group.all_reduce(std::span(values).first(1)); });
   const double sum = median_seconds(kRepeats, [&] { group.all_reduce(std::span(values)); });
   speed.collective_latency = little;
   speed.collective_rate =

@@ -9,7 +9,7 @@ namespace millrace::profile {
 // Between devices of this process: a message from one to another, and the rate at which a ring of
 // that speed would sum (an all-reduce of n members moves 2(n-1)/n of the tensor).
 struct ExchangeSpeed {
-  planner::LinkClass message;
+  simulate::LinkClass message;
   double collective_rate = 0;
   double collective_latency = 0;
 };

@@ -91,8 +91,8 @@ DeviceSpeed measure_devices(const std::vector<std::vector<int>>& teams) {
 
 }  // namespace
 
-planner::Cluster measure_machine(const MachineRequest& request) {
-  planner::Cluster cluster = planner::this_machine();
+simulate::Cluster measure_machine(const MachineRequest& request) {
+  simulate::Cluster cluster = planner::this_machine();
   const double memory = cluster.device.memory_bytes * cluster.devices_per_machine;
   const backend::DeviceCores cores =
       backend::cores_of_devices(comm::launch_place(), request.devices, request.threads);
@@ -171,12 +171,12 @@ std::string machine_identity() {
                      kernels::processor_description(), kVersion);
 }
 
-planner::Cluster cluster_here(train::TrainingObserver& observer) {
+simulate::Cluster cluster_here(train::TrainingObserver& observer) {
   const std::filesystem::path path = machine_path();
   const std::string identity = machine_identity();
   Json kept = read_machines(path, identity, observer);
   if (kept.contains(identity)) return planner::parse_cluster(kept[identity].dump(), path);
-  const planner::Cluster cluster =
+  const simulate::Cluster cluster =
       measure_machine({.devices = planner::this_machine().devices_per_machine});
   if (path.empty()) return cluster;
   try {

@@ -22,7 +22,7 @@ struct MachineRequest {
 // `devices` devices, each with its part of the cores (found with hwloc): arithmetic in float32 and
 // bfloat16 and memory bandwidth with all of them at work at once, and what joins two of them. With
 // processes, each is a machine and the network is what joins the first two. Takes a few seconds.
-planner::Cluster measure_machine(const MachineRequest& request);
+simulate::Cluster measure_machine(const MachineRequest& request);
 
 // Where descriptions of machines are kept: next to the choices of convolutions; empty if there is
 // no home.
@@ -33,6 +33,6 @@ std::string machine_identity();
 
 // `measure_machine` of one device per NUMA node, from the file where it is kept if this machine is
 // there; otherwise it is measured and kept beside the others, which `observer` is told.
-planner::Cluster cluster_here(train::TrainingObserver& observer);
+simulate::Cluster cluster_here(train::TrainingObserver& observer);
 
 }  // namespace millrace::profile

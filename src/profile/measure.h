@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "profile/costed_program.h"
+#include "simulate/costed_program.h"
 #include "train/engine.h"
 
 namespace millrace::profile {
@@ -21,10 +21,10 @@ struct MeasuredProgram {
   int stage = 0;
   int member = 0;
   const compile::Program* program = nullptr;
-  std::vector<InstructionCost> costs;    // of each instruction
-  std::vector<double> spread;            // of each instruction, relative
-  std::vector<double> totals;            // of each round
-  std::map<std::string, double> copies;  // message to slot or back, see copy_key
+  std::vector<simulate::InstructionCost> costs;  // of each instruction
+  std::vector<double> spread;                    // of each instruction, relative
+  std::vector<double> totals;                    // of each round
+  std::map<std::string, double> copies;          // message to slot or back, see copy_key
   double carry_seconds = 0;  // to begin a new version of the weights as a copy of another
 
   double round_spread() const;  // half of the middle half, relative

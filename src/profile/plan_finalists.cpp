@@ -63,8 +63,7 @@ class Gathering {
       planner::PlannedJob sibling = job;
       sibling.schedule = kind;
       if (seen_.contains(key_of(sibling))) continue;
-      const planner::Prediction prediction = planner::predict(
-          context_.network, sibling, context_.cluster, context_.constants, context_.software);
+      const planner::Prediction prediction = planner::predict(context_, sibling);
       add(sibling, request_.search.global_batch / prediction.samples_per_second, prediction.reason,
           prediction.fits);
     }

@@ -34,7 +34,7 @@ int64_t resident_now() {
 
 // The devices of the job as a cluster with a machine for each process.
 struct Surroundings {
-  planner::Cluster cluster;
+  simulate::Cluster cluster;
   std::vector<std::vector<int>> devices;  // of each stage
 
   explicit Surroundings(const parallel::Plan& plan, int processes) {
@@ -83,14 +83,16 @@ std::vector<int> crowding_of(const std::vector<std::vector<int>>& teams) {
 }
 
 // The costs without what devices on one core took from each other, which the simulation adds.
-CostedProgram costs_of(const MeasuredProgram& measured, int crowding) {
-  std::vector<InstructionCost> costs = measured.costs;
-  for (InstructionCost& cost : costs) {
+simulate::CostedProgram costs_of(const MeasuredProgram& measured, int crowding) {
+  std::vector<simulate::InstructionCost> costs = measured.costs;
+  for (simulate::InstructionCost& cost : costs) {
     cost.busy_seconds = std::max(cost.seconds, cost.busy_seconds / crowding);
   }
-  CostedProgram program = cost_program(*measured.program, costs);
+  simulate::CostedProgram program = simulate::cost_program(*measured.program, costs);
   if (measured.carry_seconds > 0) {
-    CostedSteps& last = program.updates_in_backward ? program.backward : program.update;
+    simulate::CostedSteps& updates = program.tasks[parallel::Work::update];
+    simulate::CostedSteps& last =
+        updates.empty() ? program.tasks[parallel::Work::backward] : updates;
     last.push_back({.phase = graph::Phase::update,
                     .seconds = measured.carry_seconds,
                     .busy_seconds = measured.carry_seconds});
@@ -174,32 +176,36 @@ void simulate_job(const train::TrainJob& job, train::Engine& engine, const Known
   here.cluster.device.memory_bandwidth = known.local.message.bandwidth;
   if (known.between) here.cluster.network = known.between->message;
   const ExchangeSpeed& sums = known.between ? *known.between : known.local;
-  SimulatedJob simulated;
-  simulated.host.collective_efficiency = sums.collective_rate / sums.message.bandwidth;
-  simulated.cluster = &here.cluster;
+  simulate::SimulatedJob simulated;
+  const simulate::Fabric fabric(here.cluster);
+  simulated.fabric = &fabric;
+  simulated.costs.collective_efficiency = sums.collective_rate / sums.message.bandwidth;
+  simulated.costs.packing_rate = known.local.message.bandwidth;
   simulated.host.cores = backend::available_cores();
   simulated.host.threads_per_device = engine.device().threads();
   simulated.host.busy_devices = local_devices;
   if (*std::max_element(crowding.begin(), crowding.end()) > 1) simulated.host.teams = teams;
   simulated.devices = here.devices;
   std::map<std::string, double> copies;
-  for (const auto& stage : here.devices) simulated.programs.emplace_back(stage.size(), nullptr);
+  auto& programs = simulated.costs.programs;
+  for (const auto& stage : here.devices) programs.emplace_back(stage.size(), nullptr);
   for (const CostsOfMember& one : costs) {
-    simulated.programs[static_cast<size_t>(one.stage)][static_cast<size_t>(one.member)] =
-        &one.program;
+    programs[static_cast<size_t>(one.stage)][static_cast<size_t>(one.member)] = &one.program;
     copies.insert(one.copies.begin(), one.copies.end());
   }
-  simulated.copy_seconds = [&](const parallel::Route& route, bool sends) {
-    return copies.at(copy_key(route, sends));
-  };
   simulated.steps = std::min(job.steps > 0 ? job.steps : kUsualSteps, kMostSteps);
   if (!job.plan.runs_whole()) {
-    simulated.routes = engine.layout().request();
+    simulated.channels = engine.layout().request().channels;
+    simulated.costs.messages =
+        simulate::messages_of(parallel::routes_between(engine.layout().request()),
+                              [&](const parallel::Route& route, bool sends) {
+                                return copies.at(copy_key(route, sends));
+                              });
     simulated.schedule = [&](int64_t steps) { return train::schedule_of(job.plan, steps); };
   }
-  prediction.simulation = build_simulation(simulated);
-  prediction.result = planner::simulate(prediction.simulation.input);
-  prediction.steps = steps_of(prediction.simulation, prediction.result);
+  prediction.simulation = simulate::build_simulation(simulated);
+  prediction.result = simulate::simulate(prediction.simulation.input);
+  prediction.steps = simulate::steps_of(prediction.simulation, prediction.result);
   prediction.step_seconds = prediction.steps.median;
   prediction.samples_per_second = static_cast<double>(job.options.batch) / prediction.step_seconds;
   prediction.devices = train::gather_reports(engine, prediction.devices);
@@ -263,33 +269,38 @@ double step_seconds_by_formula(const train::PlannedPrograms& planned) {
   here.cluster.device.memory_bandwidth = rate;
   const double wanted = static_cast<double>(here.most_devices()) * planned.threads;
   const double crowding = std::max(1.0, wanted / backend::available_cores());
-  std::map<const compile::Program*, CostedProgram> costed;
-  SimulatedJob simulated;
+  std::map<const compile::Program*, simulate::CostedProgram> costed;
+  simulate::SimulatedJob simulated;
   for (const auto& members : planned.programs) {
-    simulated.programs.emplace_back();
+    simulated.costs.programs.emplace_back();
     for (const compile::Program* program : members) {
-      CostedProgram& one = costed[program];
-      if (one.forward.empty()) {
-        std::vector<InstructionCost> costs;
+      simulate::CostedProgram& one = costed[program];
+      if (one.tasks[parallel::Work::forward].empty()) {
+        std::vector<simulate::InstructionCost> costs;
         for (const compile::Instruction& instruction : program->instructions) {
           const double seconds = train::formula_seconds(instruction, planned.speed) * crowding;
           costs.push_back({seconds, seconds});
         }
-        one = cost_program(*program, costs);
+        one = simulate::cost_program(*program, costs);
       }
-      simulated.programs.back().push_back(&one);
+      simulated.costs.programs.back().push_back(&one);
     }
   }
-  simulated.cluster = &here.cluster;
+  const simulate::Fabric fabric(here.cluster);
+  simulated.fabric = &fabric;
   simulated.devices = here.devices;
-  simulated.host.copy_bytes_per_second = rate;
   simulated.steps = kUsualSteps;
   if (planned.layout != nullptr) {
-    simulated.routes = planned.layout->request();
+    simulated.channels = planned.layout->request().channels;
+    simulated.costs.messages =
+        simulate::messages_of(parallel::routes_between(planned.layout->request()),
+                              [&](const parallel::Route& route, bool) {
+                                return static_cast<double>(route.bytes) / rate;
+                              });
     simulated.schedule = [&](int64_t steps) { return train::schedule_of(plan, steps); };
   }
-  const ProgramSimulation simulation = build_simulation(simulated);
-  return steps_of(simulation, planner::simulate(simulation.input)).median;
+  const simulate::JobSimulation simulation = simulate::build_simulation(simulated);
+  return simulate::steps_of(simulation, simulate::simulate(simulation.input)).median;
 }
 
 }  // namespace
@@ -326,7 +337,7 @@ Json to_json(const HerePrediction& prediction) {
   json["links"] = Json::array();
   const auto steps = static_cast<double>(std::max<size_t>(1, prediction.steps.seconds.size()));
   for (size_t i = 0; i < prediction.simulation.input.links.size(); ++i) {
-    const planner::SimulationLink& link = prediction.simulation.input.links[i];
+    const simulate::SimulationLink& link = prediction.simulation.input.links[i];
     const double bytes = prediction.result.link_bytes[i];
     const bool counts_bytes = link.name.find("cores") == std::string::npos &&
                               link.name.find(" memory") == std::string::npos;

@@ -3,13 +3,13 @@
 
 #include "base/json.h"
 #include "profile/job_profile.h"
-#include "profile/program_simulation.h"
+#include "simulate/job_simulation.h"
 #include "train/device_report.h"
 
 namespace millrace::profile {
 
 struct HerePrediction {
-  SimulatedSteps steps;
+  simulate::SimulatedSteps steps;
   double step_seconds = 0;
   double samples_per_second = 0;
   // Relative: how far the rounds of the profile lie apart, and what the simulation leaves out, as
@@ -21,8 +21,8 @@ struct HerePrediction {
   int64_t resident_bytes = 0;                // of this process at most
   double profile_seconds = 0;                // that measuring took
   JobProfile profile;                        // of this process, with the speed of exchange
-  ProgramSimulation simulation;
-  planner::SimulationResult result;
+  simulate::JobSimulation simulation;
+  simulate::SimulationResult result;
 };
 
 // Compiles the job, measures every program with all devices at work, and simulates as many steps as

@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class PlanClusterTest : public ProgramTest {
  protected:
@@ -222,7 +223,12 @@ TEST_F(PlanClusterTest, SweepsAreTablesInThreeForms) {
   size_t circles = 0;
   for (size_t at = 0; (at = picture.find("<circle", at)) != std::string::npos; ++at) ++circles;
   EXPECT_EQ(circles, Json::parse(json.output)["points"].size());
-  EXPECT_THAT(run(job).output, AllOf(HasSubstr("efficiency"), HasSubstr("data parallel on 16")));
+  EXPECT_THAT(run(job).output, AllOf(HasSubstr("efficiency"), HasSubstr("data parallel on 16"),
+                                     HasSubstr("Beyond the 8 devices of 'titanv-8'")));
+  const std::string table =
+      run("plan --cluster titanv-8 --model resnet50 --sweep batch=1,8").output;
+  EXPECT_THAT(table,
+              AllOf(HasSubstr(" times "), Not(HasSubstr("efficiency")), Not(HasSubstr("Beyond"))));
 }
 
 TEST_F(PlanClusterTest, ExplainsAndPrices) {

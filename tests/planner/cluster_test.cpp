@@ -38,7 +38,7 @@ void expect_refusal(const Json& json, const std::string& part) {
 }
 
 TEST(ClusterTest, LinksAddBondsAndCrossTheNetwork) {
-  const Cluster cluster = parse_cluster(pair_of_machines().dump(), "some.json");
+  const simulate::Cluster cluster = parse_cluster(pair_of_machines().dump(), "some.json");
   EXPECT_EQ(cluster.devices(), 4);
   EXPECT_DOUBLE_EQ(cluster.link_between(0, 1).bandwidth, 50e9);
   EXPECT_DOUBLE_EQ(cluster.link_between(3, 2).bandwidth, 50e9);
@@ -49,14 +49,14 @@ TEST(ClusterTest, LinksAddBondsAndCrossTheNetwork) {
 
 TEST(ClusterTest, DescriptionsComeBack) {
   for (const std::string& name : builtin_cluster_names()) {
-    const Cluster cluster = find_cluster(name, "--cluster");
+    const simulate::Cluster cluster = find_cluster(name, "--cluster");
     const Json json = describe(cluster);
     EXPECT_EQ(describe(parse_cluster(json.dump(), "copy.json")), json) << name;
   }
 }
 
 TEST(ClusterTest, BuiltInsAreTheMachinesOfThePublishedTables) {
-  const Cluster titan = find_cluster("titanv-8x2", "--cluster");
+  const simulate::Cluster titan = find_cluster("titanv-8x2", "--cluster");
   EXPECT_EQ(titan.devices(), 16);
   EXPECT_DOUBLE_EQ(titan.device.memory_bytes, 12066.0 * 1024 * 1024);
   const auto read = [](const char* name) {
@@ -65,7 +65,7 @@ TEST(ClusterTest, BuiltInsAreTheMachinesOfThePublishedTables) {
   };
   EXPECT_EQ(titan.links, read("titanv-pcie-8.txt"));
   for (const char* name : {"v100-16gb-8", "v100-16gb-8x2", "v100-16gb-8x4", "v100-32gb-8"}) {
-    const Cluster cluster = find_cluster(name, "--cluster");
+    const simulate::Cluster cluster = find_cluster(name, "--cluster");
     EXPECT_EQ(cluster.links, read("v100-sxm2-8.txt")) << name;
     EXPECT_DOUBLE_EQ(cluster.link_between(0, 3).bandwidth, 50e9);
   }
@@ -73,7 +73,7 @@ TEST(ClusterTest, BuiltInsAreTheMachinesOfThePublishedTables) {
 }
 
 TEST(ClusterTest, ThisMachineHasCoresAndMemory) {
-  const Cluster cluster = this_machine();
+  const simulate::Cluster cluster = this_machine();
   EXPECT_GE(cluster.host_cores, 1);
   EXPECT_GE(cluster.devices_per_machine, 1);
   EXPECT_GT(cluster.device.memory_bytes, 1 << 26);
@@ -86,7 +86,7 @@ TEST(ClusterTest, HostsHaveMemoryWhereItIsKnown) {
   EXPECT_DOUBLE_EQ(parse_cluster(json.dump(), "some.json").host_memory_bytes, 0);
   json["host_memory_bytes"] = 64e9;
   json["devices_in_host_memory"] = true;
-  const Cluster cluster = parse_cluster(json.dump(), "some.json");
+  const simulate::Cluster cluster = parse_cluster(json.dump(), "some.json");
   EXPECT_DOUBLE_EQ(cluster.host_memory_bytes, 64e9);
   EXPECT_TRUE(cluster.devices_in_host_memory);
   EXPECT_EQ(describe(cluster)["host_memory_bytes"], 64e9);
@@ -164,7 +164,7 @@ TEST(ClusterTest, TakesTheXmlOfLstopo) {
     text += "</object>\n";
   }
   text += "</object>\n</topology>\n";
-  const Cluster cluster = parse_cluster(text, "host.xml");
+  const simulate::Cluster cluster = parse_cluster(text, "host.xml");
   EXPECT_EQ(cluster.name, "host");
   EXPECT_EQ(cluster.devices_per_machine, 2);
   EXPECT_EQ(cluster.host_cores, 4);

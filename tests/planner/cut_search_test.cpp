@@ -15,7 +15,7 @@ namespace {
 double draw(std::mt19937& random, unsigned limit) { return static_cast<double>(random() % limit); }
 
 struct Drawn {
-  Cluster cluster;
+  simulate::Cluster cluster;
   CostConstants constants = made_up::constants();
   NetworkWork network;
   PlannedJob job;
@@ -38,7 +38,8 @@ struct Drawn {
   double rate(const std::vector<int>& ends) const {
     PlannedJob cut = job;
     set_cuts(cut, ends);
-    return predict(network, cut, cluster, constants, constants.software[0]).samples_per_second;
+    return predict(CostContext{network, cluster, constants, constants.software[0]}, cut)
+        .samples_per_second;
   }
 };
 

@@ -6,9 +6,9 @@
 namespace millrace::made_up {
 
 // A device of 1e12 operations and 1e12 bytes per second with 1 GB.
-inline planner::Cluster cluster(int machines, int devices, double link = 1e10,
-                                double network = 1e9) {
-  planner::Cluster cluster;
+inline simulate::Cluster cluster(int machines, int devices, double link = 1e10,
+                                 double network = 1e9) {
+  simulate::Cluster cluster;
   cluster.name = "made-up";
   cluster.machines = machines;
   cluster.devices_per_machine = devices;

@@ -100,7 +100,7 @@ TEST(NetworkWorkTest, UnknownModelsAreRefused) { EXPECT_THROW(work_of("vgg61", {
 
 struct Sums {
   double parameters = 0, split = 0, operations = 0;
-  std::map<Collective, double> exchanged;
+  std::map<simulate::Collective, double> exchanged;
 };
 
 // For eight samples of each device.
@@ -134,13 +134,14 @@ TEST(NetworkWorkTest, LayersThatDevicesDivide) {
   EXPECT_DOUBLE_EQ(hybrid.split, 123641856.0 / 8);
   EXPECT_DOUBLE_EQ(hybrid.parameters, 14714688 + 123641856.0 / 8 + 1000);
   EXPECT_NEAR(hybrid.operations, whole.operations, 1e-4 * whole.operations);
-  EXPECT_GE(hybrid.exchanged.at(Collective::all_gather), 64.0 * 25088);
-  EXPECT_LE(hybrid.exchanged.at(Collective::all_gather), 64.0 * (25088 + 2 * 4096 + 1000));
+  EXPECT_GE(hybrid.exchanged.at(simulate::Collective::all_gather), 64.0 * 25088);
+  EXPECT_LE(hybrid.exchanged.at(simulate::Collective::all_gather),
+            64.0 * (25088 + 2 * 4096 + 1000));
   const Sums model = sums_of(work_of("vgg16", options, {parallel::Parallelism::model, 8, 64}));
   EXPECT_GT(model.split, hybrid.split);
   EXPECT_LT(model.parameters, 1.01 * 138357544 / 8);
-  EXPECT_GT(model.exchanged.at(Collective::all_gather),
-            10 * hybrid.exchanged.at(Collective::all_gather));
+  EXPECT_GT(model.exchanged.at(simulate::Collective::all_gather),
+            10 * hybrid.exchanged.at(simulate::Collective::all_gather));
 }
 
 }  // namespace

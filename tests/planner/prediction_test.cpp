@@ -11,13 +11,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Prediction predicted(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
-                     const CostConstants& constants) {
-  return predict(network, job, cluster, constants, constants.software[0]);
+Prediction predicted(const NetworkWork& network, const PlannedJob& job,
+                     const simulate::Cluster& cluster, const CostConstants& constants) {
+  return predict(CostContext{network, cluster, constants, constants.software[0]}, job);
 }
 
 TEST(PredictionTest, OperatorsTakeTheLongerOfComputingAndMoving) {
-  const Cluster cluster = made_up::cluster(1, 1);
+  const simulate::Cluster cluster = made_up::cluster(1, 1);
   OperatorConstants constants{1, 2, 0.5, 0.25, 0.5, 1, 1, 0, 0};
   const auto seconds = [&](WorkKind kind, double operations, double elements) {
     return seconds_of({kind, {0, operations}, {0, elements}}, 2, cluster.device,
@@ -36,7 +36,7 @@ TEST(PredictionTest, OperatorsTakeTheLongerOfComputingAndMoving) {
 
 // 16-bit numbers on a device without a rate for them, or with a poor one, cost what float32 does.
 TEST(PredictionTest, HalfIsNeverSlowerThanFloat) {
-  Cluster cluster = made_up::cluster(1, 1);
+  simulate::Cluster cluster = made_up::cluster(1, 1);
   const OperatorConstants constants{2, 2, 2, 2, 1, 0.5, 0.5, 0, 0};
   const auto seconds = [&](graph::DataType precision) {
     return seconds_of({WorkKind::convolution3, {0, 1e12}, {0, 1}}, 2, cluster.device, precision,
@@ -51,7 +51,7 @@ TEST(PredictionTest, HalfIsNeverSlowerThanFloat) {
 
 // One sample a device: 3 seconds of computing, then a ring sum of 4 bytes a parameter.
 TEST(PredictionTest, DataParallelWithoutOverlapIsASum) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e9);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e9);
   const NetworkWork network = made_up::network({0.25, 0.75}, 50e6);
   CostConstants constants = made_up::constants();
   PlannedJob job;
@@ -69,7 +69,7 @@ TEST(PredictionTest, DataParallelWithoutOverlapIsASum) {
 
 // Four messages wait for the link at once; the first does not share it with the others.
 TEST(PredictionTest, MessagesOfAChannelFollowEachOther) {
-  const Cluster cluster = made_up::cluster(2, 1, 1e10, 1e8);
+  const simulate::Cluster cluster = made_up::cluster(2, 1, 1e10, 1e8);
   const NetworkWork network = made_up::network({0.001, 0.001}, 0, 1e7);
   PlannedJob job = made_up::straight(2, 2);
   job.schedule = parallel::ScheduleKind::gpipe;
@@ -80,7 +80,7 @@ TEST(PredictionTest, MessagesOfAChannelFollowEachOther) {
   double before = 0;
   int found = 0;
   for (size_t i = 0; i < prediction.simulation.input.items.size() && found < 4; ++i) {
-    if (!prediction.simulation.input.items[i].name.starts_with("activations")) continue;
+    if (prediction.simulation.input.items[i].name != "activations") continue;
     EXPECT_NEAR(prediction.result.end[i] - prediction.result.start[i], each, 1e-9);
     EXPECT_GE(prediction.result.start[i], before);
     before = prediction.result.end[i];
@@ -92,7 +92,7 @@ TEST(PredictionTest, MessagesOfAChannelFollowEachOther) {
 // Replicas that share the update scatter the sums and gather the weights: once around the ring
 // each.
 TEST(PredictionTest, SharedUpdatesScatterAndGather) {
-  Cluster cluster = made_up::cluster(1, 4, 1e9);
+  simulate::Cluster cluster = made_up::cluster(1, 4, 1e9);
   constexpr double kLatency = 0.01;
   cluster.classes["PIX"].latency = kLatency;
   const NetworkWork network = made_up::network({0.25, 0.75}, 50e6);
@@ -107,13 +107,14 @@ TEST(PredictionTest, SharedUpdatesScatterAndGather) {
 // The second layer is divided: its weights are nobody else's, its input is gathered and the
 // gradient of that is scattered.
 TEST(PredictionTest, DividedLayersWaitForWhatTheyExchange) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e9);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e9);
   NetworkWork network = made_up::network({0.25, 0.75}, 50e6);
   network.layers[1].split_parameters = 50e6;
-  const OperatorWork gather{WorkKind::exchange, {}, {0, 1e9}, false, Collective::all_gather};
+  const OperatorWork gather{
+      WorkKind::exchange, {}, {0, 1e9}, false, simulate::Collective::all_gather};
   network.layers[1].forward.push_back(gather);
   network.layers[1].backward.push_back(gather);
-  network.layers[1].backward.back().collective = Collective::reduce_scatter;
+  network.layers[1].backward.back().collective = simulate::Collective::reduce_scatter;
   const CostConstants constants = made_up::constants();
   PlannedJob job;
   job.stages = {{{0, 1, 2, 3}, 0, 2}};
@@ -125,7 +126,7 @@ TEST(PredictionTest, DividedLayersWaitForWhatTheyExchange) {
 // The second layer's gradients are ready after 1 + 1.5 seconds; with everything overlapped the
 // sums run behind each other on the link, which is what limits the step.
 TEST(PredictionTest, DataParallelWithOverlapHidesTheSums) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e9);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e9);
   const NetworkWork network = made_up::network({0.25, 0.75}, 500e6);
   CostConstants constants = made_up::constants();
   constants.software[0].overlap = 1;
@@ -136,7 +137,7 @@ TEST(PredictionTest, DataParallelWithOverlapHidesTheSums) {
 }
 
 TEST(PredictionTest, FlushedPipelinesHaveTheirBubble) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
   const CostConstants constants = made_up::constants();
   for (const parallel::ScheduleKind order :
@@ -154,7 +155,7 @@ TEST(PredictionTest, FlushedPipelinesHaveTheirBubble) {
 // Qi et al., "Zero Bubble Pipeline Parallelism": (p - 1)(F + B - W), where B is the gradient of the
 // inputs and W that of the weights; F = B = W = 1 here.
 TEST(PredictionTest, SplitBackwardsFillTheBubble) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
   const CostConstants constants = made_up::constants();
   for (const int micro_batches : {4, 8, 16}) {
@@ -170,7 +171,7 @@ TEST(PredictionTest, SplitBackwardsFillTheBubble) {
 
 // Narayanan et al., Megatron-LM: with v stages a device the bubble is (p - 1)(F + B) / v.
 TEST(PredictionTest, StagesInTurnDivideTheBubble) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
   const NetworkWork network = made_up::network(std::vector<double>(16, 0.25));
   const CostConstants constants = made_up::constants();
   for (const int times : {1, 2, 4}) {
@@ -188,7 +189,7 @@ TEST(PredictionTest, StagesInTurnDivideTheBubble) {
 }
 
 TEST(PredictionTest, PipelinesThatNeverDrainHaveNone) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.5));
   const CostConstants constants = made_up::constants();
   for (const parallel::ScheduleKind order :
@@ -204,7 +205,7 @@ TEST(PredictionTest, PipelinesThatNeverDrainHaveNone) {
 // Replicas that take turns: the slower of three devices that share one stage's mini-batches and one
 // that runs the other for all of them.
 TEST(PredictionTest, RoundRobinPaceIsTheSlowestStage) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
   const CostConstants constants = made_up::constants();
   PlannedJob job;
   job.stages = {{{0, 1, 2}, 0, 1}, {{3}, 1, 2}};
@@ -217,8 +218,20 @@ TEST(PredictionTest, RoundRobinPaceIsTheSlowestStage) {
               1e-3);
 }
 
+// Three devices compute 12 of 36 seconds, the fourth the other 24.
+TEST(PredictionTest, IdleTimeIsThatOfAllDevices) {
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
+  PlannedJob job;
+  job.stages = {{{0, 1, 2}, 0, 1}, {{3}, 1, 2}};
+  job.schedule = parallel::ScheduleKind::gpipe;
+  const CostConstants constants = made_up::constants();
+  const Prediction prediction = predicted(made_up::network({3, 2}), job, cluster, constants);
+  EXPECT_NEAR(prediction.seconds_per_step, 36, 1e-6);
+  EXPECT_NEAR(prediction.bubble, (3 * 24.0 / 36 + 12.0 / 36) / 4, 1e-6);
+}
+
 TEST(PredictionTest, ReadingImagesCanBeTheLimit) {
-  Cluster cluster = made_up::cluster(1, 2, 1e15);
+  simulate::Cluster cluster = made_up::cluster(1, 2, 1e15);
   cluster.host_cores = 4;
   CostConstants constants = made_up::constants();
   constants.software[0].loader_rate = 0.05;
@@ -233,14 +246,14 @@ TEST(PredictionTest, ReadingImagesCanBeTheLimit) {
 }
 
 TEST(PredictionTest, MemoryOfStages) {
-  const Cluster cluster = made_up::cluster(1, 4);
+  const simulate::Cluster cluster = made_up::cluster(1, 4);
   const NetworkWork network = made_up::network(std::vector<double>(4, 1.0), 1000, 10);
   const CostConstants constants = made_up::constants();
   PlannedJob job = made_up::straight(4, 4);
   job.batch = 2;
   job.micro_batches = 8;  // one sample each
   const auto memory = [&](int stage) {
-    return stage_memory(network, job, stage, cluster, constants, constants.software[0]);
+    return stage_memory({network, cluster, constants, constants.software[0]}, job, stage);
   };
   job.schedule = parallel::ScheduleKind::one_f_one_b_flush;
   EXPECT_DOUBLE_EQ(memory(1).weights, 4000);
@@ -261,12 +274,12 @@ TEST(PredictionTest, MemoryOfStages) {
 
 // Nine layers of 100 on one device: eight tensors of 10 between them, and one layer in full.
 TEST(PredictionTest, RecomputationKeepsWhatEntersItsSegments) {
-  const Cluster cluster = made_up::cluster(1, 1);
+  const simulate::Cluster cluster = made_up::cluster(1, 1);
   const NetworkWork network = made_up::network(std::vector<double>(9, 1.0), 0, 10);
   const CostConstants constants = made_up::constants();
   PlannedJob job = made_up::straight(1, 9);
   const auto bytes = [&] {
-    return stage_memory(network, job, 0, cluster, constants, constants.software[0]).activations;
+    return stage_memory({network, cluster, constants, constants.software[0]}, job, 0).activations;
   };
   EXPECT_DOUBLE_EQ(bytes(), 4 * 900);
   job.recompute = true;
@@ -312,7 +325,7 @@ TEST(PredictionTest, InFlightAndVersionsAreTheSchedules) {
 
 // The same schedule in the tables' own simulation, without messages.
 TEST(PredictionTest, PaceIsThatOfTheTables) {
-  const Cluster cluster = made_up::cluster(1, 4, 1e15);
+  const simulate::Cluster cluster = made_up::cluster(1, 4, 1e15);
   const NetworkWork network = made_up::network({1, 2, 1.5, 0.5});
   const CostConstants constants = made_up::constants();
   const double forward[] = {1, 2, 1.5, 0.5};
@@ -346,7 +359,7 @@ TEST(PredictionTest, PaceIsThatOfTheTables) {
 }
 
 TEST(PredictionTest, SaysWhatDoesNotFit) {
-  const Cluster cluster = made_up::cluster(1, 1);
+  const simulate::Cluster cluster = made_up::cluster(1, 1);
   const CostConstants constants = made_up::constants();
   PlannedJob job;
   job.stages = {{{0}, 0, 1}};
@@ -357,7 +370,8 @@ TEST(PredictionTest, SaysWhatDoesNotFit) {
 }
 
 TEST(PredictionTest, HeadsFollowTheirFormulas) {
-  Cluster cluster = made_up::cluster(1, 8);
+  const NetworkWork network = made_up::network({1});
+  simulate::Cluster cluster = made_up::cluster(1, 8);
   const CostConstants constants = made_up::constants();
   SoftwareConstants software = constants.software[0];
   software.head_logit_passes = software.head_weight_passes = 0;
@@ -367,7 +381,7 @@ TEST(PredictionTest, HeadsFollowTheirFormulas) {
   job.head.classes = 8e6;
   const auto cost = [&](PlannedHead::Parallel parallel) {
     job.head.parallel = parallel;
-    return head_cost(job, cluster, constants, software);
+    return head_cost({network, cluster, constants, software}, job);
   };
   const double products = 6 * 128.0 * 512 * 8e6;
   const HeadCost replicated = cost(PlannedHead::Parallel::data);
@@ -385,8 +399,8 @@ TEST(PredictionTest, HeadsFollowTheirFormulas) {
 }
 
 TEST(PredictionTest, BoundariesShareTheNetworkCard) {
-  const Cluster cluster = made_up::cluster(2, 4, 1e10, 1e9);
-  const Fabric fabric(cluster);
+  const simulate::Cluster cluster = made_up::cluster(2, 4, 1e10, 1e9);
+  const simulate::Fabric fabric(cluster);
   const PlannedStage first{{0, 1, 2, 3}}, second{{4, 5, 6, 7}}, pair{{0, 1}}, other{{2, 3}};
   EXPECT_DOUBLE_EQ(boundary_seconds(first, second, 1e9, cluster, fabric, 1), 1);
   EXPECT_DOUBLE_EQ(boundary_seconds(first, second, 1e9, cluster, fabric, 0.5), 2);

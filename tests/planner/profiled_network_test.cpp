@@ -60,7 +60,7 @@ TEST(ProfiledNetworkTest, LayersHaveWhatTheProfileSays) {
 TEST(ProfiledNetworkTest, StagesTakeTheMeasuredSeconds) {
   const Profile profile = fork();
   const NetworkWork network = work_of(profile, {0, 1, 2, 3, 4}, kSamples);
-  const Cluster cluster = cluster_of({{2, 1e9}});
+  const simulate::Cluster cluster = cluster_of({{2, 1e9}});
   CostConstants constants = made_up::constants();
   constants.software[0].slowness = 3;  // of what is found by formula
   PlannedJob job = made_up::straight(2, 5);
@@ -70,7 +70,7 @@ TEST(ProfiledNetworkTest, StagesTakeTheMeasuredSeconds) {
     forward += profile.nodes[node].forward_milliseconds / 1000;
     backward += profile.nodes[node].backward_milliseconds / 1000;
   }
-  const StageCost cost = stage_cost(network, job, 0, cluster, constants, constants.software[0]);
+  const StageCost cost = stage_cost({network, cluster, constants, constants.software[0]}, job, 0);
   EXPECT_NEAR(cost.forward, 2 * forward, 1e-12);
   EXPECT_NEAR(cost.backward_seconds(), 2 * backward, 1e-12);
   EXPECT_EQ(cost.update, 0);
@@ -116,7 +116,7 @@ TEST(ProfiledNetworkTest, MiniBatchesStayWithinAMachine) {
 }
 
 TEST(ProfiledNetworkTest, LevelsAreClusters) {
-  const Cluster cluster = cluster_of({{4, 1e10}, {2, 1e9}});
+  const simulate::Cluster cluster = cluster_of({{4, 1e10}, {2, 1e9}});
   EXPECT_EQ(cluster.devices(), 8);
   EXPECT_EQ(cluster.link_between(0, 3).bandwidth, 1e10);
   EXPECT_EQ(cluster.link_between(3, 4).bandwidth, 1e9);
@@ -135,7 +135,7 @@ void compare(const Profile& profile, const PipedreamOptions& options, double mem
              Comparison& result) {
   const CostConstants constants = builtin_constants();
   const SoftwareConstants& software = constants.system("millrace", "--as");
-  Cluster cluster = cluster_of(options.levels);
+  simulate::Cluster cluster = cluster_of(options.levels);
   if (memory > 0) cluster.device.memory_bytes = memory;
   const ProfiledNetwork planned = divide_profile(profile, options, kSamples);
   const CostContext context{planned.network, cluster, constants, software};
@@ -160,7 +160,7 @@ void compare(const Profile& profile, const PipedreamOptions& options, double mem
     theirs.round_robin = true;
   }
   theirs.batch = kSamples;
-  const Prediction prediction = predict(network, theirs, cluster, constants, software);
+  const Prediction prediction = predict(CostContext{network, cluster, constants, software}, theirs);
   EXPECT_NEAR(ours.pipedream->samples_per_second, prediction.samples_per_second,
               1e-9 * prediction.samples_per_second);
   EXPECT_EQ(ours.pipedream->fits, prediction.fits);

@@ -1,5 +1,8 @@
 // Questions asked again with something changed: sweeps, explanations, and the memory of hosts.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+
+#include <set>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -128,8 +131,39 @@ TEST(ExplainTest, ChangesArePlannedAgain) {
   EXPECT_FALSE(factors.contains("bf16"));  // the device has none
 }
 
+// Layers divided over all devices are the fastest here, and tried when all else has been judged.
+TEST(QuestionTest, VerdictsAreBesideTheBestOfAll) {
+  PlanQuestion question;
+  PlanInputs& inputs = question.inputs;
+  const models::ModelOptions options = models::default_options("vgg16");
+  inputs.network = work_of("vgg16", options);
+  inputs.divide = [&](const SharedWork& shared) { return work_of("vgg16", options, shared); };
+  inputs.cluster = find_cluster("titanv-8", "--cluster");
+  inputs.constants = builtin_constants();
+  inputs.software = inputs.constants.system("millrace", "--as");
+  question.request.devices = 8;
+  question.request.global_batch = 256;
+  const SearchOutcome outcome = search(inputs, question.request);
+  ASSERT_GT(outcome.plans.size(), 1u);
+  EXPECT_EQ(outcome.plans[0].job.parallelism, parallel::Parallelism::hybrid);
+  std::set<std::string> shapes;
+  for (const auto* list : {&outcome.plans, &outcome.others}) {
+    for (const SearchResult& result : *list) {
+      if (&result == &outcome.plans[0] || !result.fits || !result.simulated) continue;
+      const double slower =
+          100 * (1 - result.samples_per_second / outcome.plans[0].samples_per_second);
+      EXPECT_NEAR(std::stod(result.verdict), slower, 0.0501) << result.verdict;
+      EXPECT_FALSE(result.reason.empty() && result.bubble > 0.05);
+      EXPECT_TRUE(
+          shapes.insert(fmt::format("{} {}", result.samples_per_second, describe_shape(result.job)))
+              .second)
+          << "twice: " << describe_shape(result.job);
+    }
+  }
+}
+
 TEST(HostMemoryTest, DevicesOfAHostShareItsMemory) {
-  Cluster cluster = made_up::cluster(2, 2);
+  simulate::Cluster cluster = made_up::cluster(2, 2);
   cluster.devices_in_host_memory = true;
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network({1, 1}, 1e6);
@@ -141,9 +175,9 @@ TEST(HostMemoryTest, DevicesOfAHostShareItsMemory) {
   EXPECT_EQ(why_not(needs, cluster, 1e9), "");
   cluster.host_memory_bytes = needs.host - 1;
   EXPECT_THAT(why_not(needs, cluster, 1e9), HasSubstr("together, and a host has"));
-  EXPECT_FALSE(predict(network, job, cluster, constants, constants.software[0]).fits);
+  EXPECT_FALSE(predict(CostContext{network, cluster, constants, constants.software[0]}, job).fits);
   cluster.host_memory_bytes = needs.host;
-  EXPECT_TRUE(predict(network, job, cluster, constants, constants.software[0]).fits);
+  EXPECT_TRUE(predict(CostContext{network, cluster, constants, constants.software[0]}, job).fits);
   job.stages = {{{0, 1}, 0, 1}, {{0, 1}, 1, 2}};  // each device once, with both stages
   const MemoryNeeds shared = memory_needs(context, job);
   EXPECT_DOUBLE_EQ(shared.host, 2 * shared.devices[0] + static_cast<double>(kProcessBytes));

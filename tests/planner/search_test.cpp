@@ -34,7 +34,7 @@ double slowest(const StageTimes& times, const PlannedJob& job, const std::vector
 }
 
 TEST(SearchTest, CutsAreAsGoodAsAllOfThem) {
-  const Cluster cluster = made_up::cluster(1, 6);
+  const simulate::Cluster cluster = made_up::cluster(1, 6);
   CostConstants constants = made_up::constants();
   constants.software[0].update_passes = 5;
   std::mt19937 random(3);
@@ -80,13 +80,13 @@ struct Best {
 };
 
 // Simulates everything that the search could have considered.
-Best brute_force(const NetworkWork& network, const SearchRequest& request, const Cluster& cluster,
-                 const CostConstants& constants) {
+Best brute_force(const NetworkWork& network, const SearchRequest& request,
+                 const simulate::Cluster& cluster, const CostConstants& constants) {
   Best best;
   const CostContext context{network, cluster, constants, constants.software[0]};
   for (const Candidate& candidate : candidates(context, request)) {
     const Prediction prediction =
-        predict(network, candidate.job, cluster, constants, constants.software[0]);
+        predict(CostContext{network, cluster, constants, constants.software[0]}, candidate.job);
     if (!prediction.fits) continue;
     best.fits = true;
     best.seconds = std::min(best.seconds, 1 / prediction.samples_per_second);
@@ -97,7 +97,8 @@ Best brute_force(const NetworkWork& network, const SearchRequest& request, const
 TEST(SearchTest, ChoosesWithinTwoPercentOfBruteForce) {
   std::mt19937 random(5);
   for (int round = 0; round < 12; ++round) {
-    Cluster cluster = made_up::cluster(round % 2 + 1, 4, 1e9 * (1 + draw(random, 20)), 1e9);
+    simulate::Cluster cluster =
+        made_up::cluster(round % 2 + 1, 4, 1e9 * (1 + draw(random, 20)), 1e9);
     cluster.device.memory_bytes = 2e6 * (1 + draw(random, 60));
     NetworkWork network;
     for (int i = 0; i < 7; ++i) {
@@ -129,7 +130,7 @@ TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
   for (const char* model : {"alexnet", "vgg16", "resnet18"}) {
     const bool small = std::string_view(model) == "alexnet";
     for (const int devices : small ? std::vector{2, 3, 4, 7, 8, 12, 16} : std::vector{2, 4, 8}) {
-      const Cluster cluster = find_cluster("titanv-8x2", "--cluster");
+      const simulate::Cluster cluster = find_cluster("titanv-8x2", "--cluster");
       const NetworkWork network = work_of(model, models::default_options(model));
       const CostContext context{network, cluster, constants, software};
       SearchRequest request;
@@ -144,7 +145,7 @@ TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
       job.stages = divisions.front();
       EXPECT_EQ(job.devices(), devices);
       EXPECT_EQ(job.stages.back().end, static_cast<int>(network.layers.size()));
-      const Prediction theirs = predict(network, job, cluster, constants, software);
+      const Prediction theirs = predict(CostContext{network, cluster, constants, software}, job);
       const SearchOutcome ours = search_plans(context, request);
       ASSERT_FALSE(ours.plans.empty());
       EXPECT_GE(ours.plans.front().samples_per_second, theirs.samples_per_second * (1 - 1e-9))
@@ -157,7 +158,7 @@ TEST(SearchTest, IsNeverWorseThanPipedreamsDivision) {
 }
 
 TEST(SearchTest, ObeysRestrictions) {
-  const Cluster cluster = made_up::cluster(1, 4);
+  const simulate::Cluster cluster = made_up::cluster(1, 4);
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.01), 1e6);
   SearchRequest request;
@@ -189,7 +190,7 @@ TEST(SearchTest, ObeysRestrictions) {
 
 // What is trained has whole samples on each device.
 TEST(SearchTest, DevicesDivideTheGlobalBatch) {
-  const Cluster cluster = made_up::cluster(1, 8);
+  const simulate::Cluster cluster = made_up::cluster(1, 8);
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.01), 1e6);
   const CostContext context = {network, cluster, constants, constants.software[0]};
@@ -215,7 +216,7 @@ std::set<std::string_view> schedules_of(const std::vector<Candidate>& list) {
 }
 
 TEST(SearchTest, StaleSchedulesAreTriedOnlyWhereTheyAreAllowed) {
-  const Cluster cluster = made_up::cluster(1, 4);
+  const simulate::Cluster cluster = made_up::cluster(1, 4);
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network(std::vector<double>(16, 0.01), 1e6);
   const CostContext context{network, cluster, constants, constants.software[0]};
@@ -257,7 +258,7 @@ TEST(SearchTest, WhatStaleSchedulesCostIsSaid) {
 }
 
 TEST(SearchTest, SharedOptimizerStateTakesItsPartOfTheMemory) {
-  Cluster cluster = made_up::cluster(1, 4);
+  simulate::Cluster cluster = made_up::cluster(1, 4);
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network(std::vector<double>(2, 0.01), 1e6);
   const CostContext context{network, cluster, constants, constants.software[0]};
@@ -277,9 +278,11 @@ TEST(SearchTest, SharedOptimizerStateTakesItsPartOfTheMemory) {
   job.schedule = parallel::ScheduleKind::one_f_one_b_flush;
   job.micro_batches = 1;
   job.round_robin = false;
-  const StageMemory all = stage_memory(network, job, 0, cluster, constants, constants.software[0]);
+  const StageMemory all =
+      stage_memory({network, cluster, constants, constants.software[0]}, job, 0);
   job.share_optimizer = true;
-  const StageMemory part = stage_memory(network, job, 0, cluster, constants, constants.software[0]);
+  const StageMemory part =
+      stage_memory({network, cluster, constants, constants.software[0]}, job, 0);
   EXPECT_DOUBLE_EQ(all.optimizer, 4 * part.optimizer);
   EXPECT_DOUBLE_EQ(all.total() - part.total(), all.optimizer - part.optimizer);
   request.share_optimizer = true;
@@ -292,7 +295,7 @@ TEST(SearchTest, SharedOptimizerStateTakesItsPartOfTheMemory) {
 // Two devices must hold weights, gradients and three states of half of them each; a pipeline
 // cannot, as all weights are in one layer.
 TEST(SearchTest, SharesOptimizerStateWhereNothingElseFits) {
-  Cluster cluster = made_up::cluster(1, 2);
+  simulate::Cluster cluster = made_up::cluster(1, 2);
   const CostConstants constants = made_up::constants();
   NetworkWork network = made_up::network({0.01, 0.01});
   network.layers[0].parameters = 1e6;
@@ -317,7 +320,7 @@ TEST(SearchTest, SharesOptimizerStateWhereNothingElseFits) {
 }
 
 TEST(SearchTest, TriesReplicasInTurnAndEveryDivisionOfAHead) {
-  const Cluster cluster = made_up::cluster(1, 4);
+  const simulate::Cluster cluster = made_up::cluster(1, 4);
   const CostConstants constants = made_up::constants();
   const NetworkWork network = made_up::network(std::vector<double>(8, 0.01), 1e6);
   const CostContext context{network, cluster, constants, constants.software[0]};
@@ -347,7 +350,7 @@ TEST(SearchTest, TriesReplicasInTurnAndEveryDivisionOfAHead) {
 
 TEST(SearchTest, EveryOtherKindHasAReason) {
   const CostConstants constants = builtin_constants();
-  const Cluster cluster = find_cluster("titanv-8", "--cluster");
+  const simulate::Cluster cluster = find_cluster("titanv-8", "--cluster");
   const NetworkWork network = work_of("vgg16", models::default_options("vgg16"));
   SearchRequest request;
   request.devices = 8;
@@ -364,7 +367,7 @@ TEST(SearchTest, EveryOtherKindHasAReason) {
 }
 
 TEST(SearchTest, ThirtyTwoThousandDevicesWithinAMinute) {
-  Cluster cluster = find_cluster("v100-16gb-8", "--cluster");
+  simulate::Cluster cluster = find_cluster("v100-16gb-8", "--cluster");
   cluster.machines = 4096;
   cluster.network = {12.5e9, 3e-6};
   const CostConstants constants = builtin_constants();

@@ -48,7 +48,7 @@ TEST(TopologyTest, ReadsNvlinkMachineWithAdapter) {
   EXPECT_EQ(topology.affinity[0], "0-11,24-35");
   for (size_t i = 0; i < 8; ++i) {
     int links = 0;
-    for (const std::string& link : topology.links[i]) links += bonded_links(link);
+    for (const std::string& link : topology.links[i]) links += simulate::bonded_links(link);
     EXPECT_EQ(links, 6) << "of device " << i;
   }
 }
@@ -58,7 +58,7 @@ TEST(TopologyTest, ReadsColouredHeaderOfNewerVersions) {
       "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\x1b[0m\r\n"
       "GPU0\t X \tNV12\tPXB\t0-7\t0\r\nGPU1\tNV12\t X \tNODE\t0-7\t0\r\n",
       "new");
-  EXPECT_EQ(bonded_links(topology.links[0][1]), 12);
+  EXPECT_EQ(simulate::bonded_links(topology.links[0][1]), 12);
   EXPECT_THAT(topology.adapters, ElementsAre("NIC0"));
 }
 

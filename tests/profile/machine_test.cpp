@@ -42,7 +42,7 @@ class KeptMachineTest : public ::testing::Test {
 
 TEST_F(KeptMachineTest, AnotherMachineIsNotTakenForThisOne) {
   Warnings warnings;
-  const planner::Cluster measured = cluster_here(warnings);
+  const simulate::Cluster measured = cluster_here(warnings);
   EXPECT_THAT(warnings.list, ElementsAre());
   Json file = Json::parse(read_text(machine_path()));
   Json own = file["machines"].at(machine_identity());

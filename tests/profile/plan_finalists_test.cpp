@@ -14,8 +14,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-planner::Cluster made_up_machine() {
-  planner::Cluster machine;
+simulate::Cluster made_up_machine() {
+  simulate::Cluster machine;
   machine.name = "made up";
   machine.host_cores = 2;
   machine.host_memory_bytes = 4e9;
@@ -37,7 +37,7 @@ class PlanFinalistsTest : public ::testing::Test {
   HereCandidates found(const std::vector<int>& counts) {
     HereCandidates all;
     for (const int count : counts) {
-      const planner::Cluster cluster = planner::divided(machine_, count);
+      const simulate::Cluster cluster = planner::divided(machine_, count);
       request_.search.devices = count;
       all.merge(candidates_here({network_, cluster, constants_, constants_.system("millrace", "")},
                                 request_));
@@ -45,7 +45,7 @@ class PlanFinalistsTest : public ::testing::Test {
     return all;
   }
 
-  planner::Cluster machine_ = made_up_machine();
+  simulate::Cluster machine_ = made_up_machine();
   planner::CostConstants constants_ = planner::builtin_constants();
   planner::NetworkWork network_ =
       planner::work_of("fashion_cnn", models::default_options("fashion_cnn"));
@@ -61,13 +61,13 @@ std::set<std::string> schedules_of(const std::vector<HereCandidate>& list) {
 }
 
 TEST(DividedMachineTest, DevicesShareRatesAndMemory) {
-  const planner::Cluster four = planner::divided(made_up_machine(), 4);
+  const simulate::Cluster four = planner::divided(made_up_machine(), 4);
   EXPECT_EQ(four.devices(), 4);
   EXPECT_DOUBLE_EQ(four.device.fp32_operations, 5e10);
   EXPECT_DOUBLE_EQ(four.device.memory_bandwidth, 7.5e9);
   EXPECT_DOUBLE_EQ(four.device.memory_bytes, 4e9);
   EXPECT_DOUBLE_EQ(four.link_between(0, 3).bandwidth, 1e10);
-  const planner::Cluster two = planner::divided(four, 2);
+  const simulate::Cluster two = planner::divided(four, 2);
   EXPECT_DOUBLE_EQ(two.device.fp32_operations, 1e11);
 }
 
@@ -139,7 +139,7 @@ TEST_F(PlanFinalistsTest, DevicesShareTheMemoryOfTheMachine) {
 }
 
 TEST_F(PlanFinalistsTest, CalibratedLayersTakeWhatWasMeasured) {
-  const planner::Cluster cluster = planner::divided(machine_, 1);
+  const simulate::Cluster cluster = planner::divided(machine_, 1);
   const planner::SoftwareConstants software = constants_.system("millrace", "");
   const size_t count = network_.layers.size();
   LayerSeconds few, many;
@@ -162,8 +162,8 @@ TEST_F(PlanFinalistsTest, CalibratedLayersTakeWhatWasMeasured) {
   planner::PlannedJob job;
   job.batch = 16;
   job.stages = {{{0}, 0, static_cast<int>(count)}};
-  const auto cost_on = [&](const planner::Cluster& here) {
-    return planner::stage_cost(costs.network, job, 0, here, costs.constants, costs.software);
+  const auto cost_on = [&](const simulate::Cluster& here) {
+    return planner::stage_cost({costs.network, here, costs.constants, costs.software}, job, 0);
   };
   EXPECT_NEAR(cost_on(cluster).forward, forward, 1e-9);
   EXPECT_NEAR(cost_on(cluster).backward_seconds(), backward, 1e-9);

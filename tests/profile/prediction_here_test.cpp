@@ -64,19 +64,21 @@ TEST(CostsTextTest, ComesBack) {
   one.member = 1;
   one.spread = 0.25;
   one.copies = {{"a", 1.5}};
-  one.program.forward = {{CostedStep::Kind::compute, graph::Phase::forward, 1, 2, 0, -1}};
-  one.program.update = {{CostedStep::Kind::post, graph::Phase::update, 0, 0, 64, 3}};
+  one.program.tasks[parallel::Work::forward] = {
+      {simulate::CostedStep::Kind::compute, graph::Phase::forward, 1, 2, 0, 0, -1}};
+  one.program.tasks[parallel::Work::update] = {
+      {simulate::CostedStep::Kind::post, graph::Phase::update, 0, 0, 64, 32, 3}};
   one.program.saved_bytes = 7;
   const auto again = costs_from_text(costs_to_text({one}));
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(costs_to_text(again), costs_to_text({one}));
-  EXPECT_EQ(again[0].program.update[0].bytes, 64);
-  EXPECT_EQ(again[0].program.forward[0].busy_seconds, 2);
+  EXPECT_EQ(again[0].program.tasks[parallel::Work::update][0].bytes, 64);
+  EXPECT_EQ(again[0].program.tasks[parallel::Work::forward][0].busy_seconds, 2);
 }
 
 TEST(MeasuredMachineTest, IsAClusterThatCanBeRead) {
-  const planner::Cluster cluster = measure_machine({.devices = 2, .threads = 1});
-  const planner::Cluster again =
+  const simulate::Cluster cluster = measure_machine({.devices = 2, .threads = 1});
+  const simulate::Cluster again =
       planner::parse_cluster(planner::describe(cluster).dump(), "here.json");
   EXPECT_EQ(again.devices(), 2);
   EXPECT_GT(again.device.fp32_operations, 1e8);

@@ -95,10 +95,10 @@ class Fields {
   std::string file_;
 };
 
-DeviceKind parse_device(const Fields& fields) {
+simulate::DeviceKind parse_device(const Fields& fields) {
   fields.allow({"name", "memory_bytes", "fp32_operations", "tf32_operations", "fp16_operations",
                 "bf16_operations", "memory_bandwidth"});
-  DeviceKind device;
+  simulate::DeviceKind device;
   device.name = fields.text("name");
   device.memory_bytes = fields.number("memory_bytes", 1);
   device.fp32_operations = fields.number("fp32_operations", 1);
@@ -109,7 +109,7 @@ DeviceKind parse_device(const Fields& fields) {
   return device;
 }
 
-LinkClass parse_link(const Fields& fields) {
+simulate::LinkClass parse_link(const Fields& fields) {
   fields.allow({"bandwidth", "latency"});
   return {fields.number("bandwidth", 1), fields.number("latency", 0, 10)};
 }
@@ -135,7 +135,7 @@ std::string as_topology_text(const Fields& fields) {
   return header + "\n" + body;
 }
 
-LinkMatrix parse_links(const Fields& fields, int devices) {
+simulate::LinkMatrix parse_links(const Fields& fields, int devices) {
   if (fields.has("topology") == fields.has("topology_file") && devices > 1) {
     fail_input("'{}': give one of the fields 'topology' and 'topology_file'.", fields.file());
   }
@@ -160,25 +160,23 @@ LinkMatrix parse_links(const Fields& fields, int devices) {
   return topology.links;
 }
 
-std::string class_of(const std::string& link) { return bonded_links(link) > 0 ? "NV" : link; }
-
-void check_classes(const Cluster& cluster, const std::string& file) {
+void check_classes(const simulate::Cluster& cluster, const std::string& file) {
   for (const auto& row : cluster.links) {
     for (const std::string& link : row) {
-      if (link != "X" && !cluster.classes.contains(class_of(link))) {
+      if (link != "X" && !cluster.classes.contains(simulate::class_of(link))) {
         fail_input("'{}': field 'links' has no class '{}', which the topology uses.", file,
-                   class_of(link));
+                   simulate::class_of(link));
       }
     }
   }
 }
 
-Cluster to_cluster(const Json& json, const std::string& file) {
+simulate::Cluster to_cluster(const Json& json, const std::string& file) {
   const Fields fields(json, "", file);
   fields.allow({"name", "source", "machines", "devices_per_machine", "host_cores",
                 "host_memory_bytes", "devices_in_host_memory", "device", "links", "topology",
                 "topology_file", "network"});
-  Cluster cluster;
+  simulate::Cluster cluster;
   cluster.name = fields.text("name");
   if (fields.has("source")) cluster.source = fields.text("source");
   cluster.machines = fields.has("machines") ? fields.count("machines", kMostMachines) : 1;
@@ -220,27 +218,11 @@ Json builtin_clusters() { return Json::parse(embedded_file("clusters.json")); }
 
 }  // namespace
 
-double DeviceKind::operations(graph::DataType type) const {
-  if (type == graph::DataType::f16 && fp16_operations > 0) return fp16_operations;
-  if (type == graph::DataType::bf16 && bf16_operations > 0) return bf16_operations;
-  return fp32_operations;
-}
-
-LinkClass Cluster::link_between(int from, int to) const {
-  if (from / devices_per_machine != to / devices_per_machine) return network;
-  const auto row = static_cast<size_t>(from % devices_per_machine);
-  const auto column = static_cast<size_t>(to % devices_per_machine);
-  const std::string& joint = links.at(row).at(column);
-  LinkClass link = classes.at(class_of(joint));
-  link.bandwidth *= std::max(1, bonded_links(joint));
-  return link;
-}
-
-Cluster parse_cluster(std::string_view text, const std::filesystem::path& file) {
+simulate::Cluster parse_cluster(std::string_view text, const std::filesystem::path& file) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   const char first = begin == std::string_view::npos ? ' ' : text[begin];
   if (first == '<') {
-    Cluster cluster = cluster_of(parse_lstopo(text, file.string()), kUsualOperations);
+    simulate::Cluster cluster = cluster_of(parse_lstopo(text, file.string()), kUsualOperations);
     cluster.name = file.stem().string();
     return cluster;
   }
@@ -249,8 +231,8 @@ Cluster parse_cluster(std::string_view text, const std::filesystem::path& file) 
                     file.string());
 }
 
-Json describe(const Cluster& cluster) {
-  const auto link = [](const LinkClass& value) {
+Json describe(const simulate::Cluster& cluster) {
+  const auto link = [](const simulate::LinkClass& value) {
     return Json{{"bandwidth", value.bandwidth}, {"latency", value.latency}};
   };
   Json json = {{"name", cluster.name},
@@ -282,7 +264,7 @@ std::vector<std::string> builtin_cluster_names() {
   return names;
 }
 
-Cluster find_cluster(const std::string& name_or_file, std::string_view flag) {
+simulate::Cluster find_cluster(const std::string& name_or_file, std::string_view flag) {
   if (name_or_file == "this-machine") return this_machine();
   for (const Json& json : builtin_clusters()) {
     if (json["name"] == name_or_file) return to_cluster(json, name_or_file);

@@ -8,17 +8,17 @@
 namespace millrace::planner {
 namespace {
 
-constexpr double kUsualClock = 2.5e9;              // cycles per second
-constexpr double kCoreBandwidth = 10e9;            // bytes per second that one core moves
-constexpr double kNodeBandwidth = 60e9;            // that the memory of one node gives at most
-constexpr LinkClass kBetweenNodes = {15e9, 1e-6};  // through the sockets' interconnect
+constexpr double kUsualClock = 2.5e9;    // cycles per second
+constexpr double kCoreBandwidth = 10e9;  // bytes per second that one core moves
+constexpr double kNodeBandwidth = 60e9;  // that the memory of one node gives at most
+constexpr simulate::LinkClass kBetweenNodes = {15e9, 1e-6};  // through the sockets' interconnect
 constexpr int kMostHosts = 1024;
 constexpr int kMostCores = 65536;
 
 // Every device with every other, all of one class.
-LinkMatrix links_between(int devices) {
+simulate::LinkMatrix links_between(int devices) {
   const auto count = static_cast<size_t>(devices);
-  LinkMatrix links(count, std::vector<std::string>(count, "NODE"));
+  simulate::LinkMatrix links(count, std::vector<std::string>(count, "NODE"));
   for (size_t i = 0; i < count; ++i) links[i][i] = std::string("X");
   return links;
 }
@@ -42,8 +42,8 @@ double number(std::string_view digits) {
 
 }  // namespace
 
-Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle) {
-  Cluster cluster;
+simulate::Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle) {
+  simulate::Cluster cluster;
   cluster.source = "hwloc; rates estimated from the cores";
   cluster.devices_per_machine = machine.nodes;
   cluster.host_cores = machine.cores;
@@ -59,8 +59,8 @@ Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle)
   return cluster;
 }
 
-Cluster divided(const Cluster& machine, int devices) {
-  Cluster cluster = machine;
+simulate::Cluster divided(const simulate::Cluster& machine, int devices) {
+  simulate::Cluster cluster = machine;
   const double share = static_cast<double>(machine.devices_per_machine) / devices;
   cluster.device.fp32_operations *= share;
   cluster.device.fp16_operations *= share;
@@ -68,7 +68,8 @@ Cluster divided(const Cluster& machine, int devices) {
   cluster.device.memory_bandwidth *= share;
   cluster.device.memory_bytes *= machine.devices_per_machine;
   cluster.devices_per_machine = devices;
-  const LinkClass link = machine.classes.empty() ? kBetweenNodes : machine.classes.begin()->second;
+  const simulate::LinkClass link =
+      machine.classes.empty() ? kBetweenNodes : machine.classes.begin()->second;
   cluster.classes = {{"NODE", link}};
   cluster.links = links_between(devices);
   return cluster;

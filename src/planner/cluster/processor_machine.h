@@ -18,11 +18,11 @@ struct ProcessorMachine {
 
 // One device per node. Rates are estimates from the cores; `operations_per_cycle` of float32 for
 // each, a multiply and an add counted apart.
-Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle);
+simulate::Cluster cluster_of(const ProcessorMachine& machine, double operations_per_cycle);
 
 // The same machine with its cores divided evenly over so many devices: each has its part of the
 // rates, and may take all of the memory.
-Cluster divided(const Cluster& machine, int devices);
+simulate::Cluster divided(const simulate::Cluster& machine, int devices);
 
 // The machine on which `lstopo --of xml` wrote `text`. Only tags and their attributes are read: any
 // bytes may come, also those that hwloc itself would not survive. Throws InputError naming `file`

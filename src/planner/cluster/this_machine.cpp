@@ -47,7 +47,7 @@ double node_memory(hwloc_topology* topology, unsigned node) {
 
 }  // namespace
 
-Cluster this_machine() {
+simulate::Cluster this_machine() {
   const TopologyHandle topology = load();
   ProcessorMachine machine;
   machine.processor = processor_name(topology.get());
@@ -58,7 +58,7 @@ Cluster this_machine() {
     machine.node_memory =
         std::min(machine.node_memory, node_memory(topology.get(), static_cast<unsigned>(node)));
   }
-  Cluster cluster = cluster_of(machine, operations_per_cycle());
+  simulate::Cluster cluster = cluster_of(machine, operations_per_cycle());
   cluster.name = "this-machine";
   cluster.host_memory_bytes =
       std::min(cluster.host_memory_bytes, static_cast<double>(host_memory()));

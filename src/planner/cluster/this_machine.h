@@ -9,6 +9,6 @@ namespace millrace::planner {
 // between nodes. Rates are estimates from the cores and their vector width; measure and replace
 // `device.fp32_operations` and `device.memory_bandwidth` where it matters. Throws InputError if
 // hwloc cannot read the machine.
-Cluster this_machine();
+simulate::Cluster this_machine();
 
 }  // namespace millrace::planner

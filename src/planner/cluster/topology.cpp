@@ -81,7 +81,7 @@ bool is_device(std::string_view word) {
 }
 
 bool is_link(std::string_view word) {
-  return bonded_links(word) > 0 ||
+  return simulate::bonded_links(word) > 0 ||
          std::find(kClasses.begin(), kClasses.end(), word) != kClasses.end();
 }
 
@@ -150,11 +150,6 @@ void parse_row(const Line& line, const Header& header, std::string_view file, To
 }
 
 }  // namespace
-
-int bonded_links(std::string_view link) {
-  if (!link.starts_with("NV") || !is_number(link.substr(2))) return 0;
-  return std::stoi(std::string(link.substr(2)));
-}
 
 Topology parse_topology(std::string_view text, std::string_view file) {
   const std::string plain = without_colours(text);

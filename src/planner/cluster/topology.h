@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/cluster/cluster.h"
+#include "simulate/cluster.h"
 
 namespace millrace::planner {
 
@@ -13,16 +13,13 @@ namespace millrace::planner {
 // symmetric with "X" on its diagonal.
 struct Topology {
   std::vector<std::string> devices;  // "GPU0", ...
-  LinkMatrix links;
-  std::vector<std::string> adapters;  // "mlx5_0", ...
-  LinkMatrix adapter_links;           // [device][adapter]
-  std::vector<std::string> affinity;  // of each device, as printed; empty where there is none
+  simulate::LinkMatrix links;
+  std::vector<std::string> adapters;   // "mlx5_0", ...
+  simulate::LinkMatrix adapter_links;  // [device][adapter]
+  std::vector<std::string> affinity;   // of each device, as printed; empty where there is none
 };
 
 // Takes any bytes. Throws InputError naming `file` and the line at fault.
 Topology parse_topology(std::string_view text, std::string_view file);
-
-// "NV12" → 12; 0 for every other class.
-int bonded_links(std::string_view link);
 
 }  // namespace millrace::planner

@@ -25,7 +25,8 @@ double leaving_share(const std::map<int, double>& from, const std::map<int, doub
   return most;
 }
 
-double slowest_rate(const PlannedStage& from, const PlannedStage& to, const Fabric& fabric) {
+double slowest_rate(const PlannedStage& from, const PlannedStage& to,
+                    const simulate::Fabric& fabric) {
   double rate = fabric.between(from.devices.front(), to.devices.back()).rate;
   for (const int source : {from.devices.front(), from.devices.back()}) {
     for (const int target : {to.devices.front(), to.devices.back()}) {
@@ -38,7 +39,8 @@ double slowest_rate(const PlannedStage& from, const PlannedStage& to, const Fabr
 }  // namespace
 
 double boundary_seconds(const PlannedStage& from, const PlannedStage& to, double bytes,
-                        const Cluster& cluster, const Fabric& fabric, double efficiency) {
+                        const simulate::Cluster& cluster, const simulate::Fabric& fabric,
+                        double efficiency) {
   const double fewest = static_cast<double>(std::min(from.devices.size(), to.devices.size()));
   double seconds = bytes / fewest / slowest_rate(from, to, fabric);
   if (cluster.machines > 1) {

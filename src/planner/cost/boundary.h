@@ -2,7 +2,7 @@
 #pragma once
 
 #include "planner/cost/planned_job.h"
-#include "planner/simulate/fabric.h"
+#include "simulate/fabric.h"
 
 namespace millrace::planner {
 
@@ -11,6 +11,7 @@ namespace millrace::planner {
 // network card of a machine, of which each direction is shared by the machine's devices.
 // `efficiency` is the share of a link's rate that software reaches. Stages on different devices.
 double boundary_seconds(const PlannedStage& from, const PlannedStage& to, double bytes,
-                        const Cluster& cluster, const Fabric& fabric, double efficiency);
+                        const simulate::Cluster& cluster, const simulate::Fabric& fabric,
+                        double efficiency);
 
 }  // namespace millrace::planner

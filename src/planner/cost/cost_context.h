@@ -10,7 +10,7 @@ namespace millrace::planner {
 // Borrows all of it.
 struct CostContext {
   const NetworkWork& network;
-  const Cluster& cluster;
+  const simulate::Cluster& cluster;
   const CostConstants& constants;
   const SoftwareConstants& software;
 };

@@ -25,7 +25,7 @@ double bytes_of_device(const PlannedJob& job, size_t stage,
   return sum + workspace + context;
 }
 
-double bytes_of_host(const PlannedJob& job, const Cluster& cluster,
+double bytes_of_host(const PlannedJob& job, const simulate::Cluster& cluster,
                      const std::vector<double>& devices) {
   constexpr auto kProcess = static_cast<double>(kProcessBytes);
   if (!cluster.devices_in_host_memory) return kProcess;
@@ -51,8 +51,7 @@ size_t MemoryNeeds::fullest() const {
 MemoryNeeds memory_needs(const CostContext& context, const PlannedJob& job) {
   MemoryNeeds needs;
   for (size_t stage = 0; stage < job.stages.size(); ++stage) {
-    needs.stages.push_back(stage_memory(context.network, job, static_cast<int>(stage),
-                                        context.cluster, context.constants, context.software));
+    needs.stages.push_back(stage_memory(context, job, static_cast<int>(stage)));
   }
   for (size_t stage = 0; stage < job.stages.size(); ++stage) {
     needs.devices.push_back(bytes_of_device(job, stage, needs.stages));
@@ -61,7 +60,7 @@ MemoryNeeds memory_needs(const CostContext& context, const PlannedJob& job) {
   return needs;
 }
 
-std::string why_not(const MemoryNeeds& needs, const Cluster& cluster, double limit) {
+std::string why_not(const MemoryNeeds& needs, const simulate::Cluster& cluster, double limit) {
   if (needs.most() > limit) {
     return fmt::format(
         "Stage {} needs {} on each device, which has {}; use a smaller ‹batch›, more stages or "

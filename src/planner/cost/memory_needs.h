@@ -23,6 +23,6 @@ MemoryNeeds memory_needs(const CostContext& context, const PlannedJob& job);
 
 // Why that does not fit, in one sentence with the numbers; empty: it fits. `limit`: bytes of a
 // device.
-std::string why_not(const MemoryNeeds& needs, const Cluster& cluster, double limit);
+std::string why_not(const MemoryNeeds& needs, const simulate::Cluster& cluster, double limit);
 
 }  // namespace millrace::planner

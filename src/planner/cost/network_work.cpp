@@ -76,11 +76,12 @@ WorkKind kind_of(const graph::Graph& graph, const graph::Operator& op) {
   return exchanges ? WorkKind::exchange : WorkKind::memory;
 }
 
-Collective collective_of(const graph::Operator& op) {
+simulate::Collective collective_of(const graph::Operator& op) {
   using Exchange = graph::OperatorDefinition::Exchange;
   const Exchange exchange = graph::definition_of(op.type).exchange;
-  if (exchange == Exchange::gather) return Collective::all_gather;
-  return exchange == Exchange::scatter ? Collective::reduce_scatter : Collective::all_reduce;
+  if (exchange == Exchange::gather) return simulate::Collective::all_gather;
+  return exchange == Exchange::scatter ? simulate::Collective::reduce_scatter
+                                       : simulate::Collective::all_reduce;
 }
 
 // Elements of the whole tensor that an exchange is about.

@@ -10,7 +10,7 @@
 #include "graph/graph.h"
 #include "models/models.h"
 #include "parallel/policy.h"
-#include "planner/simulate/collective.h"
+#include "simulate/collective.h"
 
 namespace millrace::planner {
 
@@ -43,7 +43,8 @@ struct OperatorWork {
   Linear operations;
   Linear elements;
   bool weights = false;  // makes gradients of weights, for which no earlier layer waits
-  Collective collective = Collective::all_reduce;  // of an exchange, whose elements are the whole's
+  simulate::Collective collective =
+      simulate::Collective::all_reduce;  // of an exchange, whose elements are the whole's
 };
 
 // What a layer took where it was measured: seconds of a pass by the number of samples, and of an

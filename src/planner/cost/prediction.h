@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/cost/pipeline_simulation.h"
+#include "planner/cost/planned_simulation.h"
 
 namespace millrace::planner {
 
@@ -22,11 +22,10 @@ struct Prediction {
   double host_memory = 0;             // of the host that holds the most
   bool fits = true;
   std::string reason;  // why it does not fit
-  StepSimulation simulation;
-  SimulationResult result;
+  simulate::JobSimulation simulation;
+  simulate::SimulationResult result;
 };
 
-Prediction predict(const NetworkWork& network, const PlannedJob& job, const Cluster& cluster,
-                   const CostConstants& constants, const SoftwareConstants& software);
+Prediction predict(const CostContext& context, const PlannedJob& job);
 
 }  // namespace millrace::planner

@@ -30,7 +30,7 @@ double share_of(WorkKind kind, graph::DataType precision, const OperatorConstant
 
 // Operations per second of a kind. A device computes 16-bit numbers in float32 where that is faster
 // or all that it can.
-double rate_of(WorkKind kind, const DeviceKind& device, graph::DataType precision,
+double rate_of(WorkKind kind, const simulate::DeviceKind& device, graph::DataType precision,
                const OperatorConstants& constants) {
   constexpr auto kFull = graph::DataType::f32;
   const double full =
@@ -89,7 +89,7 @@ double gradient_size(const PlannedJob& job, const SoftwareConstants& software) {
   return job.precision != graph::DataType::f32 && software.half_gradients ? 2 : kElementBytes;
 }
 
-double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
+double seconds_of(const OperatorWork& work, double samples, const simulate::DeviceKind& device,
                   graph::DataType precision, const OperatorConstants& constants) {
   const double elements = work.elements.at(samples);
   if (elements <= 0 || work.kind == WorkKind::exchange) return 0;
@@ -103,7 +103,7 @@ double seconds_of(const OperatorWork& work, double samples, const DeviceKind& de
   return std::max(memory, compute) + constants.kernel_seconds;
 }
 
-PassSeconds seconds_of(const LayerWork& layer, double samples, const DeviceKind& device,
+PassSeconds seconds_of(const LayerWork& layer, double samples, const simulate::DeviceKind& device,
                        graph::DataType precision, const OperatorConstants& constants,
                        const SoftwareConstants& software) {
   if (layer.measured) {
@@ -150,9 +150,8 @@ double StageCost::gradient_bytes() const {
   return sum;
 }
 
-StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stage,
-                     const Cluster& cluster, const CostConstants& constants,
-                     const SoftwareConstants& software) {
+StageCost stage_cost(const CostContext& context, const PlannedJob& job, int stage) {
+  const auto& [network, cluster, constants, software] = context;
   const PlannedStage& planned = job.stages.at(stage);
   const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
   StageCost cost;
@@ -190,8 +189,8 @@ StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stag
   return cost;
 }
 
-HeadCost head_cost(const PlannedJob& job, const Cluster& cluster, const CostConstants& constants,
-                   const SoftwareConstants& software) {
+HeadCost head_cost(const CostContext& context, const PlannedJob& job) {
+  const auto& [network, cluster, constants, software] = context;
   using Parallel = PlannedHead::Parallel;
   const PlannedHead& head = job.head;
   HeadCost cost;
@@ -298,9 +297,8 @@ double recomputed_bytes(const NetworkWork& network, const PlannedStage& stage, d
 
 }  // namespace
 
-StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int stage,
-                         const Cluster& cluster, const CostConstants& constants,
-                         const SoftwareConstants& software) {
+StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int stage) {
+  const auto& [network, cluster, constants, software] = context;
   const PlannedStage& planned = job.stages.at(stage);
   const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
   const double samples = job.samples_per_step() / replicas / job.micro_batches;
@@ -340,7 +338,7 @@ StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int 
       std::min(largest3 * size * software.algorithm_factor, software.algorithm_limit);
   memory.context = software.context_bytes + (job.real_data ? software.reading_bytes : 0);
   if (planned.end == static_cast<int>(network.layers.size())) {
-    const HeadCost head = head_cost(job, cluster, constants, software);
+    const HeadCost head = head_cost(context, job);
     memory.weights += head.weight_bytes / 2;
     memory.optimizer += head.weight_bytes / 2;
     memory.workspace += head.working_bytes;

@@ -4,14 +4,13 @@
 #include <vector>
 
 #include "base/json.h"
-#include "planner/cluster/cluster.h"
-#include "planner/cost/constants.h"
+#include "planner/cost/cost_context.h"
 #include "planner/cost/planned_job.h"
 
 namespace millrace::planner {
 
 // Seconds of one operator for `samples` samples on a device.
-double seconds_of(const OperatorWork& work, double samples, const DeviceKind& device,
+double seconds_of(const OperatorWork& work, double samples, const simulate::DeviceKind& device,
                   graph::DataType precision, const OperatorConstants& constants);
 
 // Seconds of a layer's passes and update on one device in a system: what was measured, or by
@@ -21,7 +20,7 @@ struct PassSeconds {
   double weights = 0;  // of `backward`, for gradients of weights; half where only sums are measured
 };
 
-PassSeconds seconds_of(const LayerWork& layer, double samples, const DeviceKind& device,
+PassSeconds seconds_of(const LayerWork& layer, double samples, const simulate::DeviceKind& device,
                        graph::DataType precision, const OperatorConstants& constants,
                        const SoftwareConstants& software);
 
@@ -40,7 +39,7 @@ struct BackwardPart {
 
 // What the devices of a stage that divide its layers do together, while each waits.
 struct StageExchange {
-  Collective collective = Collective::all_reduce;
+  simulate::Collective collective = simulate::Collective::all_reduce;
   double bytes = 0;  // of the whole tensor
 };
 
@@ -58,9 +57,7 @@ struct StageCost {
   double gradient_bytes() const;
 };
 
-StageCost stage_cost(const NetworkWork& network, const PlannedJob& job, int stage,
-                     const Cluster& cluster, const CostConstants& constants,
-                     const SoftwareConstants& software);
+StageCost stage_cost(const CostContext& context, const PlannedJob& job, int stage);
 
 // The classifier: seconds per step on each device, beside the network's last stage.
 struct HeadCost {
@@ -71,8 +68,7 @@ struct HeadCost {
   double working_bytes = 0;   // logits, gradients and copies
 };
 
-HeadCost head_cost(const PlannedJob& job, const Cluster& cluster, const CostConstants& constants,
-                   const SoftwareConstants& software);
+HeadCost head_cost(const CostContext& context, const PlannedJob& job);
 
 // Memory of a device of a stage.
 struct StageMemory {
@@ -82,9 +78,7 @@ struct StageMemory {
   double total() const;
 };
 
-StageMemory stage_memory(const NetworkWork& network, const PlannedJob& job, int stage,
-                         const Cluster& cluster, const CostConstants& constants,
-                         const SoftwareConstants& software);
+StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int stage);
 
 // Micro-batches of a stage that are under way at once, and versions of its weights that are kept.
 int in_flight(const PlannedJob& job, int stage);

@@ -154,8 +154,9 @@ FitQuality quality_of_sizes(Vector sizes) {
 
 Prediction predict_row(const PublishedTables& tables, const PublishedRow& row,
                        const CostConstants& constants) {
-  return predict(tables.network(row), row.job, tables.cluster(row), constants,
-                 constants.system(row.system, "system"));
+  return predict(
+      {tables.network(row), tables.cluster(row), constants, constants.system(row.system, "system")},
+      row.job);
 }
 
 bool is_fitted(std::string_view system) {

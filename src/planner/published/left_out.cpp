@@ -79,8 +79,9 @@ std::vector<HeldOutError> leave_out(const CostConstants& start) {
   }
   const CostConstants constants = fit_constants(start, all);
   for (const PublishedRow& row : all.elsewhere) {
-    const Prediction prediction = predict(all.network(row), row.job, all.cluster(row), constants,
-                                          constants.system(row.system, "system"));
+    const Prediction prediction = predict(
+        {all.network(row), all.cluster(row), constants, constants.system(row.system, "system")},
+        row.job);
     found.push_back({LeftOut::architecture, group_of(LeftOut::architecture, all, row),
                      std::log(prediction.seconds_per_step / *row.seconds_per_step)});
   }

@@ -14,11 +14,11 @@ Json in_mebibytes(const std::vector<double>& bytes) {
 
 Json describe_row(const PublishedTables& tables, const PublishedRow& row,
                   const CostConstants& constants) {
-  const Cluster& cluster = tables.cluster(row);
+  const simulate::Cluster& cluster = tables.cluster(row);
   const NetworkWork& network = tables.network(row);
   const Prediction prediction = predict_row(tables, row, constants);
   const Prediction own =
-      predict(network, row.job, cluster, constants, constants.system("millrace", "system"));
+      predict({network, cluster, constants, constants.system("millrace", "system")}, row.job);
   const double samples = row.job.samples_per_step();
   Json json = {{"system", row.system},   {"family", row.family}, {"configuration", row.label},
                {"cluster", row.cluster}, {"model", row.model},   {"fitted", row.fitted}};

@@ -208,7 +208,7 @@ const NetworkWork& PublishedTables::network(const PublishedRow& row) const {
   return networks.at(row.model);
 }
 
-const Cluster& PublishedTables::cluster(const PublishedRow& row) const {
+const simulate::Cluster& PublishedTables::cluster(const PublishedRow& row) const {
   return clusters.at(row.cluster);
 }
 
@@ -223,7 +223,7 @@ void cut_again(PublishedTables& tables, const CostConstants& constants) {
     if (!row.cut_by_profile) continue;
     const SoftwareConstants& software = constants.system(row.system, "system");
     const CostContext context{tables.network(row), tables.cluster(row), constants, software};
-    StageLinks links = links_of(context, row.job, Fabric(context.cluster));
+    StageLinks links = links_of(context, row.job, simulate::Fabric(context.cluster));
     links.boundaries.clear();  // PipeDream cuts as if messages travelled for free
     set_cuts(row.job, cut_by_cost(context, row.job, links));
   }

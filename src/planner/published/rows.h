@@ -45,10 +45,10 @@ struct PublishedTables {
   std::vector<CalibrationRow> calibration;
   std::vector<PublishedRow> elsewhere;  // on devices of other architectures; no fit sees them
   std::map<std::string, NetworkWork> networks;
-  std::map<std::string, Cluster> clusters;
+  std::map<std::string, simulate::Cluster> clusters;
 
   const NetworkWork& network(const PublishedRow& row) const;
-  const Cluster& cluster(const PublishedRow& row) const;
+  const simulate::Cluster& cluster(const PublishedRow& row) const;
 };
 
 // `constants` decide where a pipeline that its authors cut by a profile is cut.

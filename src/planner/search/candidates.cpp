@@ -280,15 +280,14 @@ class Enumeration {
   }
 
   void add(const PlannedJob& job, const StageTimes& times, bool divided) {
-    const double head =
-        head_cost(job, context_.cluster, context_.constants, context_.software).compute;
+    const double head = head_cost(context_, job).compute;
     const double seconds = estimate(context_, job, times, links_) + head;
     result_.push_back({job, seconds * request_.global_batch / job.samples_per_step(), divided});
   }
 
   const CostContext& context_;
   const SearchRequest& request_;
-  const Fabric fabric_;
+  const simulate::Fabric fabric_;
   StageLinks links_;  // of the shape at hand
   std::vector<Candidate> result_;
 };

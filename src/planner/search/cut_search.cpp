@@ -29,7 +29,7 @@ class CutSearch {
   }
 
   PlannedJob run() {
-    const Fabric fabric(context_.cluster);
+    const simulate::Fabric fabric(context_.cluster);
     std::vector<Cuts> starts;
     for (auto& ends : likely_cuts(context_, job_, links_of(context_, job_, fabric))) {
       if (const std::optional<Score> found = scored(ends)) starts.push_back({*found, ends});
@@ -63,9 +63,7 @@ class CutSearch {
     if (!why_not(needs, context_.cluster, rules_.memory_limit).empty()) {
       return Score{false, -needs.most()};
     }
-    return Score{true, predict(context_.network, job_, context_.cluster, context_.constants,
-                               context_.software)
-                           .samples_per_second};
+    return Score{true, predict(context_, job_).samples_per_second};
   }
 
   void climb(Cuts& cuts) {

@@ -60,7 +60,8 @@ double StageTimes::seconds(int begin, int end, int replicas, double link_rate) c
   return std::max(working + update, reduce * (1 - exposed)) + reduce * exposed;
 }
 
-StageLinks links_of(const CostContext& context, const PlannedJob& job, const Fabric& fabric) {
+StageLinks links_of(const CostContext& context, const PlannedJob& job,
+                    const simulate::Fabric& fabric) {
   StageLinks links;
   for (const PlannedStage& stage : job.stages) {
     links.rings.push_back(fabric.ring(stage.devices).rate);
@@ -76,7 +77,7 @@ StageLinks links_of(const CostContext& context, const PlannedJob& job, const Fab
 }
 
 std::vector<int> cut_by_cost(const CostContext& context, const PlannedJob& job) {
-  return cut_by_cost(context, job, links_of(context, job, Fabric(context.cluster)));
+  return cut_by_cost(context, job, links_of(context, job, simulate::Fabric(context.cluster)));
 }
 
 namespace {

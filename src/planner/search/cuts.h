@@ -5,7 +5,7 @@
 
 #include "planner/cost/cost_context.h"
 #include "planner/cost/stage_cost.h"
-#include "planner/simulate/fabric.h"
+#include "simulate/fabric.h"
 
 namespace millrace::planner {
 
@@ -39,7 +39,8 @@ struct StageLinks {
   std::vector<double> boundaries;  // seconds of a byte behind each stage but the last
 };
 
-StageLinks links_of(const CostContext& context, const PlannedJob& job, const Fabric& fabric);
+StageLinks links_of(const CostContext& context, const PlannedJob& job,
+                    const simulate::Fabric& fabric);
 
 // Cuts so that the slowest stage or boundary is as fast as possible on the devices that each stage
 // has; returns the end of each stage. Without boundaries in `links` messages count for nothing, as

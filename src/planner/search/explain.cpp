@@ -55,7 +55,7 @@ class Changes {
       : question_(question), job_(job), now_(answer_now(question, job)) {}
 
   std::vector<PlanChange> run() {
-    const Cluster& cluster = question_.inputs.cluster;
+    const simulate::Cluster& cluster = question_.inputs.cluster;
     const int devices = question_.devices();
     const bool follows = !question_.given || question_.given->stages.size() == 1;
     const bool grows = cluster.network.bandwidth > 0;
@@ -68,7 +68,7 @@ class Changes {
     add("twice the bandwidth of all links", with_faster_links(question_, kTwice));
     const bool half = question_.request.precision != graph::DataType::f32 ||
                       (question_.given && question_.given->precision != graph::DataType::f32);
-    const DeviceKind& device = cluster.device;
+    const simulate::DeviceKind& device = cluster.device;
     if (!half && device.fp16_operations > 0) {
       add("fp16", with_precision(question_, graph::DataType::f16));
     }

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "planner/simulate/fabric.h"
+#include "simulate/fabric.h"
 
 namespace millrace::planner {
 namespace {
@@ -23,7 +23,7 @@ std::vector<int> first_devices(int devices) {
 }
 
 double reached_rate(const CostContext& context, int devices) {
-  return Fabric(context.cluster).ring(first_devices(devices)).rate *
+  return simulate::Fabric(context.cluster).ring(first_devices(devices)).rate *
          context.software.collective_efficiency;
 }
 

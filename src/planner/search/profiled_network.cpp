@@ -56,13 +56,13 @@ ProfiledNetwork divide_profile(const Profile& profile, const PipedreamOptions& o
   return result;
 }
 
-Cluster cluster_of(const std::vector<Level>& levels) {
+simulate::Cluster cluster_of(const std::vector<Level>& levels) {
   if (levels.size() > 2) {
     fail_input(
         "‹workers› has {} levels; ‹auto› takes one or two, devices of a machine and machines.",
         levels.size());
   }
-  Cluster cluster;
+  simulate::Cluster cluster;
   cluster.name = "workers";
   cluster.source = "‹workers› and ‹bandwidth›";
   cluster.devices_per_machine = levels.at(0).workers;

@@ -27,6 +27,6 @@ ProfiledNetwork divide_profile(const Profile& profile, const PipedreamOptions& o
 // each with links of that bandwidth and no latency. Devices have no limit of memory, and speeds
 // that do not matter where all times are measured. Throws InputError for three levels or more, or
 // more devices than are planned.
-Cluster cluster_of(const std::vector<Level>& levels);
+simulate::Cluster cluster_of(const std::vector<Level>& levels);
 
 }  // namespace millrace::planner

@@ -71,14 +71,6 @@ void insert_result(SearchOutcome& outcome, SearchResult result) {
   };
   const auto place = result.fits ? std::find_if(plans.begin(), plans.end(), slower) : plans.end();
   if (result.fits && (place != plans.end() || plans.size() < kMostBest)) {
-    if (place == plans.begin()) {
-      const double best = result.samples_per_second;
-      for (SearchResult& other : plans) {
-        other.verdict =
-            fmt::format("{:.1f} % slower.", (best / other.samples_per_second - 1) * 100);
-      }
-      result.verdict = "the fastest that fits";
-    }
     plans.insert(place, std::move(result));
   } else {
     outcome.others.push_back(std::move(result));
@@ -103,7 +95,7 @@ Prediction predict(const PlanInputs& inputs, const PlannedJob& job) {
     whole.stages.front().begin = 0;
     whole.stages.front().end = static_cast<int>(network.layers.size());
   }
-  return predict(network, whole, inputs.cluster, inputs.constants, inputs.software);
+  return predict(CostContext{network, inputs.cluster, inputs.constants, inputs.software}, whole);
 }
 
 SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
@@ -119,17 +111,14 @@ SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
       result.bubble = prediction.bubble;
       result.memory = prediction.device_memory.front();
       result.fits = prediction.fits;
-      result.verdict = prediction.fits ? "" : "does not fit: " + prediction.reason;
+      result.reason =
+          prediction.fits ? "waits for what divided layers exchange" : prediction.reason;
     } catch (const InputError&) {  // the layers cannot be divided over so many
       continue;
     }
-    if (result.fits && !outcome.plans.empty()) {
-      const double best = outcome.plans.front().samples_per_second;
-      result.verdict = fmt::format("{:.1f} % slower; waits for what divided layers exchange.",
-                                   (best / result.samples_per_second - 1) * 100);
-    }
     insert_result(outcome, std::move(result));
   }
+  outcome.judge(request.allow_stale);
   const double least = inputs.network.least_samples;
   if (outcome.tried == 0 && !outcome.pipedream && request.global_batch < least) {
     fail_input(
@@ -165,7 +154,7 @@ PlanAnswer answer(const PlanQuestion& question) {
 }
 
 PlanQuestion with_devices(PlanQuestion question, int devices, std::string_view flag) {
-  Cluster& cluster = question.inputs.cluster;
+  simulate::Cluster& cluster = question.inputs.cluster;
   if (devices < 1) fail_input("{} asks for {} devices; it must be at least 1.", flag, devices);
   if (devices > cluster.devices()) {
     if (!(cluster.network.bandwidth > 0)) {
@@ -197,7 +186,7 @@ PlanQuestion with_batch(PlanQuestion question, double batch) {
 }
 
 PlanQuestion with_bandwidth(PlanQuestion question, double bandwidth) {
-  Cluster& cluster = question.inputs.cluster;
+  simulate::Cluster& cluster = question.inputs.cluster;
   if (cluster.machines > 1) {
     cluster.network.bandwidth = bandwidth;
     return question;
@@ -207,7 +196,7 @@ PlanQuestion with_bandwidth(PlanQuestion question, double bandwidth) {
 }
 
 PlanQuestion with_faster_links(PlanQuestion question, double times) {
-  Cluster& cluster = question.inputs.cluster;
+  simulate::Cluster& cluster = question.inputs.cluster;
   cluster.network.bandwidth *= times;
   for (auto& [name, link] : cluster.classes) link.bandwidth *= times;
   return question;
@@ -220,7 +209,7 @@ PlanQuestion with_precision(PlanQuestion question, graph::DataType precision) {
 }
 
 PlanQuestion with_faster_devices(PlanQuestion question, double arithmetic, double memory) {
-  DeviceKind& device = question.inputs.cluster.device;
+  simulate::DeviceKind& device = question.inputs.cluster.device;
   device.fp32_operations *= arithmetic;
   device.tf32_operations *= arithmetic;
   device.fp16_operations *= arithmetic;

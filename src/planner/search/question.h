@@ -12,7 +12,7 @@ namespace millrace::planner {
 // What every plan of one run has in common.
 struct PlanInputs {
   NetworkWork network;
-  Cluster cluster;
+  simulate::Cluster cluster;
   CostConstants constants;
   SoftwareConstants software;
   // The network as devices run it that divide its layers; empty: they cannot. Throws InputError as

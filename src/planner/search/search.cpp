@@ -40,11 +40,12 @@ std::string kind_of(const PlannedJob& job) {
                      static_cast<int>(job.head.parallel), job.round_robin, job.share_optimizer);
 }
 
-// `best` in samples per second.
-std::string why_slower(const SearchResult& result, const Prediction& prediction, double best) {
-  std::string text = fmt::format("{:.1f} % slower", (best / result.samples_per_second - 1) * 100);
-  if (result.bubble > 0.05)
-    text += fmt::format("; devices idle {:.0f} % of the time", result.bubble * 100);
+// What the time of a plan goes to.
+std::string reason_for(const SearchResult& result, const Prediction& prediction) {
+  std::vector<std::string> reasons;
+  if (result.bubble > 0.05) {
+    reasons.push_back(fmt::format("devices idle {:.0f} % of the time", result.bubble * 100));
+  }
   double gradients = 0, updates = 0, largest = 0, smallest = 1e300;
   for (const StageCost& cost : prediction.costs) {
     gradients = std::max(gradients, cost.gradient_bytes());
@@ -54,17 +55,27 @@ std::string why_slower(const SearchResult& result, const Prediction& prediction,
     smallest = std::min(smallest, seconds);
   }
   if (prediction.costs.size() > 1 && largest > 1.2 * smallest) {
-    text += largest > kNothing * smallest
-                ? "; a stage of it computes next to nothing"
-                : fmt::format("; its slowest stage computes {:.1f} times as long as its fastest",
-                              largest / smallest);
+    reasons.push_back(
+        largest > kNothing * smallest
+            ? "a stage of it computes next to nothing"
+            : fmt::format("its slowest stage computes {:.1f} times as long as its fastest",
+                          largest / smallest));
   }
   if (result.job.stages.front().devices.size() > 1) {
-    text += fmt::format("; {} of gradients to sum", format_bytes(static_cast<uint64_t>(gradients)));
+    reasons.push_back(
+        fmt::format("{} of gradients to sum", format_bytes(static_cast<uint64_t>(gradients))));
   }
-  if (result.job.recompute) text += "; computes activations twice";
-  if (result.job.share_optimizer) text += "; gathers weights after each update";
-  return text + ".";
+  if (result.job.recompute) reasons.emplace_back("computes activations twice");
+  if (result.job.share_optimizer) reasons.emplace_back("gathers weights after each update");
+  return fmt::format("{}", fmt::join(reasons, "; "));
+}
+
+bool are_same(const PlannedJob& a, const PlannedJob& b) {
+  const auto same = [](const PlannedStage& one, const PlannedStage& other) {
+    return one.devices == other.devices && one.begin == other.begin && one.end == other.end;
+  };
+  return describe_shape(a) == describe_shape(b) &&
+         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), b.stages.end(), same);
 }
 
 class Search {
@@ -90,7 +101,7 @@ class Search {
     std::stable_sort(refused.begin(), refused.end(), by_estimate);
     if (!fitting.empty() || !theirs_.empty()) simulate_best(fitting);
     explain_refused(refused);
-    judge_pipedream();
+    outcome_.judge(request_.allow_stale);
     return std::move(outcome_);
   }
 
@@ -115,28 +126,10 @@ class Search {
     outcome_.pipedream = simulated.first;
     outcome_.pipedream->fits = scored.refusal.empty();
     if (!outcome_.pipedream->fits) {
-      outcome_.pipedream->verdict = "does not fit: " + scored.refusal;
+      outcome_.pipedream->reason = scored.refusal;
     } else if (allows(request_, *job)) {
       theirs_.push_back(std::move(simulated));
     }
-  }
-
-  void judge_pipedream() {
-    if (!outcome_.pipedream || !outcome_.pipedream->fits) return;
-    SearchResult& theirs = *outcome_.pipedream;
-    if (outcome_.plans.empty()) {
-      theirs.verdict = "not allowed here.";
-      return;
-    }
-    const double slower = outcome_.plans.front().samples_per_second / theirs.samples_per_second - 1;
-    const bool stale = !request_.allow_stale && !theirs.job.is_exact();
-    theirs.verdict =
-        slower > 0 ? fmt::format("{:.1f} % slower than the best.", slower * 100)
-        : slower == 0
-            ? "the best."
-            : fmt::format("{:.1f} % faster, but {}.", -slower * 100,
-                          stale ? "it trains on weights a few updates old: see ‹allow_stale›"
-                                : "not allowed here");
   }
 
   // The best by formula, and the best of every kind after them.
@@ -183,22 +176,21 @@ class Search {
   }
 
   void keep(std::vector<Simulated>& simulated) {
-    for (size_t i = 0; i < simulated.size(); ++i) {
-      auto& [result, prediction] = simulated[i];
-      const double best =
-          i == 0 ? result.samples_per_second : outcome_.plans.front().samples_per_second;
-      result.verdict = i == 0 ? "the fastest that fits" : why_slower(result, prediction, best);
-      if (i < kMostPlans) {
-        outcome_.plans.push_back(std::move(result));
-      } else if (outcome_.others.size() < kShown) {
-        outcome_.others.push_back(std::move(result));
-      }
+    const PlannedJob* before = nullptr;
+    for (auto& [result, prediction] : simulated) {
+      // Searches for cuts may end at a plan that is there already.
+      if (before != nullptr && are_same(*before, result.job)) continue;
+      result.reason = reason_for(result, prediction);
+      const bool best = outcome_.plans.size() < kMostPlans;
+      if (!best && outcome_.others.size() >= kShown) return;
+      std::vector<SearchResult>& list = best ? outcome_.plans : outcome_.others;
+      list.push_back(result);
+      before = &result.job;
     }
   }
 
   Simulated simulated_result(const Scored& scored) const {
-    Prediction prediction = predict(context_.network, scored.candidate.job, context_.cluster,
-                                    context_.constants, context_.software);
+    Prediction prediction = predict(context_, scored.candidate.job);
     SearchResult result = basic_result(scored);
     result.seconds_per_step = prediction.seconds_per_step;
     result.samples_per_second = prediction.samples_per_second;
@@ -221,8 +213,7 @@ class Search {
 
   void explain_skipped(const Scored& scored, double best) {
     SearchResult result = basic_result(scored);
-    result.verdict = fmt::format("about {:.0f} % slower than the best by formula; not simulated.",
-                                 (scored.estimate / best - 1) * 100);
+    result.simulated = false;
     // Beside rates of the simulator.
     const double rate = outcome_.plans.front().samples_per_second * best / scored.estimate;
     result.seconds_per_step *= result.samples_per_second / rate;
@@ -236,7 +227,7 @@ class Search {
       if (seen[kind_of(scored.candidate.job)]++ > 0) continue;
       SearchResult result = basic_result(scored);
       result.fits = false;
-      result.verdict = "does not fit: " + scored.refusal;
+      result.reason = scored.refusal;
       outcome_.others.push_back(std::move(result));
     }
   }
@@ -262,9 +253,11 @@ std::string describe_shape(const PlannedJob& job) {
   } else {
     const bool in_turn = job.schedule == parallel::ScheduleKind::interleaved;
     if (in_turn) replicas.resize(static_cast<size_t>(job.turns()));
-    text = fmt::format("{} stages {}on {} devices, {}, {} micro-batches", job.stages.size(),
+    text = fmt::format("{} stages {}on {} devices, {}, {}", job.stages.size(),
                        in_turn ? "in turn " : "", fmt::join(replicas, "-"),
-                       parallel::name_of(job.schedule), job.micro_batches);
+                       parallel::name_of(job.schedule),
+                       job.micro_batches == 1 ? "1 micro-batch"
+                                              : fmt::format("{} micro-batches", job.micro_batches));
   }
   using Parallel = PlannedHead::Parallel;
   if (job.head.parallel == Parallel::data) text += ", head dp";
@@ -273,6 +266,43 @@ std::string describe_shape(const PlannedJob& job) {
   if (job.round_robin) text += ", replicas in turn";
   if (job.share_optimizer) text += ", shared optimizer state";
   return job.recompute ? text + ", recompute" : text;
+}
+
+namespace {
+
+// Of a plan of this rate, beside the best.
+std::string verdict_of(const SearchResult& result, double best) {
+  const double slower = 100 * (1 - result.samples_per_second / best);
+  if (!result.fits) return "does not fit: " + result.reason;
+  if (!result.simulated) {
+    return fmt::format("about {:.0f} % slower by formula; not simulated.", slower);
+  }
+  return fmt::format("{:.1f} % slower{}{}.", slower, result.reason.empty() ? "" : "; ",
+                     result.reason);
+}
+
+}  // namespace
+
+void SearchOutcome::judge(bool allow_stale) {
+  const double best = plans.empty() ? 0 : plans.front().samples_per_second;
+  for (SearchResult& result : plans) result.verdict = verdict_of(result, best);
+  for (SearchResult& result : others) result.verdict = verdict_of(result, best);
+  if (!plans.empty()) plans.front().verdict = "the fastest that fits";
+  if (!pipedream) return;
+  const double faster = plans.empty() ? 0 : 100 * (pipedream->samples_per_second / best - 1);
+  if (!pipedream->fits) {
+    pipedream->verdict = verdict_of(*pipedream, best);
+  } else if (plans.empty()) {
+    pipedream->verdict = "not allowed here.";
+  } else if (faster > 0) {
+    const bool stale = !allow_stale && !pipedream->job.is_exact();
+    pipedream->verdict = fmt::format(
+        "{:.1f} % faster, but {}.", faster,
+        stale ? "it trains on weights a few updates old: see ‹allow_stale›" : "not allowed here");
+  } else {
+    pipedream->verdict =
+        faster == 0 ? "the best." : fmt::format("{:.1f} % slower than the best.", -faster);
+  }
 }
 
 SearchOutcome search_plans(const CostContext& context, const SearchRequest& request) {

@@ -38,8 +38,8 @@ struct SearchRequest {
   double mini_batch() const { return global_batch / devices; }
 };
 
-// A candidate with its simulated prediction. `verdict` says why it is not the best: how much slower
-// and what the time goes to, or what does not fit.
+// A candidate with its prediction. `verdict` says why it is not the best: how much slower and what
+// the time goes to, or what does not fit.
 struct SearchResult {
   PlannedJob job;
   double seconds_per_step = 0;
@@ -48,6 +48,8 @@ struct SearchResult {
   double memory = 0;  // of the fullest device
   bool fits = true;
   bool pipedream = false;  // divided as PipeDream would
+  bool simulated = true;   // else a formula ruled it out, whose estimate this is
+  std::string reason;      // what the time goes to, or what does not fit; may be empty
   std::string verdict;
 };
 
@@ -60,6 +62,9 @@ struct SearchOutcome {
   // fits, so that the best is never worse.
   std::optional<SearchResult> pipedream;
   size_t tried = 0;
+
+  // Writes the verdicts, beside the best that there is now.
+  void judge(bool allow_stale);
 };
 
 // Tries numbers of stages, uneven shares of devices, stages that devices take in turn, schedules,

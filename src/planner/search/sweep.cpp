@@ -132,18 +132,24 @@ Json describe(const SweepAxis& axis, const std::vector<SweepPoint>& points, doub
 std::string format_sweep(const Json& described) {
   const Json& points = described["points"];
   const bool priced = points.front().contains("epoch_cost");
-  std::string text = fmt::format("{:>11} {:>9} {:>12} {:>10} {:>12}{}  plan\n",
-                                 described["over"].get<std::string>(), "devices", "samples/s",
-                                 "efficiency", "a device", priced ? "    an epoch" : "");
+  // Of one device, with more of them; else how many times as fast as the first row.
+  const bool scales =
+      described["over"] == kAxisNames[static_cast<size_t>(SweepAxis::Kind::devices)];
+  std::string text =
+      fmt::format("{:>11} {:>9} {:>12} {:>10} {:>12}{}  plan\n",
+                  described["over"].get<std::string>(), "devices", "samples/s",
+                  scales ? "efficiency" : "times", "a device", priced ? "    an epoch" : "");
   for (const Json& one : points) {
     text += fmt::format("{:>11.6g} {:>9} ", one["value"].get<double>(), one["devices"].get<int>());
     if (one["predicted_samples_per_second"].is_null()) {
       text += fmt::format("{:>12}  {}\n", "none fits", one["shape"].get<std::string>());
       continue;
     }
+    const double efficiency = one["efficiency"].get<double>();
     text += fmt::format(
-        "{:>12.1f} {:>8.1f} % {:>12}", one["predicted_samples_per_second"].get<double>(),
-        100 * one["efficiency"].get<double>(), format_bytes(one["peak_bytes"].get<uint64_t>()));
+        "{:>12.1f} {} {:>12}", one["predicted_samples_per_second"].get<double>(),
+        scales ? fmt::format("{:>8.1f} %", 100 * efficiency) : fmt::format("{:>10.2f}", efficiency),
+        format_bytes(one["peak_bytes"].get<uint64_t>()));
     if (priced) text += fmt::format(" {:>11.2f}", one["epoch_cost"].get<double>());
     text += fmt::format("  {}{}\n", one["shape"].get<std::string>(),
                         one["fits"].get<bool>() ? "" : " (does not fit)");
