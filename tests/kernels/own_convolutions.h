@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/parallel.h"
 #include "kernels/convolution_problem.h"
 #include "testing.h"
@@ -49,6 +51,13 @@ kernels::TensorSpec& weights_of(kernels::KernelRequest& request);
 
 // Different values for each input.
 std::vector<Values> random_inputs(const SingleOperator& single);
+
+// That a kernel of own loops, which `make` makes of a problem, ends as it is told to: the problem
+// is of a forward convolution of images and weights in blocks of `lanes`, without an ending.
+using MakeKernel =
+    std::function<std::unique_ptr<kernels::Kernel>(const kernels::ConvolutionProblem&)>;
+void expect_ending(const kernels::ConvolutionProblem& problem, int64_t lanes,
+                   const MakeKernel& make);
 
 // The number of threads is as before when a test has ended.
 template <typename Loops>

@@ -83,6 +83,19 @@ TEST_P(TiledConvolution, AgreesWithTheReference) {
   }
 }
 
+TEST_P(TiledConvolution, WhatEndsItIsDoneToEveryResult) {
+  const kernels::TileLoops& loops = *GetParam();
+  const kernels::KernelOptions options;
+  for (const SquareCase& each : kTiledCases) {
+    const SingleOperator single = operator_of(each, kernels::ConvolutionDirection::forward, false);
+    kernels::ConvolutionProblem plain = kernels::convolution_problem(single.request(options));
+    SCOPED_TRACE(plain.key());
+    expect_ending(plain, loops.lanes, [&](const auto& problem) {
+      return kernels::make_tiled_convolution(problem, 1, loops);
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Vectors, TiledConvolution, ::testing::Values(&kLoopsOf8, &kLoopsOf16),
                          name_of_loops);
 

@@ -232,7 +232,7 @@ void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePi
 
 template <int kLanes, int kKernel>
 void join_tiles(const float* points, const TiledImages& images, const TilePiece& piece,
-                const float* bias, bool relu, float* y) {
+                const Ending& ending, float* y) {
   using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   constexpr int64_t kPanel = 2 * kLanes;
@@ -240,7 +240,10 @@ void join_tiles(const float* points, const TiledImages& images, const TilePiece&
   const int64_t blocks = images.channels / kLanes;
   for (int64_t block = 0; block < blocks; ++block) {
     TilePlace place(images, piece.first);
-    const Vector start = bias != nullptr ? Lanes::load(bias + block * kLanes) : Vector{};
+    Vector factor = Vector{} + 1.0f;
+    Vector offset = {};
+    if (ending.factor != nullptr) factor = Lanes::load(ending.factor + block * kLanes);
+    if (ending.offset != nullptr) offset = Lanes::load(ending.offset + block * kLanes);
     const float* from = points + block / 2 * piece.rows * kPanel + block % 2 * kLanes;
     for (int64_t t = 0; t < piece.count; ++t, place.advance(images), from += kPanel) {
       Vector half[kTile][kPoints];
@@ -256,12 +259,9 @@ void join_tiles(const float* points, const TiledImages& images, const TilePiece&
       }
       const int64_t top = place.down * kTile;
       const int64_t left = place.across * kTile;
-      const int64_t down =
-          images.height - top < kTile ? images.height - top : kTile;
-      const int64_t across =
-          images.width - left < kTile ? images.width - left : kTile;
-      float* to =
-          y +
+      const int64_t down = images.height - top < kTile ? images.height - top : kTile;
+      const int64_t across = images.width - left < kTile ? images.width - left : kTile;
+      const int64_t corner =
           (((place.image * blocks + block) * images.height + top) * images.width + left) * kLanes;
 #pragma GCC unroll 16
       for (int r = 0; r < kTile; ++r) {
@@ -271,9 +271,11 @@ void join_tiles(const float* points, const TiledImages& images, const TilePiece&
 #pragma GCC unroll 16
         for (int c = 0; c < kTile; ++c) {
           if (c >= across) break;
-          Vector value = result[c] + start;
-          if (relu) value = value < 0.0f ? Vector{} : value;
-          Lanes::store(to + (r * images.width + c) * kLanes, value);
+          const int64_t at = corner + (r * images.width + c) * kLanes;
+          Vector value = result[c] * factor + offset;
+          if (ending.residual != nullptr) value += Lanes::load(ending.residual + at);
+          if (ending.relu) value = value < 0.0f ? Vector{} : value;
+          Lanes::store(y + at, value);
         }
       }
     }

@@ -36,7 +36,8 @@ struct Sides {
     const bool turned = problem.direction == ConvolutionDirection::backward_data;
     const graph::Shape& x = turned ? problem.y.shape : problem.x.shape;
     const graph::Shape& y = turned ? problem.x.shape : problem.y.shape;
-    const int64_t padding = turned ? transforms.kernel - 1 - problem.padding[0] : problem.padding[0];
+    const int64_t padding =
+        turned ? transforms.kernel - 1 - problem.padding[0] : problem.padding[0];
     const int64_t down = rounded_up(y[2], transforms.tile) / transforms.tile;
     const int64_t across = rounded_up(y[3], transforms.tile) / transforms.tile;
     from = {x[1], x[2], x[3], down, across, padding};
@@ -92,8 +93,7 @@ class TiledForward : public Kernel {
   TiledForward(const ConvolutionProblem& problem, int threads, const TileLoops& loops)
       : work_(problem, threads, loops),
         turned_(problem.direction == ConvolutionDirection::backward_data),
-        bias_(problem.bias),
-        relu_(problem.relu) {
+        ending_(problem.ending()) {
     work_.cut_into_pieces(work_.most_tiles(kPieceFloats), threads);
   }
 
@@ -117,7 +117,7 @@ class TiledForward : public Kernel {
         work_.transforms.cut_weights(w, inputs, outputs, block, work_.weight_plane, weights);
       }
     });
-    const float* bias = bias_ ? arguments.input<const float>(2) : nullptr;
+    const Ending ending = ending_.of(arguments);
     parallel_for(work_.threads, 1, [&](int64_t part) {
       float* left = pieces + part * (work_.left_floats() + work_.right_floats());
       const int64_t first = work_.sides.tiles * part / work_.threads;
@@ -125,14 +125,15 @@ class TiledForward : public Kernel {
       for (int64_t index = 0; index < work_.pieces; ++index) {
         const int64_t begin = work_.begin_of(index, count);
         convolve(first + begin, work_.begin_of(index + 1, count) - begin,
-                 arguments.input<const float>(0), weights, bias, left, arguments.output<float>(0));
+                 arguments.input<const float>(0), weights, ending, left,
+                 arguments.output<float>(0));
       }
     });
   }
 
  private:
   void convolve(int64_t first, int64_t count, const float* x, const float* weights,
-                const float* bias, float* left, float* y) const {
+                const Ending& ending, float* left, float* y) const {
     const TileLoops& loops = work_.loops;
     const int64_t inputs = work_.sides.from.channels;
     float* right = left + work_.left_floats();
@@ -148,13 +149,12 @@ class TiledForward : public Kernel {
       }
     }
     piece.plane = work_.right_plane;
-    work_.transforms.join(right, work_.sides.to, piece, bias, relu_, y);
+    work_.transforms.join(right, work_.sides.to, piece, ending, y);
   }
 
   TiledWork work_;
   bool turned_;
-  bool bias_;
-  bool relu_;
+  EndingInputs ending_;
 };
 
 // Gradients of weights: round by round all parts cut the same piece, then add its products to those
@@ -196,7 +196,7 @@ class TiledWeightGradient : public Kernel {
     }
     parallel_for(inputs / loops.lanes, 1, [&](int64_t block) {
       work_.transforms.join_weights(products, inputs, outputs, block, work_.weight_plane,
-                         arguments.output<float>(0));
+                                    arguments.output<float>(0));
     });
     if (!bias_) return;
     auto* bias = arguments.output<float>(1);
@@ -221,10 +221,10 @@ class TiledWeightGradient : public Kernel {
     const int64_t end = count * (part + 1) / work_.threads;
     TilePiece piece = {first + begin, end - begin, work_.piece, work_.left_plane};
     work_.transforms.cut(arguments.input<const float>(0), work_.sides.from, piece,
-              left + begin * work_.sides.from.channels);
+                         left + begin * work_.sides.from.channels);
     piece.plane = work_.right_plane;
     work_.transforms.cut_gradient(arguments.input<const float>(1), work_.sides.to, piece,
-                       right + begin * loops.panel, bias_ ? sums : nullptr);
+                                  right + begin * loops.panel, bias_ ? sums : nullptr);
   }
 
   TiledWork work_;
