@@ -14,6 +14,7 @@
 #include "passes/in_place.h"
 #include "passes/inference.h"
 #include "passes/layout.h"
+#include "passes/norm_folding.h"
 #include "passes/pipeline.h"
 #include "passes/precision.h"
 #include "passes/storage.h"
@@ -163,6 +164,7 @@ Program evaluation_program(graph::Graph graph, const CompileOptions& options,
   passes::PassPipeline pipeline;
   pipeline.add("inference", passes::make_inference);
   pipeline.add("fusion", passes::fuse);
+  pipeline.add("norm_folding", passes::fold_norms);
   pipeline.add("layout", [&](graph::Graph& g) { passes::choose_layouts(g, layouts, fixed); });
   pipeline.add("in_place", [&](graph::Graph& g) { in_place = passes::assign_in_place(g); });
   pipeline.run(graph, {});

@@ -161,6 +161,10 @@ struct OperatorDefinition {
   bool can_begin_with_relu = false;
   bool can_add_residual = false;
 
+  // The type that normalises with running statistics, too, where it alone is read by such a norm;
+  // its inputs are this one's, then the norm's but for the first.
+  std::string_view normalised = {};
+
   // Bends the values of a norm in front of it, which may do that itself (attribute "bend").
   bool is_bend = false;
   bool can_bend = false;

@@ -90,8 +90,8 @@ constexpr double kEmulatedBf16 = 2.7;  // against float32, where there are no in
 constexpr double kConversion = 0.25;   // a value from bf16 to float32 or back
 constexpr double kNanosecond = 1e-9;
 
-constexpr int64_t kTile = 4;                                 // outputs in a row of a tile
-constexpr double kTileProducts = (kTile + 2) * (kTile + 2);  // of one tile, instead of 4 x 4 x 9
+constexpr int64_t kPointsInRow = 6;  // of a tile, whatever the kernel's size
+constexpr double kTileProducts = kPointsInRow * kPointsInRow;
 
 double product_of(const graph::Shape& shape) {
   double product = 1;
@@ -106,7 +106,8 @@ double positions(const ConvolutionProblem& problem) {
 
 double tiles(const ConvolutionProblem& problem) {
   const graph::Shape& y = problem.y.shape;
-  const auto across = [](int64_t size) { return (size + kTile - 1) / kTile; };
+  const int64_t tile = kPointsInRow + 1 - problem.w.shape.back();  // outputs in a row of one
+  const auto across = [&](int64_t size) { return (size + tile - 1) / tile; };
   return static_cast<double>(y[0] * across(y[2]) * across(y[3]));
 }
 

@@ -218,6 +218,17 @@ ConvolutionProblem convolution_problem(const KernelRequest& request) {
   return problem;
 }
 
+graph::Operator convolution_alone(const graph::Operator& op) {
+  graph::Operator alone;
+  alone.type = "convolution";
+  alone.name = op.name;
+  for (const char* name : {"stride", "padding", "dilation"}) {
+    alone.attributes.set(name, op.attributes.integers(name));
+  }
+  alone.attributes.set("groups", op.attributes.integer("groups"));
+  return alone;
+}
+
 ConvolutionDescs any_descs(const ConvolutionProblem& problem) {
   return {dnnl_any(problem.x), dnnl_any(problem.w), dnnl_any(problem.y)};
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/support/dnnl_support.h"
+#include "kernels/support/ending.h"
 #include "kernels/support/group_blocks.h"
 
 namespace millrace::kernels {
@@ -50,9 +51,21 @@ struct ConvolutionProblem {
 
   // A stable text of all of the above.
   std::string key() const;
+
+  // Own loops may normalise what they make, forward, and add a residual; such have no bias.
+  bool norm = false;
+  bool residual = false;
+
+  EndingInputs ending() const {
+    const bool forward = direction == ConvolutionDirection::forward;
+    return forward ? EndingInputs{bias, norm, residual, relu} : EndingInputs{};
+  }
 };
 
 ConvolutionProblem convolution_problem(const KernelRequest& request);
+
+// The convolution of an operator that does more.
+graph::Operator convolution_alone(const graph::Operator& op);
 
 // Descriptors of the three tensors; oneDNN may choose those that are left open ("any").
 struct ConvolutionDescs {

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "base/parallel.h"
+#include "kernels/pool/pool_loops.h"
+#include "kernels/processor.h"
 #include "kernels/reference/reference.h"
 #include "kernels/support/elements.h"
 #include "kernels/support/layout_rules.h"
@@ -11,36 +13,26 @@
 namespace millrace::kernels::max_pool {
 namespace {
 
-struct PoolGeometry {
-  int64_t planes;  // images x channel blocks
-  int64_t block;
-  int64_t height, width;          // of the input
-  int64_t out_height, out_width;  // of the output
-  int64_t kernel_height, kernel_width;
-  int64_t stride_height, stride_width;
-  int64_t pad_height, pad_width;
-  bool relu;
-
-  PoolGeometry(const graph::Attributes& attributes, const graph::Shape& x, const TensorSpec& y)
-      : planes(x[0]),
-        block(y.layout.channel_block()),
-        height(x[2]),
-        width(x[3]),
-        out_height(y.type.shape[2]),
-        out_width(y.type.shape[3]),
-        kernel_height(attributes.integers("kernel")[0]),
-        kernel_width(attributes.integers("kernel")[1]),
-        stride_height(attributes.integers("stride")[0]),
-        stride_width(attributes.integers("stride")[1]),
-        pad_height(attributes.integers("padding")[0]),
-        pad_width(attributes.integers("padding")[1]),
-        relu(attributes.flag("relu")) {
-    planes *= (x[1] + block - 1) / block;
-  }
-
-  int64_t input_values() const { return height * width * block; }
-  int64_t output_values() const { return out_height * out_width * block; }
-};
+PoolGeometry geometry_of(const graph::Attributes& attributes, const graph::Shape& x,
+                         const TensorSpec& y) {
+  const int64_t block = y.layout.channel_block();
+  const auto& kernel = attributes.integers("kernel");
+  const auto& stride = attributes.integers("stride");
+  const auto& padding = attributes.integers("padding");
+  return {x[0] * ((x[1] + block - 1) / block),
+          block,
+          x[2],
+          x[3],
+          y.type.shape[2],
+          y.type.shape[3],
+          kernel[0],
+          kernel[1],
+          stride[0],
+          stride[1],
+          padding[0],
+          padding[1],
+          attributes.flag("relu")};
+}
 
 struct Span {
   int64_t first;
@@ -173,13 +165,19 @@ MILLRACE_VECTORIZED void spread_half_planes(const PoolGeometry& g, int64_t begin
 class MaxPool : public Kernel {
  public:
   explicit MaxPool(const KernelRequest& request)
-      : geometry_(request.op.attributes, request.inputs[0].type.shape, request.outputs[0]),
-        halves_(request.inputs[0].type.dtype == graph::DataType::bf16) {}
+      : geometry_(
+            geometry_of(request.op.attributes, request.inputs[0].type.shape, request.outputs[0])),
+        halves_(request.inputs[0].type.dtype == graph::DataType::bf16),
+        loops_(widest_loops(pool_loops_avx512, pool_loops_avx2)) {
+    if (loops_ != nullptr && loops_->lanes != geometry_.block) loops_ = nullptr;
+  }
 
   void run(const KernelArguments& a) override {
     auto* positions = a.output<uint8_t>(1);
     parallel_ranges(geometry_.planes, 1, [&](int, int64_t begin, int64_t end) {
-      if (halves_) {
+      if (!halves_ && loops_ != nullptr) {
+        loops_->pool(geometry_, begin, end, a.input<float>(0), a.output<float>(0), positions);
+      } else if (halves_) {
         pool_half_planes(geometry_, begin, end, a.input<Bf16>(0), a.output<Bf16>(0), positions);
       } else {
         pool_planes(geometry_, begin, end, a.input<float>(0), a.output<float>(0), positions);
@@ -190,12 +188,14 @@ class MaxPool : public Kernel {
  private:
   PoolGeometry geometry_;
   bool halves_;
+  const PoolLoops* loops_;  // for blocks of as many channels; null: none
 };
 
 class MaxPoolBackward : public Kernel {
  public:
   explicit MaxPoolBackward(const KernelRequest& request)
-      : geometry_(request.op.attributes, request.outputs[0].type.shape, request.inputs[0]),
+      : geometry_(
+            geometry_of(request.op.attributes, request.outputs[0].type.shape, request.inputs[0])),
         halves_(request.inputs[0].type.dtype == graph::DataType::bf16) {}
 
   void run(const KernelArguments& a) override {
@@ -234,6 +234,9 @@ std::unique_ptr<Kernel> create(const KernelRequest& request, std::string* refusa
 
 LayoutWish follow_image(const KernelRequest& request) { return follow_channels(request, 0); }
 
+// They lie as the image that was pooled, which is larger than the gradient that arrives.
+LayoutWish follow_positions(const KernelRequest& request) { return follow_channels(request, 1); }
+
 }  // namespace
 
 std::vector<KernelFamily> kernels() {
@@ -242,7 +245,7 @@ std::vector<KernelFamily> kernels() {
            follow_image},
           {"max_pool_backward",
            {{"planes", create<MaxPoolBackward>, true}, {"reference", reference_max_pool_backward}},
-           follow_image}};
+           follow_positions}};
 }
 
 }  // namespace millrace::kernels::max_pool

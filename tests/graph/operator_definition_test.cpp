@@ -10,8 +10,8 @@ namespace {
 class OperatorDefinitions : public ::testing::TestWithParam<OperatorDefinition> {};
 
 TEST_P(OperatorDefinitions, NameTypesThatExist) {
-  for (const std::string_view type :
-       {GetParam().recompute_type, GetParam().of_sum, GetParam().alone.type}) {
+  for (const std::string_view type : {GetParam().recompute_type, GetParam().of_sum,
+                                      GetParam().alone.type, GetParam().normalised}) {
     if (type.empty()) continue;
     EXPECT_EQ(definition_of(type).type, type);
   }

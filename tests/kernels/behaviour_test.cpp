@@ -329,5 +329,43 @@ TEST(BatchNormLoops, GradientsOfRelu6PassBetweenItsEndsAlone) {
   }
 }
 
+const graph::Attributes kPool = {{"kernel", graph::Shape{2, 2}},
+                                 {"stride", graph::Shape{2, 2}},
+                                 {"padding", graph::Shape{0, 0}}};
+
+TEST(MaxPool, NothingIsLargerThanWhatIsNoNumber) {
+  const SingleOperator single("max_pool", kPool, {floats({1, 16, 2, 4})});
+  const kernels::KernelOptions options;
+  Values x;
+  for (int channel = 0; channel < 16; ++channel) {
+    x.insert(x.end(), {1, kNan, -kInfinity, -kInfinity, 7, 2, -kInfinity, -kInfinity});
+  }
+  for (const char* layout : {"", "aBcd8b", "aBcd16b"}) {
+    SCOPED_TRACE(layout);
+    const kernels::KernelRequest request = wished(single, options, graph::Layout(layout));
+    const KernelRun run = run_kernel(*kernels::make_kernel(request), request, {x});
+    for (size_t i = 0; i < 32; i += 2) {
+      EXPECT_TRUE(std::isnan(run.outputs[0][i]));
+      EXPECT_EQ(run.outputs[1][i], 1);
+      EXPECT_EQ(run.outputs[0][i + 1], -kInfinity);
+      EXPECT_EQ(run.outputs[1][i + 1], 0);
+    }
+  }
+}
+
+// What arrives may be plain, as of a linear layer; the large image is not to be reordered.
+TEST(MaxPool, GradientsLieAsThePooledImageDid) {
+  graph::Attributes attributes = kPool;
+  attributes.set("input_shape", graph::Shape{1, 16, 4, 4});
+  const graph::TensorType positions = {{1, 16, 2, 2}, graph::DataType::u8};
+  const SingleOperator single("max_pool_backward", attributes, {floats({1, 16, 2, 2}), positions});
+  const kernels::KernelOptions options;
+  kernels::KernelRequest request = single.request(options);
+  request.inputs[1].layout = graph::Layout("aBcd16b");
+  const kernels::LayoutWish wish = kernels::layouts_of(request);
+  EXPECT_EQ(wish.inputs[0], graph::Layout("aBcd16b"));
+  EXPECT_EQ(wish.outputs[0], graph::Layout("aBcd16b"));
+}
+
 }  // namespace
 }  // namespace millrace::testing

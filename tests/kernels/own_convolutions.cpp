@@ -72,4 +72,51 @@ double distance_of_positive_sums(const SingleOperator& single,
   return std::sqrt(off / whole);
 }
 
+namespace {
+
+Values run_with(kernels::Kernel& kernel, const std::vector<Values>& values, size_t outputs) {
+  std::vector<std::vector<float>> inputs;
+  for (const Values& each : values) inputs.emplace_back(each.begin(), each.end());
+  std::vector<std::byte*> addresses;
+  for (auto& input : inputs) addresses.push_back(reinterpret_cast<std::byte*>(input.data()));
+  std::vector<float> result(outputs);
+  auto* const result_address = reinterpret_cast<std::byte*>(result.data());
+  std::vector<std::byte> workspace(kernel.workspace_bytes());
+  kernel.run({addresses, {&result_address, 1}, workspace.data(), nullptr});
+  return {result.begin(), result.end()};
+}
+
+}  // namespace
+
+void expect_ending(const kernels::ConvolutionProblem& problem, int64_t lanes,
+                   const MakeKernel& make) {
+  const graph::TensorType channels = {{problem.y.shape[1]}, graph::DataType::f32};
+  const Values factor = random_values(channels, 3);
+  const Values offset = random_values(channels, 4);
+  const Values residual = random_values(problem.y, 5);
+  const std::vector<Values> inputs = {random_values(problem.x, 1), random_values(problem.w, 2)};
+  const Values plain = run_with(*make(problem), inputs, residual.size());
+  const auto plane = static_cast<size_t>(problem.y.shape[2] * problem.y.shape[3] * lanes);
+  for (const bool adds : {false, true}) {
+    for (const bool relu : {false, true}) {
+      kernels::ConvolutionProblem ended = problem;
+      ended.norm = true;
+      ended.residual = adds;
+      ended.relu = relu;
+      std::vector<Values> all = {inputs[0], inputs[1], factor, offset};
+      if (adds) all.push_back(residual);
+      const Values got = run_with(*make(ended), all, residual.size());
+      Values expected(plain.size());
+      for (size_t i = 0; i < plain.size(); ++i) {
+        const size_t block = i / plane * static_cast<size_t>(lanes) % factor.size();
+        const size_t channel = block + i % static_cast<size_t>(lanes);
+        double value = plain[i] * factor[channel] + offset[channel];
+        if (adds) value += residual[i];
+        expected[i] = relu && value < 0 ? 0 : value;
+      }
+      EXPECT_EQ(difference(got, expected, 1e-5), "") << "residual " << adds << ", ReLU " << relu;
+    }
+  }
+}
+
 }  // namespace millrace::testing

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "base/parallel.h"
 #include "kernels/convolution_problem.h"
 #include "testing.h"
@@ -54,6 +56,13 @@ std::vector<Values> random_inputs(const SingleOperator& single);
 // show what each step of theirs loses.
 double distance_of_positive_sums(const SingleOperator& single,
                                  const kernels::KernelRequest& request, kernels::Kernel& kernel);
+
+// That a kernel of own loops, which `make` makes of a problem, ends as it is told to: the problem
+// is of a forward convolution of images and weights in blocks of `lanes`, without an ending.
+using MakeKernel =
+    std::function<std::unique_ptr<kernels::Kernel>(const kernels::ConvolutionProblem&)>;
+void expect_ending(const kernels::ConvolutionProblem& problem, int64_t lanes,
+                   const MakeKernel& make);
 
 // The number of threads is as before when a test has ended.
 template <typename Loops>

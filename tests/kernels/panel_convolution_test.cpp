@@ -31,6 +31,12 @@ SingleOperator operator_of(const SquareCase& each, kernels::ConvolutionDirection
   return convolution_operator(each.general(), direction, false, false);
 }
 
+kernels::ConvolutionProblem forward_problem(const SquareCase& each) {
+  const kernels::KernelOptions options;
+  return kernels::convolution_problem(
+      operator_of(each, kernels::ConvolutionDirection::forward).request(options));
+}
+
 kernels::KernelRequest panel_request(const SingleOperator& single,
                                      const kernels::KernelOptions& options, int64_t lanes) {
   const std::string block = std::to_string(lanes);
@@ -45,7 +51,8 @@ TEST_P(PanelConvolution, AgreesWithTheReferenceWhateverTheThreads) {
   const kernels::PanelLoops& loops = *GetParam();
   for (const SquareCase& each : kPanelCases) {
     for (const auto direction : kDirections) {
-      const SingleOperator single = operator_of(each, direction);
+      const bool bias = direction == kernels::ConvolutionDirection::forward && each.inputs == 32;
+      const SingleOperator single = convolution_operator(each.general(), direction, bias, bias);
       const std::vector<Values> inputs = random_inputs(single);
       const KernelRun expected = run_reference(single, inputs);
       Values first;
@@ -77,6 +84,19 @@ TEST_P(PanelConvolution, SumsOfManyPixelsLoseLittle) {
   EXPECT_LE(distance_of_positive_sums(single, request, *kernel), 4e-7);
 }
 
+TEST_P(PanelConvolution, WhatEndsItIsDoneToEveryResult) {
+  const kernels::PanelLoops& loops = *GetParam();
+  for (const SquareCase& each : kPanelCases) {
+    SCOPED_TRACE(forward_problem(each).key());
+    for (const int threads : {1, 8}) {
+      set_team_size(threads);
+      expect_ending(forward_problem(each), loops.lanes, [&](const auto& problem) {
+        return kernels::make_panel_convolution(problem, threads, loops);
+      });
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Vectors, PanelConvolution, ::testing::Values(&kLoopsOf8, &kLoopsOf16),
                          name_of_loops);
 
@@ -93,8 +113,10 @@ TEST(PanelConvolutionChoice, OnlyItsShapesAreServed) {
     return !kernels::refusal_of_panels(changed, &kLoopsOf8).empty();
   };
   EXPECT_TRUE(refused([](auto& p) { p.stride = {2, 1}; }));
-  EXPECT_TRUE(refused([](auto& p) { p.bias = true; }));
-  EXPECT_TRUE(refused([](auto& p) { p.relu = true; }));
+  EXPECT_TRUE(refused([](auto& p) {
+    p.bias = true;
+    p.direction = kernels::ConvolutionDirection::backward_weights;
+  }));
   EXPECT_TRUE(refused([](auto& p) { p.w.shape = {48, 36, 3, 3}; }));
   EXPECT_TRUE(refused([](auto& p) { p.w.shape = {42, 32, 3, 3}; }));
   EXPECT_TRUE(refused([](auto& p) { p.groups = 2; }));

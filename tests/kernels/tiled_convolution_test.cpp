@@ -25,6 +25,8 @@ constexpr kernels::TileLoops kLoopsOf16 = kernels::tile_code::make_tile_loops<16
 constexpr SquareCase kTiledCases[] = {
     {1, 16, 16, 3, 3, 3, 1, 1}, {2, 32, 48, 9, 14, 3, 1, 1}, {1, 16, 32, 12, 7, 3, 1, 0},
     {2, 32, 16, 6, 5, 3, 1, 2}, {1, 288, 16, 8, 8, 3, 1, 1}, {3, 16, 16, 26, 22, 3, 1, 1},
+    {1, 16, 16, 1, 1, 5, 1, 2}, {2, 32, 48, 9, 14, 5, 1, 2}, {1, 16, 32, 12, 7, 5, 1, 0},
+    {2, 32, 16, 6, 5, 5, 1, 4}, {1, 288, 16, 8, 8, 5, 1, 2}, {2, 16, 16, 27, 19, 5, 1, 1},
 };
 
 SingleOperator operator_of(const SquareCase& each, kernels::ConvolutionDirection direction,
@@ -81,6 +83,19 @@ TEST_P(TiledConvolution, AgreesWithTheReference) {
   }
 }
 
+TEST_P(TiledConvolution, WhatEndsItIsDoneToEveryResult) {
+  const kernels::TileLoops& loops = *GetParam();
+  const kernels::KernelOptions options;
+  for (const SquareCase& each : kTiledCases) {
+    const SingleOperator single = operator_of(each, kernels::ConvolutionDirection::forward, false);
+    kernels::ConvolutionProblem plain = kernels::convolution_problem(single.request(options));
+    SCOPED_TRACE(plain.key());
+    expect_ending(plain, loops.lanes, [&](const auto& problem) {
+      return kernels::make_tiled_convolution(problem, 1, loops);
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Vectors, TiledConvolution, ::testing::Values(&kLoopsOf8, &kLoopsOf16),
                          name_of_loops);
 
@@ -101,6 +116,8 @@ TEST(TiledConvolutionChoice, OnlyItsShapesAreServed) {
   EXPECT_TRUE(refused([](auto& p) { p.padding = {3, 3}; }));
   EXPECT_TRUE(refused([](auto& p) { p.padding = {1, 0}; }));
   EXPECT_TRUE(refused([](auto& p) { p.w.shape = {48, 32, 1, 3}; }));
+  EXPECT_TRUE(refused([](auto& p) { p.w.shape = {48, 32, 5, 3}; }));
+  EXPECT_TRUE(refused([](auto& p) { p.w.shape = {48, 32, 7, 7}; }));
   EXPECT_TRUE(refused([](auto& p) { p.w.shape = {48, 36, 3, 3}; }));
   EXPECT_TRUE(refused([](auto& p) { p.w.shape = {42, 32, 3, 3}; }));
   EXPECT_TRUE(refused([](auto& p) { p.groups = 2; }));

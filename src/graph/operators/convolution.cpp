@@ -141,6 +141,7 @@ std::vector<OperatorDefinition> operators() {
            .repeatable = true,
            .halves = OperatorDefinition::Halves::computes,
            .can_end_in_relu = true,
+           .normalised = "normalised_convolution",
            .shardings = shardings,
            .take_part = take_part,
            .arithmetic = count_forward},

@@ -14,6 +14,29 @@ constexpr int kLine = 16;  // floats of a cache line
 
 // ---- Pixels.
 
+template <int kLanes, int kPixels, int kColumns, typename Vector>
+MILLRACE_INLINE void finish(const PixelProduct& product, int64_t first,
+                            Vector (&sums)[kPixels][kColumns]) {
+  using Lanes = FloatVector<kLanes>;
+  const Ending& ending = *product.ending;
+#pragma GCC unroll 16
+  for (int column = 0; column < kColumns; ++column) {
+    Vector factor = Vector{} + 1.0f;
+    Vector offset = {};
+    if (ending.factor != nullptr) factor = Lanes::load(ending.factor + column * kLanes);
+    if (ending.offset != nullptr) offset = Lanes::load(ending.offset + column * kLanes);
+#pragma GCC unroll 16
+    for (int p = 0; p < kPixels; ++p) {
+      Vector value = sums[p][column] * factor + offset;
+      if (ending.residual != nullptr) {
+        value += Lanes::load(ending.residual + column * product.c_plane + (first + p) * kLanes);
+      }
+      if (ending.relu) value = value < 0.0f ? Vector{} : value;
+      sums[p][column] = value;
+    }
+  }
+}
+
 template <int kLanes, int kPixels, int kColumns>
 void multiply_some_pixels(const PixelProduct& product, int64_t first) {
   using Lanes = FloatVector<kLanes>;
@@ -54,12 +77,21 @@ void multiply_some_pixels(const PixelProduct& product, int64_t first) {
       }
     }
   }
+  if (product.add) {
+#pragma GCC unroll 16
+    for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 16
+      for (int column = 0; column < kColumns; ++column) {
+        sums[p][column] += Lanes::load(c + column * product.c_plane + p * kLanes);
+      }
+    }
+  }
+  if (product.ending != nullptr) finish<kLanes>(product, first, sums);
 #pragma GCC unroll 16
   for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 16
     for (int column = 0; column < kColumns; ++column) {
-      float* to = c + column * product.c_plane + p * kLanes;
-      Lanes::store(to, product.add ? Lanes::load(to) + sums[p][column] : sums[p][column]);
+      Lanes::store(c + column * product.c_plane + p * kLanes, sums[p][column]);
     }
   }
 }

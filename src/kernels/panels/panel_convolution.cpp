@@ -161,6 +161,14 @@ void gather_planes(const PanelLoops& loops, const float* images, const Blocked& 
   }
 }
 
+// Of the channels from this on, for a result that lies `at` so many floats behind the first.
+Ending part_of(Ending ending, int64_t channel, int64_t at) {
+  if (ending.factor != nullptr) ending.factor += channel;
+  if (ending.offset != nullptr) ending.offset += channel;
+  if (ending.residual != nullptr) ending.residual += at;
+  return ending;
+}
+
 // Outputs, and gradients of inputs.
 class PanelPixels : public Kernel {
  public:
@@ -171,6 +179,7 @@ class PanelPixels : public Kernel {
         target_((turned_ ? problem.x : problem.y).shape, loops.lanes),
         taps_(problem.w.shape[2] * problem.w.shape[3]),
         scattered_(turned_ && problem.stride[0] > 1),
+        ending_(problem.ending()),
         threads_(threads),
         phases_(turned_ ? data_phases(problem) : std::vector<Phase>{forward_phase(problem)}) {
     for (size_t phase = 0; phase < phases_.size(); ++phase) {
@@ -199,6 +208,7 @@ class PanelPixels : public Kernel {
       turn(weights, workspace);
       weights = workspace;
     }
+    const Ending ending = ending_.of(arguments);
     const int64_t items = static_cast<int64_t>(tasks_.size()) * parts_;
     parallel_for(threads_, 1, [&](int64_t thread) {
       for (int64_t item = items * thread / threads_; item < items * (thread + 1) / threads_;
@@ -206,7 +216,7 @@ class PanelPixels : public Kernel {
         const auto task = static_cast<size_t>(item / parts_);
         const bool last = task + 1 == tasks_.size();
         convolve(tasks_[task], last ? nullptr : &tasks_[task + 1], item % parts_, source, weights,
-                 pieces + thread * piece_floats(), target);
+                 ending, pieces + thread * piece_floats(), target);
       }
     });
   }
@@ -264,7 +274,7 @@ class PanelPixels : public Kernel {
   }
 
   void convolve(const Task& task, const Task* next, int64_t part, const float* source,
-                const float* weights, float* gathered, float* target) const {
+                const float* weights, const Ending& ending, float* gathered, float* target) const {
     const Phase& phase = phases_[task.phase];
     const Piece& piece = task.piece;
     const bool ready = lies_ready(phase, source_);
@@ -281,9 +291,12 @@ class PanelPixels : public Kernel {
     product.pixels = piece.count;
     product.b_column = depth * square();
     product.c_plane = scattered_ ? results_plane : target_.plane();
+    Ending own;
     for (int64_t plane = 0; plane < depth; plane += product.depth) {
       product.depth = std::min(kPixelDepth / loops_.lanes, depth - plane);
       product.add = plane > 0;
+      const bool last = plane + product.depth == depth;
+      product.ending = ending.any() && last ? &own : nullptr;
       if (!ready) {
         gather_planes(loops_, source, source_, phase, piece, plane, plane + product.depth,
                       gathered);
@@ -304,8 +317,9 @@ class PanelPixels : public Kernel {
           const int64_t first = piece.first * loops_.lanes;
           product.a = ready ? source + source_.offset(piece.image + image, plane) + first
                             : gathered + inside;
-          product.c = scattered_ ? results + column * results_plane + inside
-                                 : target + target_.offset(piece.image + image, column) + first;
+          const int64_t at = target_.offset(piece.image + image, column) + first;
+          product.c = scattered_ ? results + column * results_plane + inside : target + at;
+          own = part_of(ending, column * loops_.lanes, at);
           loops_.multiply_pixels(product);
         }
       }
@@ -330,6 +344,7 @@ class PanelPixels : public Kernel {
   Blocked target_;
   int64_t taps_;
   bool scattered_;  // results are, behind the products
+  EndingInputs ending_;
   int64_t threads_;
   std::vector<Phase> phases_;
   std::vector<Task> tasks_;
@@ -476,7 +491,9 @@ const PanelLoops* panel_loops_here() { return widest_loops(panel_loops_avx512, p
 std::string refusal_of_panels(const ConvolutionProblem& problem, const PanelLoops* loops) {
   if (loops == nullptr) return "there are no loops for this processor";
   if (problem.groups > 1 || problem.halves) return "groups and bf16 are not served";
-  if (problem.bias || problem.relu) return "bias and ReLU are not served";
+  if (problem.bias && problem.direction == ConvolutionDirection::backward_weights) {
+    return "gradients of biases are not served";
+  }
   if (problem.stride[0] != problem.stride[1]) return "only equal strides are served";
   const graph::Shape& w = problem.w.shape;
   if (w[0] % loops->lanes != 0 || w[1] % loops->lanes != 0) {

@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "kernels/support/ending.h"
+
 namespace millrace::kernels {
 
 // Planes of pixels times squares of weights: planes of outputs, as many as there are columns.
@@ -27,6 +29,8 @@ struct PixelProduct {
   // Planes, as far apart as those of `a`, of which as many pixels are brought nearer meanwhile.
   const float* next;
   int64_t next_planes;
+  // Null where more is added later. A residual lies as `c` does.
+  const Ending* ending;
 };
 
 // A plane that is brought nearer while a product goes on, as many pixels of as many images.

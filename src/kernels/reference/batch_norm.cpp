@@ -1,6 +1,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/convolution_problem.h"
 #include "kernels/reference/reference.h"
 #include "kernels/support/conversion.h"
 #include "kernels/support/function_kernel.h"
@@ -100,6 +101,32 @@ std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest& request, std::
                 bend, bend.slope(a, 5, c), a.output<float>(0));
     }
   });
+}
+
+// The inputs of the norm follow the convolution's; it has no statistics but running ones.
+std::unique_ptr<Kernel> reference_normalised_convolution(const KernelRequest& request,
+                                                         std::string* refusal) {
+  if (!is_plain(request, refusal)) return nullptr;
+  constexpr size_t kBehind = 6;
+  const graph::Operator alone = convolution_alone(request.op);
+  const std::shared_ptr<Kernel> convolution = reference_convolution(
+      {alone, {request.inputs[0], request.inputs[1]}, request.outputs, request.options}, refusal);
+  const BatchNormGeometry g = batch_norm_geometry(request.outputs[0].type.shape);
+  const double epsilon = request.op.attributes.number("epsilon");
+  const PlainBend bend(request.op.attributes);
+  const bool residual = request.op.attributes.flag("residual");
+  return make_function_kernel(
+      [=](const KernelArguments& a) {
+        convolution->run({a.inputs.first(2), a.outputs, a.workspace, a.step});
+        for (int64_t c = 0; c < g.channels; ++c) {
+          normalize(g, c, {graph::DataType::f32, a.outputs[0]}, a.input<float>(4)[c],
+                    1 / std::sqrt(a.input<float>(5)[c] + epsilon), a.input<float>(2)[c],
+                    a.input<float>(3)[c],
+                    {graph::DataType::f32, residual ? a.inputs[kBehind] : nullptr}, bend,
+                    bend.slope(a, kBehind, c), a.output<float>(0));
+        }
+      },
+      convolution->workspace_bytes());
 }
 
 std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest& request,

@@ -32,6 +32,8 @@ std::unique_ptr<Kernel> reference_batch_norm(const KernelRequest&, std::string*)
 std::unique_ptr<Kernel> reference_batch_norm_apply(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_batch_norm_backward(const KernelRequest&, std::string*);
 
+std::unique_ptr<Kernel> reference_normalised_convolution(const KernelRequest&, std::string*);
+
 std::unique_ptr<Kernel> reference_head_statistics(const KernelRequest&, std::string*);
 std::unique_ptr<Kernel> reference_head_update(const KernelRequest&, std::string*);
 

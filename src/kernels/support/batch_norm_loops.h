@@ -26,8 +26,8 @@ void plane_statistics(const float* x, int64_t pixels, int64_t block, float* mean
                       float* deviations);
 void plane_statistics(const Bf16* x, int64_t pixels, int64_t block, float* mean, float* deviations);
 
-// y = bend(x * factor + offset + residual); residual may be null and may be y itself. If it goes
-// `far`, y is aligned to 64 bytes.
+// y = bend(x * factor + offset + residual); x and residual may be y itself, and residual null. If
+// it goes `far`, y is aligned to 64 bytes.
 void plane_apply(const float* x, const float* residual, const float* factor, const float* offset,
                  const Bend& bend, int64_t pixels, int64_t block, bool far, float* y);
 void plane_apply(const Bf16* x, const Bf16* residual, const float* factor, const float* offset,

@@ -26,12 +26,14 @@ bool is_all_bf16(const KernelRequest& request) {
 }
 
 // Whether results are so many that whoever reads them finds none in the last cache: there is no use
-// in bringing their lines there first. Not where they take the place of a residual, which is there.
-bool goes_far(const Planes& planes, const StoredNumbers& residual, const TargetNumbers& y) {
+// in bringing their lines there first. Not where they take the place of what is read, which is
+// there.
+bool goes_far(const Planes& planes, const StoredNumbers& x, const StoredNumbers& residual,
+              const TargetNumbers& y) {
   constexpr int64_t kCaches = 32 << 20;
   constexpr size_t kLine = 64;
   const int64_t plane_bytes = planes.plane_values() * 4;
-  return y.type == graph::DataType::f32 && y.data != residual.data &&
+  return y.type == graph::DataType::f32 && y.data != x.data && y.data != residual.data &&
          planes.images * planes.blocks * plane_bytes > kCaches && plane_bytes % kLine == 0 &&
          reinterpret_cast<uintptr_t>(y.data) % kLine == 0;
 }
@@ -101,7 +103,7 @@ Bend::Kind bend_kind(const graph::Attributes& attributes) {
 void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,
                  const StoredNumbers& residual, const float* factor, const float* offset,
                  const Bend& bend, const TargetNumbers& y) {
-  const bool far = goes_far(planes, residual, y);
+  const bool far = goes_far(planes, x, residual, y);
   planes.for_each(first, last, [&](int64_t image, int64_t index) {
     const int64_t at = planes.offset(image, index);
     const int64_t c = index * planes.block;

@@ -9,6 +9,10 @@ namespace millrace::kernels::tile_code {
 namespace {
 
 constexpr int kPoints = 6;  // in a row: 0, a, -a, b, -b and infinity
+
+// Outputs in a row of a tile, for a kernel of so many.
+constexpr int tile_of(int kernel) { return kPoints + 1 - kernel; }
+
 constexpr float kA = 0.625f;
 constexpr float kB = 1.5f;
 constexpr float kA2 = kA * kA;
@@ -30,57 +34,55 @@ MILLRACE_INLINE void input_to_points(const Vector (&x)[6], Vector (&p)[6]) {
   p[5] = x[5] - kA2 * x[3] - kB2 * odd_b;
 }
 
-template <typename Vector>
-MILLRACE_INLINE void points_to_output(const Vector (&p)[6], Vector (&y)[4]) {
-  const Vector sum_a = p[1] + p[2];
-  const Vector difference_a = p[1] - p[2];
-  const Vector sum_b = p[3] + p[4];
-  const Vector difference_b = p[3] - p[4];
-  y[0] = p[0] + (sum_a + sum_b);
-  y[1] = kA * difference_a + kB * difference_b;
-  y[2] = kA2 * sum_a + kB2 * sum_b;
-  y[3] = (kA2 * kA) * difference_a + ((kB2 * kB) * difference_b + p[5]);
+// What weights are multiplied with at the points 0, +-a and +-b; outputs are not.
+template <bool kWeights>
+struct Scales {
+  static constexpr float kZero = kWeights ? 1 / (kA2 * kB2) : 1.0f;
+  static constexpr float kAtA = kWeights ? 1 / (2 * kA2 * (kA2 - kB2)) : 1.0f;
+  static constexpr float kAtB = kWeights ? 1 / (2 * kB2 * (kB2 - kA2)) : 1.0f;
+};
+
+// Every other of the values, as coefficients of a polynomial of this square.
+template <int kFirst, int kCount, typename Vector>
+MILLRACE_INLINE Vector every_other(const Vector (&values)[kCount], float square) {
+  constexpr int kLast = kCount - 1 - (kCount - 1 - kFirst) % 2;
+  Vector sum = values[kLast];
+#pragma GCC unroll 16
+  for (int k = kLast - 2; k >= kFirst; k -= 2) sum = values[k] + square * sum;
+  return sum;
 }
 
-template <typename Vector>
-MILLRACE_INLINE void gradient_to_points(const Vector (&y)[4], Vector (&p)[6]) {
-  const Vector even_a = y[0] + kA2 * y[2];
-  const Vector odd_a = kA * (y[1] + kA2 * y[3]);
-  const Vector even_b = y[0] + kB2 * y[2];
-  const Vector odd_b = kB * (y[1] + kB2 * y[3]);
-  p[0] = y[0];
+// Weights, or gradients of outputs, to the points.
+template <bool kWeights, int kCount, typename Vector>
+MILLRACE_INLINE void to_points(const Vector (&values)[kCount], Vector (&p)[6]) {
+  using Scale = Scales<kWeights>;
+  const Vector even_a = Scale::kAtA * every_other<0>(values, kA2);
+  const Vector odd_a = (Scale::kAtA * kA) * every_other<1>(values, kA2);
+  const Vector even_b = Scale::kAtB * every_other<0>(values, kB2);
+  const Vector odd_b = (Scale::kAtB * kB) * every_other<1>(values, kB2);
+  p[0] = Scale::kZero * values[0];
   p[1] = even_a + odd_a;
   p[2] = even_a - odd_a;
   p[3] = even_b + odd_b;
   p[4] = even_b - odd_b;
-  p[5] = y[3];
+  p[5] = values[kCount - 1];
 }
 
-constexpr float kAtZero = 1 / (kA2 * kB2);
-constexpr float kAtA = 1 / (2 * kA2 * (kA2 - kB2));
-constexpr float kAtB = 1 / (2 * kB2 * (kB2 - kA2));
-
-template <typename Vector>
-MILLRACE_INLINE void weights_to_points(const Vector (&w)[3], Vector (&p)[6]) {
-  const Vector even_a = kAtA * (w[0] + kA2 * w[2]);
-  const Vector odd_a = (kAtA * kA) * w[1];
-  const Vector even_b = kAtB * (w[0] + kB2 * w[2]);
-  const Vector odd_b = (kAtB * kB) * w[1];
-  p[0] = kAtZero * w[0];
-  p[1] = even_a + odd_a;
-  p[2] = even_a - odd_a;
-  p[3] = even_b + odd_b;
-  p[4] = even_b - odd_b;
-  p[5] = w[2];
-}
-
-template <typename Vector>
-MILLRACE_INLINE void points_to_weights(const Vector (&p)[6], Vector (&w)[3]) {
-  const Vector sum_a = kAtA * (p[1] + p[2]);
-  const Vector sum_b = kAtB * (p[3] + p[4]);
-  w[0] = kAtZero * p[0] + (sum_a + sum_b);
-  w[1] = (kAtA * kA) * (p[1] - p[2]) + (kAtB * kB) * (p[3] - p[4]);
-  w[2] = kA2 * sum_a + (kB2 * sum_b + p[5]);
+// Products at the points to gradients of weights, or to outputs.
+template <bool kWeights, int kCount, typename Vector>
+MILLRACE_INLINE void from_points(const Vector (&p)[6], Vector (&values)[kCount]) {
+  using Scale = Scales<kWeights>;
+  constexpr float kPowersOfA[] = {1, kA, kA2, kA2 * kA, kA2 * kA2};
+  constexpr float kPowersOfB[] = {1, kB, kB2, kB2 * kB, kB2 * kB2};
+  const Vector of_a[] = {p[1] + p[2], p[1] - p[2]};
+  const Vector of_b[] = {p[3] + p[4], p[3] - p[4]};
+#pragma GCC unroll 16
+  for (int k = 0; k < kCount; ++k) {
+    Vector value = (Scale::kAtB * kPowersOfB[k]) * of_b[k % 2];
+    if (k == 0) value += Scale::kZero * p[0];
+    if (k == kCount - 1) value += p[5];
+    values[k] = (Scale::kAtA * kPowersOfA[k]) * of_a[k % 2] + value;
+  }
 }
 
 // ---- Tiles.
@@ -139,10 +141,11 @@ struct TileWindow {
   }
 };
 
-template <int kLanes>
+template <int kLanes, int kKernel>
 void cut_tiles(const float* x, const TiledImages& images, const TilePiece& piece, float* points) {
   using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
+  constexpr int kTile = tile_of(kKernel);
   const int64_t blocks = images.channels / kLanes;
   TileWindow<kLanes, kPoints> window;
   for (int64_t block = 0; block < blocks; ++block) {
@@ -150,8 +153,8 @@ void cut_tiles(const float* x, const TiledImages& images, const TilePiece& piece
     for (int64_t t = 0; t < piece.count; ++t, place.advance(images)) {
       const float* plane =
           x + (place.image * blocks + block) * images.height * images.width * kLanes;
-      window.place(plane, images, place.down * kWinogradTile - images.padding,
-                   place.across * kWinogradTile - images.padding);
+      window.place(plane, images, place.down * kTile - images.padding,
+                   place.across * kTile - images.padding);
       Vector half[kPoints][kPoints];
 #pragma GCC unroll 16
       for (int c = 0; c < kPoints; ++c) {
@@ -177,14 +180,15 @@ void cut_tiles(const float* x, const TiledImages& images, const TilePiece& piece
   }
 }
 
-template <int kLanes>
+template <int kLanes, int kKernel>
 void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePiece& piece,
                         float* points, float* sums) {
   using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   constexpr int64_t kPanel = 2 * kLanes;
+  constexpr int kTile = tile_of(kKernel);
   const int64_t blocks = images.channels / kLanes;
-  TileWindow<kLanes, kWinogradTile> window;
+  TileWindow<kLanes, kTile> window;
   for (int64_t block = 0; block < blocks; ++block) {
     TilePlace place(images, piece.first);
     Vector total = {};
@@ -192,19 +196,22 @@ void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePi
     for (int64_t t = 0; t < piece.count; ++t, place.advance(images), to += kPanel) {
       const float* plane =
           dy + (place.image * blocks + block) * images.height * images.width * kLanes;
-      window.place(plane, images, place.down * kWinogradTile, place.across * kWinogradTile);
-      Vector half[kPoints][kWinogradTile];
+      window.place(plane, images, place.down * kTile, place.across * kTile);
+      Vector half[kPoints][kTile];
       Vector tile_total = {};
 #pragma GCC unroll 16
-      for (int c = 0; c < kWinogradTile; ++c) {
-        Vector column[4];
+      for (int c = 0; c < kTile; ++c) {
+        Vector column[kTile];
         Vector result[6];
 #pragma GCC unroll 16
-        for (int r = 0; r < 4; ++r) {
+        for (int r = 0; r < kTile; ++r) {
           column[r] = Lanes::load(window.start + r * window.row + c * kLanes);
         }
-        tile_total += (column[0] + column[1]) + (column[2] + column[3]);
-        gradient_to_points(column, result);
+        Vector column_total = {};
+#pragma GCC unroll 16
+        for (int r = 0; r < kTile; r += 2) column_total += column[r] + column[r + 1];
+        tile_total += column_total;
+        to_points<false>(column, result);
 #pragma GCC unroll 16
         for (int r = 0; r < 6; ++r) half[r][c] = result[r];
       }
@@ -212,7 +219,7 @@ void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePi
 #pragma GCC unroll 16
       for (int r = 0; r < kPoints; ++r) {
         Vector result[6];
-        gradient_to_points(half[r], result);
+        to_points<false>(half[r], result);
 #pragma GCC unroll 16
         for (int c = 0; c < 6; ++c) Lanes::store(to + (r * 6 + c) * piece.plane, result[c]);
       }
@@ -223,49 +230,52 @@ void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePi
   }
 }
 
-template <int kLanes>
+template <int kLanes, int kKernel>
 void join_tiles(const float* points, const TiledImages& images, const TilePiece& piece,
-                const float* bias, bool relu, float* y) {
+                const Ending& ending, float* y) {
   using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   constexpr int64_t kPanel = 2 * kLanes;
+  constexpr int kTile = tile_of(kKernel);
   const int64_t blocks = images.channels / kLanes;
   for (int64_t block = 0; block < blocks; ++block) {
     TilePlace place(images, piece.first);
-    const Vector start = bias != nullptr ? Lanes::load(bias + block * kLanes) : Vector{};
+    Vector factor = Vector{} + 1.0f;
+    Vector offset = {};
+    if (ending.factor != nullptr) factor = Lanes::load(ending.factor + block * kLanes);
+    if (ending.offset != nullptr) offset = Lanes::load(ending.offset + block * kLanes);
     const float* from = points + block / 2 * piece.rows * kPanel + block % 2 * kLanes;
     for (int64_t t = 0; t < piece.count; ++t, place.advance(images), from += kPanel) {
-      Vector half[kWinogradTile][kPoints];
+      Vector half[kTile][kPoints];
 #pragma GCC unroll 16
       for (int c = 0; c < kPoints; ++c) {
         Vector column[6];
-        Vector result[4];
+        Vector result[kTile];
 #pragma GCC unroll 16
         for (int r = 0; r < 6; ++r) column[r] = Lanes::load(from + (r * 6 + c) * piece.plane);
-        points_to_output(column, result);
+        from_points<false>(column, result);
 #pragma GCC unroll 16
-        for (int r = 0; r < 4; ++r) half[r][c] = result[r];
+        for (int r = 0; r < kTile; ++r) half[r][c] = result[r];
       }
-      const int64_t top = place.down * kWinogradTile;
-      const int64_t left = place.across * kWinogradTile;
-      const int64_t down =
-          images.height - top < kWinogradTile ? images.height - top : kWinogradTile;
-      const int64_t across =
-          images.width - left < kWinogradTile ? images.width - left : kWinogradTile;
-      float* to =
-          y +
+      const int64_t top = place.down * kTile;
+      const int64_t left = place.across * kTile;
+      const int64_t down = images.height - top < kTile ? images.height - top : kTile;
+      const int64_t across = images.width - left < kTile ? images.width - left : kTile;
+      const int64_t corner =
           (((place.image * blocks + block) * images.height + top) * images.width + left) * kLanes;
 #pragma GCC unroll 16
-      for (int r = 0; r < kWinogradTile; ++r) {
+      for (int r = 0; r < kTile; ++r) {
         if (r >= down) break;
-        Vector result[4];
-        points_to_output(half[r], result);
+        Vector result[kTile];
+        from_points<false>(half[r], result);
 #pragma GCC unroll 16
-        for (int c = 0; c < 4; ++c) {
+        for (int c = 0; c < kTile; ++c) {
           if (c >= across) break;
-          Vector value = result[c] + start;
-          if (relu) value = value < 0.0f ? Vector{} : value;
-          Lanes::store(to + (r * images.width + c) * kLanes, value);
+          const int64_t at = corner + (r * images.width + c) * kLanes;
+          Vector value = result[c] * factor + offset;
+          if (ending.residual != nullptr) value += Lanes::load(ending.residual + at);
+          if (ending.relu) value = value < 0.0f ? Vector{} : value;
+          Lanes::store(y + at, value);
         }
       }
     }
@@ -274,60 +284,61 @@ void join_tiles(const float* points, const TiledImages& images, const TilePiece&
 
 // ---- Weights.
 
-template <int kLanes>
+template <int kLanes, int kKernel>
 MILLRACE_INLINE void cut_kernel(const float* w, int64_t across, float* to, int64_t plane) {
   using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
-  Vector half[kPoints][3];
+  Vector half[kPoints][kKernel];
 #pragma GCC unroll 16
-  for (int c = 0; c < 3; ++c) {
-    Vector column[3];
+  for (int c = 0; c < kKernel; ++c) {
+    Vector column[kKernel];
     Vector result[6];
 #pragma GCC unroll 16
-    for (int r = 0; r < 3; ++r) column[r] = Lanes::load(w + (r * 3 + c) * across);
-    weights_to_points(column, result);
+    for (int r = 0; r < kKernel; ++r) column[r] = Lanes::load(w + (r * kKernel + c) * across);
+    to_points<true>(column, result);
 #pragma GCC unroll 16
     for (int r = 0; r < 6; ++r) half[r][c] = result[r];
   }
 #pragma GCC unroll 16
   for (int r = 0; r < kPoints; ++r) {
     Vector result[6];
-    weights_to_points(half[r], result);
+    to_points<true>(half[r], result);
 #pragma GCC unroll 16
     for (int c = 0; c < 6; ++c) Lanes::store(to + (r * 6 + c) * plane, result[c]);
   }
 }
 
-template <int kLanes>
+template <int kLanes, int kKernel>
 void cut_weight_tiles(const float* w, int64_t inputs, int64_t outputs, int64_t block, int64_t plane,
                       float* points) {
   constexpr int64_t kSquare = int64_t{kLanes} * kLanes;
+  constexpr int64_t kTaps = kKernel * kKernel;
   const int64_t input_blocks = inputs / kLanes;
   for (int64_t o = 0; o < outputs / kLanes; ++o) {
-    const float* from = w + (o * input_blocks + block) * 9 * kSquare;
+    const float* from = w + (o * input_blocks + block) * kTaps * kSquare;
     float* to = points + (o / 2 * inputs + block * kLanes) * 2 * kLanes + o % 2 * kLanes;
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      cut_kernel<kLanes>(from + i * kLanes, kSquare, to + i * 2 * kLanes, plane);
+      cut_kernel<kLanes, kKernel>(from + i * kLanes, kSquare, to + i * 2 * kLanes, plane);
     }
   }
 }
 
-template <int kLanes>
+template <int kLanes, int kKernel>
 void cut_turned_weight_tiles(const float* w, int64_t inputs, int64_t outputs, int64_t block,
                              int64_t plane, float* points) {
   constexpr int kSquare = kLanes * kLanes;
+  constexpr int kTaps = kKernel * kKernel;
   const int64_t input_blocks = inputs / kLanes;
-  float turned[9 * kSquare];
+  float turned[kTaps * kSquare];
   for (int64_t i = 0; i < input_blocks; ++i) {
-    const float* from = w + (block * input_blocks + i) * 9 * kSquare;
-#pragma GCC unroll 16
-    for (int k = 0; k < 9; ++k) {
+    const float* from = w + (block * input_blocks + i) * kTaps * kSquare;
+    for (int k = 0; k < kTaps; ++k) {
 #pragma GCC unroll 16
       for (int row = 0; row < kLanes; ++row) {
 #pragma GCC unroll 16
         for (int column = 0; column < kLanes; ++column) {
-          turned[(8 - k) * kSquare + column * kLanes + row] =
+          turned[(kTaps - 1 - k) * kSquare + column * kLanes + row] =
               from[k * kSquare + row * kLanes + column];
         }
       }
@@ -335,40 +346,41 @@ void cut_turned_weight_tiles(const float* w, int64_t inputs, int64_t outputs, in
     float* to = points + (i / 2 * outputs + block * kLanes) * 2 * kLanes + i % 2 * kLanes;
 #pragma GCC unroll 16
     for (int o = 0; o < kLanes; ++o) {
-      cut_kernel<kLanes>(turned + o * kLanes, kSquare, to + o * 2 * kLanes, plane);
+      cut_kernel<kLanes, kKernel>(turned + o * kLanes, kSquare, to + o * 2 * kLanes, plane);
     }
   }
 }
 
-template <int kLanes>
+template <int kLanes, int kKernel>
 void join_weight_tiles(const float* points, int64_t inputs, int64_t outputs, int64_t block,
                        int64_t plane, float* w) {
   using Lanes = FloatVector<kLanes>;
   using Vector = typename Lanes::Type;
   constexpr int64_t kSquare = int64_t{kLanes} * kLanes;
+  constexpr int64_t kTaps = kKernel * kKernel;
   const int64_t input_blocks = inputs / kLanes;
   for (int64_t o = 0; o < outputs / kLanes; ++o) {
     const float* from = points + (o / 2 * inputs + block * kLanes) * 2 * kLanes + o % 2 * kLanes;
-    float* to = w + (o * input_blocks + block) * 9 * kSquare;
+    float* to = w + (o * input_blocks + block) * kTaps * kSquare;
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i, from += 2 * kLanes, to += kLanes) {
-      Vector half[3][kPoints];
+      Vector half[kKernel][kPoints];
 #pragma GCC unroll 16
       for (int c = 0; c < kPoints; ++c) {
         Vector column[6];
-        Vector result[3];
+        Vector result[kKernel];
 #pragma GCC unroll 16
         for (int r = 0; r < 6; ++r) column[r] = Lanes::load(from + (r * 6 + c) * plane);
-        points_to_weights(column, result);
+        from_points<true>(column, result);
 #pragma GCC unroll 16
-        for (int r = 0; r < 3; ++r) half[r][c] = result[r];
+        for (int r = 0; r < kKernel; ++r) half[r][c] = result[r];
       }
 #pragma GCC unroll 16
-      for (int r = 0; r < 3; ++r) {
-        Vector result[3];
-        points_to_weights(half[r], result);
+      for (int r = 0; r < kKernel; ++r) {
+        Vector result[kKernel];
+        from_points<true>(half[r], result);
 #pragma GCC unroll 16
-        for (int c = 0; c < 3; ++c) Lanes::store(to + (r * 3 + c) * kSquare, result[c]);
+        for (int c = 0; c < kKernel; ++c) Lanes::store(to + (r * kKernel + c) * kSquare, result[c]);
       }
     }
   }
@@ -448,16 +460,23 @@ void multiply_panels(const PanelProduct& product) {
   multiply_all<kLanes, kRows, false>(product);
 }
 
+template <int kLanes, int kKernel>
+constexpr TileTransforms make_transforms() {
+  return {kKernel,
+          tile_of(kKernel),
+          cut_tiles<kLanes, kKernel>,
+          cut_gradient_tiles<kLanes, kKernel>,
+          join_tiles<kLanes, kKernel>,
+          cut_weight_tiles<kLanes, kKernel>,
+          join_weight_tiles<kLanes, kKernel>,
+          cut_turned_weight_tiles<kLanes, kKernel>};
+}
+
 template <int kLanes, int kRows>
 constexpr TileLoops make_tile_loops() {
   return {kLanes,
           2 * kLanes,
-          cut_tiles<kLanes>,
-          cut_gradient_tiles<kLanes>,
-          join_tiles<kLanes>,
-          cut_weight_tiles<kLanes>,
-          join_weight_tiles<kLanes>,
-          cut_turned_weight_tiles<kLanes>,
+          {make_transforms<kLanes, 3>(), make_transforms<kLanes, 5>()},
           multiply_panels<kLanes, kRows>};
 }
 

@@ -1,9 +1,9 @@
-// The loops of Winograd's method F(4x4, 3x3), for several instruction sets.
+// The loops of Winograd's methods F(4x4, 3x3) and F(2x2, 5x5), for several instruction sets.
 //
-// An image is cut into tiles of 4x4 outputs, each made of 6x6 inputs. Both sides are taken to 36
-// points, where the convolution is 36 independent matrix products over the channels, and back.
-// Images have their channels in blocks of `lanes` (aBcd8b), weights too (ABcd8b8a). At the points,
-// `planes` floats apart, values lie
+// An image is cut into tiles of 4x4 outputs, or 2x2 for kernels of 5x5, each made of 6x6 inputs.
+// Both sides are taken to 36 points, where the convolution is 36 independent matrix products over
+// the channels, and back. Images have their channels in blocks of `lanes` (aBcd8b), weights too
+// (ABcd8b8a). At the points, `planes` floats apart, values lie
 //   of left sides   by tile, then channel,
 //   of right sides  in panels of `panel` channels; in a panel by depth (tile or channel), then
 //   channel.
@@ -12,10 +12,11 @@
 
 #include <cstdint>
 
+#include "kernels/support/ending.h"
+
 namespace millrace::kernels {
 
 inline constexpr int64_t kWinogradPoints = 36;
-inline constexpr int64_t kWinogradTile = 4;
 
 // A batch of images in tiles: of the images that are cut or put together, in the order of batch,
 // rows and columns. The first tile starts `padding` rows and columns before the image.
@@ -54,9 +55,10 @@ struct PanelProduct {
   bool add;
 };
 
-struct TileLoops {
-  int64_t lanes;
-  int64_t panel;
+// What depends on the size of the kernel.
+struct TileTransforms {
+  int64_t kernel;
+  int64_t tile;  // outputs in a row of one
 
   // Inputs to the points, as left sides.
   void (*cut)(const float* x, const TiledImages& images, const TilePiece& piece, float* points);
@@ -64,9 +66,9 @@ struct TileLoops {
   // that is not null.
   void (*cut_gradient)(const float* dy, const TiledImages& images, const TilePiece& piece,
                        float* points, float* sums);
-  // Products, which lie as right sides do, to outputs. `bias` may be null.
+  // Products, which lie as right sides do, to outputs. A residual lies as these do.
   void (*join)(const float* points, const TiledImages& images, const TilePiece& piece,
-               const float* bias, bool relu, float* y);
+               const Ending& ending, float* y);
   // A block of `lanes` inputs of all outputs: weights to the points as right sides, of depth
   // `inputs`; and products back to gradients of weights.
   void (*cut_weights)(const float* w, int64_t inputs, int64_t outputs, int64_t block, int64_t plane,
@@ -77,6 +79,21 @@ struct TileLoops {
   // `outputs`, for the gradient of inputs.
   void (*cut_turned_weights)(const float* w, int64_t inputs, int64_t outputs, int64_t block,
                              int64_t plane, float* points);
+};
+
+struct TileLoops {
+  int64_t lanes;
+  int64_t panel;
+  TileTransforms transforms[2];
+
+  // Null where there are none for kernels of this size.
+  const TileTransforms* transforms_of(int64_t kernel) const {
+    for (const TileTransforms& each : transforms) {
+      if (each.kernel == kernel) return &each;
+    }
+    return nullptr;
+  }
+
   void (*multiply)(const PanelProduct& product);
 };
 

@@ -11,7 +11,6 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kKernel = 3;
 constexpr int64_t kLine = 16;         // floats of a cache line
 constexpr int64_t kDepth = 256;       // of products at a time: a panel stays in the nearest cache
 constexpr int64_t kFewestTiles = 48;  // of a piece: each reads all weights
@@ -27,21 +26,20 @@ int64_t plane_of(int64_t floats) {
   return (lines + 1 - lines % 2) * kLine;
 }
 
-int64_t tiles_in(int64_t size) { return (size + kWinogradTile - 1) / kWinogradTile; }
-
 // What is cut into tiles and what comes of it; of a gradient of inputs the images change sides.
 struct Sides {
   TiledImages from;
   TiledImages to;
   int64_t tiles = 0;
 
-  explicit Sides(const ConvolutionProblem& problem) {
+  Sides(const ConvolutionProblem& problem, const TileTransforms& transforms) {
     const bool turned = problem.direction == ConvolutionDirection::backward_data;
     const graph::Shape& x = turned ? problem.y.shape : problem.x.shape;
     const graph::Shape& y = turned ? problem.x.shape : problem.y.shape;
-    const int64_t padding = turned ? kKernel - 1 - problem.padding[0] : problem.padding[0];
-    const int64_t down = tiles_in(y[2]);
-    const int64_t across = tiles_in(y[3]);
+    const int64_t padding =
+        turned ? transforms.kernel - 1 - problem.padding[0] : problem.padding[0];
+    const int64_t down = rounded_up(y[2], transforms.tile) / transforms.tile;
+    const int64_t across = rounded_up(y[3], transforms.tile) / transforms.tile;
     from = {x[1], x[2], x[3], down, across, padding};
     to = {y[1], y[2], y[3], down, across, 0};
     tiles = x[0] * down * across;
@@ -52,7 +50,8 @@ struct Sides {
 struct TiledWork {
   TiledWork(const ConvolutionProblem& problem, int parts, const TileLoops& chosen)
       : loops(chosen),
-        sides(problem),
+        transforms(*chosen.transforms_of(problem.w.shape[2])),
+        sides(problem, transforms),
         threads(parts),
         panels(rounded_up(sides.to.channels, loops.panel) / loops.panel) {}
 
@@ -76,6 +75,7 @@ struct TiledWork {
   int64_t weight_floats() const { return kWinogradPoints * weight_plane; }
 
   const TileLoops& loops;
+  const TileTransforms& transforms;
   Sides sides;
   int64_t threads;
   int64_t panels;
@@ -93,8 +93,7 @@ class TiledForward : public Kernel {
   TiledForward(const ConvolutionProblem& problem, int threads, const TileLoops& loops)
       : work_(problem, threads, loops),
         turned_(problem.direction == ConvolutionDirection::backward_data),
-        bias_(problem.bias),
-        relu_(problem.relu) {
+        ending_(problem.ending()) {
     work_.cut_into_pieces(work_.most_tiles(kPieceFloats), threads);
   }
 
@@ -113,12 +112,12 @@ class TiledForward : public Kernel {
     const auto* w = arguments.input<const float>(1);
     parallel_for(inputs / loops.lanes, 1, [&](int64_t block) {
       if (turned_) {
-        loops.cut_turned_weights(w, outputs, inputs, block, work_.weight_plane, weights);
+        work_.transforms.cut_turned_weights(w, outputs, inputs, block, work_.weight_plane, weights);
       } else {
-        loops.cut_weights(w, inputs, outputs, block, work_.weight_plane, weights);
+        work_.transforms.cut_weights(w, inputs, outputs, block, work_.weight_plane, weights);
       }
     });
-    const float* bias = bias_ ? arguments.input<const float>(2) : nullptr;
+    const Ending ending = ending_.of(arguments);
     parallel_for(work_.threads, 1, [&](int64_t part) {
       float* left = pieces + part * (work_.left_floats() + work_.right_floats());
       const int64_t first = work_.sides.tiles * part / work_.threads;
@@ -126,19 +125,20 @@ class TiledForward : public Kernel {
       for (int64_t index = 0; index < work_.pieces; ++index) {
         const int64_t begin = work_.begin_of(index, count);
         convolve(first + begin, work_.begin_of(index + 1, count) - begin,
-                 arguments.input<const float>(0), weights, bias, left, arguments.output<float>(0));
+                 arguments.input<const float>(0), weights, ending, left,
+                 arguments.output<float>(0));
       }
     });
   }
 
  private:
   void convolve(int64_t first, int64_t count, const float* x, const float* weights,
-                const float* bias, float* left, float* y) const {
+                const Ending& ending, float* left, float* y) const {
     const TileLoops& loops = work_.loops;
     const int64_t inputs = work_.sides.from.channels;
     float* right = left + work_.left_floats();
     TilePiece piece = {first, count, work_.piece, work_.left_plane};
-    loops.cut(x, work_.sides.from, piece, left);
+    work_.transforms.cut(x, work_.sides.from, piece, left);
     for (int64_t point = 0; point < kWinogradPoints; ++point) {
       const float* a = left + point * work_.left_plane;
       const float* b = weights + point * work_.weight_plane;
@@ -149,13 +149,12 @@ class TiledForward : public Kernel {
       }
     }
     piece.plane = work_.right_plane;
-    loops.join(right, work_.sides.to, piece, bias, relu_, y);
+    work_.transforms.join(right, work_.sides.to, piece, ending, y);
   }
 
   TiledWork work_;
   bool turned_;
-  bool bias_;
-  bool relu_;
+  EndingInputs ending_;
 };
 
 // Gradients of weights: round by round all parts cut the same piece, then add its products to those
@@ -196,8 +195,8 @@ class TiledWeightGradient : public Kernel {
       });
     }
     parallel_for(inputs / loops.lanes, 1, [&](int64_t block) {
-      loops.join_weights(products, inputs, outputs, block, work_.weight_plane,
-                         arguments.output<float>(0));
+      work_.transforms.join_weights(products, inputs, outputs, block, work_.weight_plane,
+                                    arguments.output<float>(0));
     });
     if (!bias_) return;
     auto* bias = arguments.output<float>(1);
@@ -221,11 +220,11 @@ class TiledWeightGradient : public Kernel {
     const int64_t begin = count * part / work_.threads;
     const int64_t end = count * (part + 1) / work_.threads;
     TilePiece piece = {first + begin, end - begin, work_.piece, work_.left_plane};
-    loops.cut(arguments.input<const float>(0), work_.sides.from, piece,
-              left + begin * work_.sides.from.channels);
+    work_.transforms.cut(arguments.input<const float>(0), work_.sides.from, piece,
+                         left + begin * work_.sides.from.channels);
     piece.plane = work_.right_plane;
-    loops.cut_gradient(arguments.input<const float>(1), work_.sides.to, piece,
-                       right + begin * loops.panel, bias_ ? sums : nullptr);
+    work_.transforms.cut_gradient(arguments.input<const float>(1), work_.sides.to, piece,
+                                  right + begin * loops.panel, bias_ ? sums : nullptr);
   }
 
   TiledWork work_;
@@ -244,12 +243,12 @@ std::string refusal_of_tiles(const ConvolutionProblem& problem, const TileLoops*
   if (loops == nullptr) return "there are no loops for this processor";
   if (problem.groups > 1 || problem.halves) return "groups and bf16 are not served";
   const graph::Shape& w = problem.w.shape;
-  if (w[2] != kKernel || w[3] != kKernel || !all_are(problem.stride, 1) ||
+  if (w[2] != w[3] || loops->transforms_of(w[2]) == nullptr || !all_are(problem.stride, 1) ||
       !all_are(problem.dilation, 1)) {
-    return "only kernels of 3x3 with stride and dilation 1 are served";
+    return "only kernels of 3x3 and 5x5 with stride and dilation 1 are served";
   }
-  if (problem.padding[0] != problem.padding[1] || problem.padding[0] >= kKernel) {
-    return "only equal paddings below 3 are served";
+  if (problem.padding[0] != problem.padding[1] || problem.padding[0] >= w[2]) {
+    return "only equal paddings below the kernel's size are served";
   }
   if (w[0] % loops->lanes != 0 || w[1] % loops->lanes != 0) {
     return fmt::format("channels are no multiples of {}", loops->lanes);

@@ -1,6 +1,6 @@
-// 3x3 convolutions of stride 1 by Winograd's method, in loops of our own (tile_loops.h), which all
-// three directions share: gradients of inputs are convolutions with weights turned round, gradients
-// of weights the same products with tiles for depth.
+// Convolutions of 3x3 and 5x5 with stride 1 by Winograd's method, in loops of our own
+// (tile_loops.h), which all three directions share: gradients of inputs are convolutions with
+// weights turned round, gradients of weights the same products with tiles for depth.
 #pragma once
 
 #include <memory>
