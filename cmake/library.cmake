@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(library_objects)
-foreach(layer base graph models passes parallel kernels comm backend compile runtime planner data train report
+foreach(layer base graph models passes parallel kernels comm backend compile runtime simulate planner data train report
         profile api)
   list(APPEND library_objects $<TARGET_OBJECTS:millrace_${layer}>)
 endforeach()

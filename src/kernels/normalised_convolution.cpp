@@ -144,7 +144,7 @@ std::unique_ptr<Kernel> create_in_turn(const KernelRequest& request, std::string
   try {
     return std::make_unique<NormalisedConvolution>(request, make_kernel(alone.request()), false);
   } catch (const InputError& error) {
-    *refusal = error.what();
+    *refusal = marked_text(error);
     return nullptr;
   }
 }

@@ -47,12 +47,14 @@ PRECISIONS = {"bf16": ["--precision", "bf16"], "fp16": ["--precision", "fp16"],
 PRECISION_PLACEMENTS = {"bf16": list(PLACEMENTS), "fp16": ["pipeline", "stale pipeline", "wide pipeline"],
                         "bf16 kept": ["pipeline", "interleaved", "wide pipeline"]}
 FACE_PRECISIONS = {"pipeline": ("bf16", "fp16"), "two devices": ("bf16",)}
+ROUNDING = 1e-6  # of an embedding, whose networks have sums of 32 bits in different orders
 FACTOR = 6  # samples of a step that every placement divides
 
 
 class Checks:
     def __init__(self, program):
         self.program, self.faults, self.count = program, [], 0
+        self.undecided = []  # shares of the comparisons of pairs that rounding alone may turn
 
     def run(self, *words):
         done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False, timeout=300)
@@ -68,6 +70,11 @@ class Checks:
         self.count += 1
         if not abs(first - second) <= tolerance * max(1.0, abs(first)):
             self.faults.append(f"{what}: {first} and {second}")
+
+    def between(self, what, value, least, most):
+        self.count += 1
+        if not least - 1e-9 <= value <= most + 1e-9:
+            self.faults.append(f"{what}: {value}, not between {least} and {most}")
 
 
 def summary(name):
@@ -119,15 +126,18 @@ def check_exported(checks, run):
 
 
 def accuracy_of(rows, same):
-    """Ten folds, by the definition in docs/faces.md."""
+    """Ten folds, by the definition in docs/faces.md, and the least and the most of the area, as distances that
+    are apart by what rounding does may come out either way."""
     distances = numpy.square(rows[0::2] - rows[1::2]).sum(1)
     thresholds = numpy.arange(400) * 0.01
     right = (distances[None, :] < thresholds[:, None]) == same[None, :]
     folds = [right[numpy.argmax(numpy.delete(right, fold, axis=1).mean(axis=1))][fold].mean()
              for fold in numpy.array_split(numpy.arange(len(same)), 10)]
     own, other = distances[same], distances[~same]
-    wins = (own[:, None] < other[None, :]).mean() + (own[:, None] == other[None, :]).mean() / 2
-    return numpy.mean(folds), wins
+    # Embeddings have the length one; what rounds them moves a distance by so much.
+    rounding = 4 * ROUNDING * (numpy.sqrt(own)[:, None] + numpy.sqrt(other)[None, :])
+    apart = other[None, :] - own[:, None]
+    return numpy.mean(folds), (apart > rounding).mean(), (apart >= -rounding).mean()
 
 
 def check_faces(checks, name, where, head, same):
@@ -143,13 +153,14 @@ def check_faces(checks, name, where, head, same):
         return
     sets = json.loads(alone)["sets"]
     rows = numpy.load("e.npy").astype(float)
-    accuracy, wins = accuracy_of(rows, same)
+    accuracy, least, most = accuracy_of(rows, same)
+    checks.undecided.append(most - least)
     for each in ("pairs", "arrays"):
         checks.near(f"{run}: {each}", told["verification/" + each], sets[each]["accuracy"])
-        checks.near(f"{run}: area of {each}", told["auc"], sets[each]["auc"])
+        checks.between(f"{run}: area of {each}", sets[each]["auc"], least, most)
         checks.near(f"{run}: {each} by their vectors", sets[each]["accuracy"], accuracy)
     checks.near(f"{run}: the mean", told["verification"], accuracy)
-    checks.near(f"{run}: area by vectors", told["auc"], wins)
+    checks.between(f"{run}: area by vectors", told["auc"], least, most)
     checks.near(f"{run}: pairs", told["pairs"], 2 * len(same))
 
 
@@ -197,6 +208,7 @@ def main():
                 check_faces(checks, f"{name}, {precision}", [*PLACEMENTS[name], *PRECISIONS[precision]], "arcface", same)
                 checks.tell(f"faces, {name}, {precision}")
         os.chdir("/")
+    checks.near("comparisons of pairs that rounding may turn, in the middle", numpy.median(checks.undecided), 0, 0.05)
     for fault in checks.faults[:20]:
         print(fault)
     print(f"{checks.count} numbers compared, {len(checks.faults)} faults")
