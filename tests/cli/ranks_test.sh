@@ -169,7 +169,8 @@ EOF
     # Open MPI's mpirun itself may crash when both ranks leave at once, or not know with which status they did;
     # then it ends with a status of its own.
     [ "$status" -eq 2 ] || grep -qE 'PMIx_Finalize|mpirun.*: abort is already in progress' "$work/output" ||
-      { grep -q 'the job has been aborted' "$work/output" && ! grep -q 'Exit code: ' "$work/output"; } ||
+      { [ "$status" -eq 1 ] && grep -q 'the job has been aborted' "$work/output" &&
+        ! grep -q 'Exit code: ' "$work/output"; } ||
       fail "status $status"
     ;;
   data)
