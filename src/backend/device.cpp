@@ -1,9 +1,13 @@
 #include "backend/device.h"
 
+#include <unistd.h>
+
+#include <optional>
 #include <utility>
 
 #include "backend/cpu/cores.h"
 #include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/crowding.h"
 #include "base/parallel.h"
 #include "base/task_thread.h"
 
@@ -14,11 +18,14 @@ class Device::Impl {
   explicit Impl(const DeviceOptions& options)
       : threads_(options.threads),
         backend_(options.backend ? options.backend : make_cpu_backend()) {
+    pid_t id = 0;
     thread_.start([&] {
+      id = ::gettid();
       set_team_size(options.threads);
       if (!options.cores.empty()) keep_to(options.cores);  // and with it the team, which it starts
     });
     thread_.finish();
+    if (options.threads > 1) watch_.emplace(id);  // from here, where all cores may be used
   }
 
   TaskThread& thread() { return thread_; }
@@ -28,7 +35,8 @@ class Device::Impl {
  private:
   const int threads_;
   const std::shared_ptr<Backend> backend_;
-  TaskThread thread_;  // last: what it runs uses everything above
+  TaskThread thread_;                // what it runs uses everything above
+  std::optional<CrowdWatch> watch_;  // of that thread
 };
 
 Device::Device(const DeviceOptions& options) : impl_(std::make_unique<Impl>(options)) {}
