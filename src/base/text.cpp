@@ -29,6 +29,10 @@ constexpr std::array<Unit, 12> kUnits = {{{"", 1},
                                           {"MB", 1e6},
                                           {"GB", 1e9}}};
 
+char lower(char letter) {
+  return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+}
+
 int edit_distance(std::string_view first, std::string_view second) {
   std::vector<int> row(second.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -36,7 +40,8 @@ int edit_distance(std::string_view first, std::string_view second) {
     int diagonal = row[0];
     row[0] = static_cast<int>(i);
     for (size_t j = 1; j <= second.size(); ++j) {
-      const int substitution = diagonal + (first[i - 1] == second[j - 1] ? 0 : 1);
+      const bool same = lower(first[i - 1]) == lower(second[j - 1]);
+      const int substitution = diagonal + (same ? 0 : 1);
       diagonal = row[j];
       row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
     }

@@ -29,8 +29,8 @@ std::vector<std::string> split(std::string_view text, char separator);
 // "a", "a or b", "a, b or c".
 std::string join_choices(const std::vector<std::string>& choices);
 
-// The candidate nearest to `word` by edit distance, or empty if none is close; for
-// "did you mean" in error messages.
+// The candidate nearest to `word` by edit distance whatever the case, or empty if none is close;
+// for "did you mean" in error messages.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace millrace

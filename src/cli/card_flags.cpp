@@ -1,6 +1,9 @@
 #include "cli/card_flags.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/file.h"
 #include "train/job_classes.h"
 
 namespace millrace::cli {
@@ -22,6 +25,16 @@ void add_best_flag(CLI::App& command, JobFlags& flags) {
       .add_flag("--best", flags.best,
                 "The checkpoint of the run that was measured best, instead of the newest")
       ->group("Weights");
+}
+
+void require_safetensors(const std::filesystem::path& path, std::string_view what) {
+  constexpr std::string_view kOthers[] = {".pth", ".pt", ".bin", ".onnx", ".h5"};
+  const std::string ending = path.extension().string();
+  if (std::ranges::find(kOthers, ending) != std::end(kOthers)) {
+    fail_input("{} is '{}', but weights are written as .safetensors{}.", what, path.string(),
+               ending == ".onnx" ? "; `millrace export` writes ONNX" : "");
+  }
+  require_writable(path, what);
 }
 
 train::TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint,

@@ -21,4 +21,8 @@ void add_best_flag(CLI::App& command, JobFlags& flags);
 train::TrainJob evaluation_job(JobFlags flags, const std::string& checkpoint,
                                const std::string& weights, const std::string& data);
 
+// Throws InputError where a file of weights would get the name of another format, or cannot be
+// written. `what` says which output it is.
+void require_safetensors(const std::filesystem::path& path, std::string_view what);
+
 }  // namespace millrace::cli

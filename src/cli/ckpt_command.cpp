@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/card_flags.h"
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/plan_pipedream.h"
@@ -158,7 +159,7 @@ std::filesystem::path newest_of(const CkptFlags& flags) {
 
 // Weights, then the centres of all shards as one tensor.
 int run_export(const CkptFlags& flags) {
-  require_writable(flags.target, "The output");
+  require_safetensors(flags.target, "The output");
   const std::filesystem::path source = newest_of(flags);
   const train::Manifest manifest = train::read_manifest(source);
   const data::SafetensorsFile weights(train::weights_in(source));

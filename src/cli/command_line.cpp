@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/flag_effects.h"
+#include "cli/flag_names.h"
 #include "cli/flag_numbers.h"
 #include "cli/help_formatter.h"
 
@@ -52,13 +53,17 @@ std::string name_below(const CLI::App& program, const CLI::App& command) {
   const bool flag = argument.starts_with("-");
   if (flag) {
     for (const CLI::Option* option : command->get_options()) {
-      for (const std::string& name : option->get_lnames()) candidates.push_back("--" + name);
+      for (const std::string& name : option->get_lnames()) candidates.push_back(name);
     }
   } else {
     for (const CLI::App* sub : command->get_subcommands({})) candidates.push_back(sub->get_name());
   }
   const std::string word = argument.substr(0, argument.find('='));
-  const std::string close = nearest(word, candidates);
+  const size_t dashes = word.find_first_not_of('-');
+  std::string close = flag && dashes != std::string::npos
+                          ? nearest_flag(word.substr(dashes), candidates)
+                          : nearest(word, candidates);
+  if (flag && !close.empty()) close = "--" + close;
   fail_input("{} '{}' is not known to '{}'; {}", flag ? "Flag" : "Argument", word,
              full_name(command),
              close.empty() ? fmt::format("see '{} --help'.", full_name(command))
@@ -71,7 +76,9 @@ void require_no_extras(CLI::App* command) {
     if (extras.empty()) continue;
     const auto flag = std::find_if(extras.begin(), extras.end(),
                                    [](const std::string& text) { return text.starts_with("-"); });
-    fail_unknown(innermost(command), flag == extras.end() ? extras.front() : *flag);
+    // At the top the first word is a command that there is not, and what follows is its own.
+    const bool is_command = level->get_parent() == nullptr && !extras.front().starts_with("-");
+    fail_unknown(innermost(command), flag == extras.end() || is_command ? extras.front() : *flag);
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/text.h"
+#include "cli/flag_names.h"
 #include "graph/optimizers.h"
 
 namespace millrace::cli {
@@ -52,6 +52,10 @@ class ConfigFile {
 
   // Adds the words of flags that are not known yet.
   void add_words(OptionSet& known, std::vector<std::string>& words) const {
+    if (std::filesystem::is_regular_file(std::filesystem::path(path_) / "job.yaml")) {
+      fail_input("'{}' is a directory; its configuration is '{}'.", path_,
+                 (std::filesystem::path(path_) / "job.yaml").string());
+    }
     YAML::Node root;
     try {
       root = YAML::Load(read_text(path_));
@@ -85,7 +89,7 @@ class ConfigFile {
     for (const CLI::Option* each : command_.get_options()) {
       for (const std::string& known : each->get_lnames()) names.push_back(known);
     }
-    const std::string close = nearest(name, names);
+    const std::string close = nearest_flag(name, names);
     fail_input("'{}': line {} has '{}', which is no flag of '{}'{}", path_, line, name,
                command_.get_name(),
                close.empty() ? "." : fmt::format("; did you mean '{}'?", close));

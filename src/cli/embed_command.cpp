@@ -43,8 +43,14 @@ struct VerifyFlags {
 };
 
 int run_embed(const EmbedFlags& flags) {
+  require_weights(flags.look);
   const std::vector<std::filesystem::path> files = list_images(flags.files);
   if (flags.output.empty()) fail_input("--output is missing; name the .npy file to write.");
+  const std::filesystem::path ending = std::filesystem::path(flags.output).extension();
+  if (!ending.empty() && ending != ".npy") {
+    fail_input("--output is '{}', but vectors are written as .npy, which numpy.load reads.",
+               flags.output);
+  }
   require_writable(flags.output, "--output");
   if (!flags.names.empty()) require_writable(flags.names, "--names");
   ProgressPrinter messages(true);
@@ -67,6 +73,12 @@ int run_embed(const EmbedFlags& flags) {
 }
 
 int run_verify(const VerifyFlags& flags) {
+  constexpr double kFurthest = 4;  // squared, of two vectors of length 1
+  if (flags.threshold && !(*flags.threshold > 0 && *flags.threshold <= kFurthest)) {
+    fail_input("--threshold is {:g}; squared distances lie between 0 and {:g}.", *flags.threshold,
+               kFurthest);
+  }
+  require_weights(flags.look);
   const std::vector<std::filesystem::path> files = list_images(flags.files);
   if (files.size() != 2) fail_input("Name two images; there are {}.", files.size());
   ProgressPrinter messages(true);

@@ -66,8 +66,12 @@ train::TrainJob to_evaluation_job(EvalFlags flags) {
   if (flags.load_weights.empty() && flags.checkpoint.empty()) {
     flags.load_weights = models::onnx_file(flags.job.model).string();
   }
-  if (flags.load_weights.empty() == flags.checkpoint.empty()) {
-    fail_input("Say what to evaluate: either --checkpoint DIR or --load-weights FILE.");
+  if (flags.load_weights.empty() && flags.checkpoint.empty()) {
+    fail_input("Say what to evaluate: a run's directory or a file of weights.");
+  }
+  if (!flags.load_weights.empty() && !flags.checkpoint.empty()) {
+    fail_input("Both '{}' and '{}' have weights; give one of them.", flags.checkpoint,
+               flags.load_weights);
   }
   if (!flags.checkpoint.empty() && !flags.job.best) {
     flags.checkpoint = train::newest_checkpoint(flags.checkpoint, warn_of_checkpoint).string();

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace millrace::cli {
 
@@ -12,5 +13,10 @@ std::string with_flags(std::string_view marked);
 
 // The setting of a flag: lr_final of --lr-final.
 std::string setting_of(std::string_view flag);
+
+// The one of these flags, without their dashes, that a word which is none of them was meant as: the
+// nearest in letters, one that other programs call so ("learning_rate"), or one of its words
+// ("batch-size"); empty if there is none.
+std::string nearest_flag(std::string_view word, const std::vector<std::string>& flags);
 
 }  // namespace millrace::cli

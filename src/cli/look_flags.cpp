@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/card_flags.h"
 #include "cli/standard_files.h"
+#include "data/formats/files.h"
 
 namespace millrace::cli {
 
@@ -50,10 +51,17 @@ void add_crops_flag(CLI::App& command, int& crops) {
       ->capture_default_str();
 }
 
-train::TrainJob look_job(const LookFlags& flags, size_t images) {
+void require_weights(const LookFlags& flags) {
   if (flags.weights.empty()) {
     fail_input("Name the weights first: a run's directory or a file, then the images.");
   }
+  if (data::is_image_name(flags.weights)) {
+    fail_input("'{}' is an image; name the weights first, a run's directory or a file.",
+               flags.weights);
+  }
+}
+
+train::TrainJob look_job(const LookFlags& flags, size_t images) {
   constexpr int64_t kFewest = 2;  // networks are checked as if they trained
   JobFlags job = flags.job;
   job.batch = std::min(job.batch, std::max(kFewest, static_cast<int64_t>(images)));

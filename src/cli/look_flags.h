@@ -17,6 +17,9 @@ struct LookFlags {
 // The first place names the weights; those of images come behind it.
 void add_look_flags(CLI::App& command, LookFlags& flags);
 
+// Throws InputError if no weights are named, or an image in their place.
+void require_weights(const LookFlags& flags);
+
 // The job for so many images. Throws InputError.
 train::TrainJob look_job(const LookFlags& flags, size_t images);
 

@@ -81,9 +81,19 @@ class PredictionText {
   std::string text_;
 };
 
-int run_predict(const PredictFlags& flags) {
+// The name of the file says the form where no flag does.
+void choose_form(PredictFlags& flags) {
+  const std::string ending = std::filesystem::path(flags.output).extension().string();
+  if (flags.json || flags.csv) return;
+  flags.json = ending == ".json";
+  flags.csv = ending == ".csv";
+}
+
+int run_predict(PredictFlags flags) {
+  choose_form(flags);
   if (flags.json && flags.csv) fail_input("--json and --csv are two forms; choose one.");
   if (flags.top < 1) fail_input("--top is {}; give at least 1.", flags.top);
+  require_weights(flags.look);
   const std::vector<std::filesystem::path> files = list_images(flags.files);
   if (!flags.output.empty()) require_writable(flags.output, "--output");
   const train::TrainJob job = look_job(flags.look, files.size());
@@ -119,7 +129,9 @@ void add_predict_command(CLI::App& program, Action& chosen) {
       ->capture_default_str();
   command->add_flag("--json", flags->json, "As JSON")->group("Output");
   command->add_flag("--csv", flags->csv, "As a table with commas")->group("Output");
-  command->add_option("-o,--output", flags->output, "Write there instead of printing")
+  command
+      ->add_option("-o,--output", flags->output,
+                   "Write there instead of printing; a name in .json or .csv chooses that form")
       ->group("Output");
   command->footer(kPredictExamples);
   command->callback([flags, &chosen] { chosen = [flags] { return run_predict(*flags); }; });

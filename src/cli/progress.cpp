@@ -103,6 +103,7 @@ void ProgressPrinter::on_checkpoint(const train::CheckpointReport& report) {
 
 void ProgressPrinter::on_message(train::Severity severity, std::string_view sentence) {
   if (severity == train::Severity::note) return print_line(with_flags(sentence));
+  if (!warned_.insert(std::string(sentence)).second) return;
   clear_live_line();
   print_error("millrace: warning: {}\n", with_flags(sentence));
 }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "train/observer.h"
@@ -17,7 +18,7 @@ struct StepContext {
 };
 
 // On a terminal, one line that is written again after each step; elsewhere a plain line every
-// few seconds. Warnings go to standard error. Quiet: warnings only.
+// few seconds. Warnings go to standard error, each once. Quiet: warnings only.
 class ProgressPrinter : public train::TrainingObserver {
  public:
   explicit ProgressPrinter(bool quiet);
@@ -43,6 +44,7 @@ class ProgressPrinter : public train::TrainingObserver {
   bool terminal_;
   bool live_ = false;
   StepContext context_;
+  std::set<std::string> warned_;
   double seconds_ = 0, waited_ = 0;  // of the steps since the last line
   std::chrono::steady_clock::time_point last_print_;
 };

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/card_flags.h"
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/flag_numbers.h"
@@ -233,8 +234,9 @@ void print_interruption(const train::RunSettings& job, const train::TrainResult&
 
 void print_end(const train::TrainResult& result, const TrainFlags& flags) {
   if (result.skipped_records > 0) {
-    fmt::print("{} bad records were skipped:\n", result.skipped_records);
-    for (const std::string& sentence : result.skipped) fmt::print("  {}\n", sentence);
+    fmt::print("Bad records were skipped, {} time{} in all:\n", result.skipped_records,
+               result.skipped_records == 1 ? "" : "s");
+    for (const std::string& sentence : result.skipped) fmt::print("  {}\n", on_one_line(sentence));
   }
   if (!flags.summary.empty()) fmt::print("Summary: {}\n", flags.summary);
   if (!flags.metrics.empty()) fmt::print("Metrics: {}\n", flags.metrics);
@@ -282,7 +284,7 @@ int run_train(const TrainFlags& flags, comm::MpiSession* session, Interruption& 
     if (!flags.summary.empty()) require_writable(flags.summary, "--summary");
     if (!flags.metrics.empty()) require_writable(flags.metrics, "--metrics");
     if (!flags.trace.empty()) require_writable(flags.trace, "--trace");
-    if (!flags.save_weights.empty()) require_writable(flags.save_weights, "--save-weights");
+    if (!flags.save_weights.empty()) require_safetensors(flags.save_weights, "--save-weights");
   }
   if (!flags.tensorboard.empty()) job.worst_samples = kShownPredictions;
   job.stop = &interruption.stop();

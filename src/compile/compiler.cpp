@@ -117,6 +117,8 @@ Compiled compile_once(parallel::StageGraph stage, const CompileOptions& options,
       passes::store_in_16_bits(g, options.precision, fetched);
     });
   }
+  // Those with fixed statistics that no gradient looks behind, as in an evaluation.
+  if (!computes_in_halves(options.precision)) pipeline.add("norm_folding", passes::fold_norms);
   pipeline.add("layout",
                [&](graph::Graph& g) { passes::choose_layouts(g, layouts, options.layouts); });
   pipeline.add("in_place", [&](graph::Graph& g) { in_place = passes::assign_in_place(g); });

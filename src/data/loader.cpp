@@ -274,9 +274,10 @@ bool Loader::next(Batch& batch) {
   if (slot.error) std::rethrow_exception(slot.error);
   std::stable_sort(slot.skipped.begin(), slot.skipped.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string>& told = statistics_.skipped_records;
   for (auto& [row, description] : slot.skipped) {
-    if (statistics_.skipped_records.size() >= kDescribedRecords) break;
-    statistics_.skipped_records.push_back(std::move(description));
+    if (told.size() >= kDescribedRecords) break;
+    if (std::ranges::find(told, description) == told.end()) told.push_back(std::move(description));
   }
   slot.batch.skipped = static_cast<int64_t>(slot.skipped.size());
   slot.batch.valid = std::count_if(slot.batch.labels.begin(), slot.batch.labels.end(),

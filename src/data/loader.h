@@ -71,7 +71,7 @@ struct LoaderStatistics {
   uint64_t batches = 0;
   double seconds_waited = 0;  // time that `next` was blocked, in all
   uint64_t skipped = 0;
-  std::vector<std::string> skipped_records;  // descriptions of the first 20
+  std::vector<std::string> skipped_records;  // descriptions of the first 20, each once
 };
 
 // Prepares batches in the background. What they hold is a function of the source and the options

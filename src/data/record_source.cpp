@@ -27,6 +27,14 @@ std::filesystem::path choose_split(const std::filesystem::path& directory, Split
   return directory;
 }
 
+// Of a path that is named without it; empty if it does not tell.
+std::string format_of_path(const std::filesystem::path& path) {
+  if (path.extension() == ".rec") return "recordio";
+  if (path.extension() == ".safetensors") return "raw";
+  if (!std::filesystem::is_directory(path)) return "";
+  return std::filesystem::exists(path / "train-labels-idx1-ubyte.gz") ? "idx" : "folder";
+}
+
 }  // namespace
 
 std::pair<std::string, std::string> parse_data_specification(std::string_view specification) {
@@ -39,11 +47,13 @@ std::pair<std::string, std::string> parse_data_specification(std::string_view sp
     }
     return {format, std::string(specification.substr(colon + 1))};
   }
-  const std::string close = nearest(format, formats());
+  const std::string path(specification.substr(colon == std::string_view::npos ? 0 : colon + 1));
+  std::string close = nearest(format, formats());
+  if (close.empty()) close = format_of_path(std::string(specification));
   fail_input(
       "'{}' is no data set{}; write ofrecord:DIR, recordio:FILE.rec, folder:DIR, idx:DIR "
       "or raw:FILE.",
-      specification, close.empty() ? "" : fmt::format(" (did you mean {}:?)", close));
+      specification, close.empty() ? "" : fmt::format(" (did you mean {}:{}?)", close, path));
 }
 
 std::unique_ptr<RecordSource> open_source(std::string_view specification, Split split,

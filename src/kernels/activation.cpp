@@ -35,25 +35,19 @@ MILLRACE_VECTORIZED void hyperbolic_tangent(const float* x, float* y, int64_t co
   for (int64_t i = 0; i < count; ++i) y[i] = vector_tanh(x[i]);
 }
 
-MILLRACE_INLINE float hard_sigmoid_of(float x) {
-  const float line = (x + 3.0f) * (1.0f / 6);
-  const float positive = line < 0 ? 0.0f : line;
-  return positive > 1 ? 1.0f : positive;
-}
-
 MILLRACE_VECTORIZED void hardsigmoid(const float* x, float* y, int64_t count) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) y[i] = hard_sigmoid_of(x[i]);
+  for (int64_t i = 0; i < count; ++i) y[i] = vector_hardsigmoid(x[i]);
 }
 
 MILLRACE_VECTORIZED void hardswish(const float* x, float* y, int64_t count) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * hard_sigmoid_of(x[i]);
+  for (int64_t i = 0; i < count; ++i) y[i] = vector_hardswish(x[i]);
 }
 
 MILLRACE_VECTORIZED void silu(const float* x, float* y, int64_t count) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) y[i] = x[i] * vector_sigmoid(x[i]);
+  for (int64_t i = 0; i < count; ++i) y[i] = vector_silu(x[i]);
 }
 
 MILLRACE_VECTORIZED void relu_backward(const float* dy, const float* y, float* dx, int64_t count) {
@@ -93,19 +87,12 @@ MILLRACE_VECTORIZED void hardsigmoid_backward(const float* dy, const float* y, f
 MILLRACE_VECTORIZED void hardswish_backward(const float* dy, const float* x, float* dx,
                                             int64_t count) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) {
-    const float middle = x[i] * (1.0f / 3) + 0.5f;
-    const float low = x[i] < -3 ? 0.0f : middle;
-    dx[i] = dy[i] * (x[i] > 3 ? 1.0f : low);
-  }
+  for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * vector_hardswish_slope(x[i]);
 }
 
 MILLRACE_VECTORIZED void silu_backward(const float* dy, const float* x, float* dx, int64_t count) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < count; ++i) {
-    const float share = vector_sigmoid(x[i]);
-    dx[i] = dy[i] * (share * (1.0f + x[i] * (1.0f - share)));
-  }
+  for (int64_t i = 0; i < count; ++i) dx[i] = dy[i] * vector_silu_slope(x[i]);
 }
 
 using Unary = void (*)(const float*, float*, int64_t);

@@ -1,5 +1,7 @@
 #include "passes/freeze.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -36,8 +38,16 @@ void require_fit(const graph::Graph& graph, const std::vector<graph::TensorId>& 
     }
   }
   const std::string close = nearest(pattern, names);
-  fail_input("{} '{}' fits no layer of the network{}.", flag, pattern,
-             close.empty() ? "" : fmt::format("; did you mean '{}'?", close));
+  if (!close.empty()) {
+    fail_input("{} '{}' fits no layer of the network; did you mean '{}'?", flag, pattern, close);
+  }
+  std::vector<std::string> first;
+  for (const std::string& name : names) {
+    const std::string part = name.substr(0, name.find('.'));
+    if (std::ranges::find(first, part) == first.end()) first.push_back(part);
+  }
+  fail_input("{} '{}' fits no layer of the network, which has {}.", flag, pattern,
+             fmt::join(first, ", "));
 }
 
 // Centres of a margin head are updated by the head itself.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "report/evaluation_section.h"
 #include "report/report.h"
 #include "report/tables.h"
 
@@ -35,6 +36,11 @@ std::string describe_summary(const RunFile& file) {
                         value_text(losses.back()));
   }
   return fmt::format("{}\n{}", text, to_markdown(memory_table(file.json)));
+}
+
+std::string describe_evaluation(const RunFile& file) {
+  return fmt::format("{}{}\n{}", heading(file), to_markdown(class_table(file.json)),
+                     to_markdown(confusion_pairs(file.json)));
 }
 
 std::string describe_trace(const RunFile& file, const TimeReport& report) {

@@ -52,8 +52,7 @@ std::string write_report(const RunSet& set, const ReportOptions& options) {
       if (file.kind == Kind::metrics) continue;
       if (!text.empty()) text += "\n";
       if (file.kind == Kind::evaluation) {
-        text +=
-            to_markdown(class_table(file.json)) + "\n" + to_markdown(confusion_pairs(file.json));
+        text += describe_evaluation(file);
         continue;
       }
       if (file.kind == Kind::published) {

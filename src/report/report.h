@@ -22,6 +22,7 @@ std::string write_report(const RunSet& set, const ReportOptions& options);
 // The sections of a report: a run's figures and the memory of its devices; where the time of
 // each device went, both shares of bubbles, and waits by cause.
 std::string describe_summary(const RunFile& file);
+std::string describe_evaluation(const RunFile& file);
 std::string describe_trace(const RunFile& file, const TimeReport& report);
 std::string sentence_of(const TimeReport& report);
 

@@ -55,6 +55,9 @@ double parse_weight(const std::string& text, const std::string& path, int64_t li
 std::vector<double> weights_in_file(const TrainJob& job, const std::string& path) {
   const auto classes = static_cast<size_t>(job.options.classes);
   std::vector<double> weights(classes, -1);
+  if (!std::filesystem::exists(path)) {
+    fail_input("‹class_weights› is '{}'; write balanced, or name a file, which this is not.", path);
+  }
   std::istringstream text(read_text(path));
   int64_t number = 0;
   size_t next = 0;

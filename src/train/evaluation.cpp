@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/formats/files.h"
 #include "data/safetensors.h"
 #include "train/engine.h"
@@ -68,6 +69,14 @@ void tell_passed_over(const Feed& feed, TrainingObserver& observer) {
   if (!files.empty()) observer.on_message(Severity::warning, data::describe_passed_over(files));
 }
 
+void tell_skipped(const Feed& feed, TrainingObserver& observer) {
+  if (feed.skipped() == 0) return;
+  std::string text =
+      fmt::format("{} bad record{} did not count:", feed.skipped(), feed.skipped() == 1 ? "" : "s");
+  for (const std::string& sentence : feed.skipped_records()) text += "\n  " + on_one_line(sentence);
+  observer.on_message(Severity::warning, text);
+}
+
 std::vector<FeedBatch> next_of(const std::vector<Feed*>& views) {
   std::vector<FeedBatch> batches;
   for (Feed* view : views) {
@@ -96,6 +105,7 @@ std::optional<EvaluationReport> evaluate_views(Engine& engine, const std::vector
   }
   engine.finish_scores(scores);
   EvaluationReport report;
+  report.skipped = views.front()->skipped();
   report.samples = scores.sums.samples();
   if (report.samples == 0) fail_input("The evaluation data set is empty.");
   for (const MetricDefinition& metric : metrics()) {
@@ -144,6 +154,7 @@ EvaluationResult run_evaluation(const TrainJob& given, TrainingObserver& observe
   if (given.worst_samples > 0) worst.emplace(model.job());
   const auto report = evaluate(engine, views, given.stop, kept, worst ? &*worst : nullptr);
   if (!report) fail_job("Stopped before the whole data set was evaluated.");
+  tell_skipped(*views.front(), observer);
   return {*report, engine.device().threads(), engine.session().arena_bytes(),
           engine.evaluation()->breakdown, model.cosine_scale()};
 }

@@ -17,6 +17,9 @@ namespace millrace::train {
 // Says what the feed's data set passed over, if anything.
 void tell_passed_over(const Feed& feed, TrainingObserver& observer);
 
+// Says which damaged records the feed skipped, if any.
+void tell_skipped(const Feed& feed, TrainingObserver& observer);
+
 // What a model said of each sample, in the order of the data.
 struct KeptLogits {
   std::vector<float> logits;  // samples × classes

@@ -97,7 +97,8 @@ std::vector<std::string> face_metric_names() {
 
 const MetricDefinition& metric_named(std::string_view name) {
   if (const MetricDefinition* metric = find_metric(name)) return *metric;
-  const std::string close = nearest(std::string(name), metric_names());
+  const bool is_share = name == "acc" || name == "accuracy";
+  const std::string close = is_share ? "top1" : nearest(std::string(name), metric_names());
   fail_input("‹metric› is '{}'; choose one of {}{}.", name, fmt::join(metric_names(), ", "),
              close.empty() ? "" : fmt::format(" (did you mean '{}'?)", close));
 }

@@ -50,7 +50,8 @@ struct StepReport {
 struct EvaluationReport {
   int64_t step = 0;
   int64_t samples = 0;
-  int64_t pairs = 0;  // of faces
+  int64_t skipped = 0;  // damaged records, of those that this process reads
+  int64_t pairs = 0;    // of faces
   // One of each metric, in the order of the table; then those of pairs.
   std::vector<Measured> figures = {};
   double seconds = 0;

@@ -42,6 +42,7 @@ Json to_json(const EvaluationReport& report) {
   Json json;
   json["step"] = report.step;
   json["samples"] = report.samples;
+  if (report.skipped > 0) json["skipped_records"] = report.skipped;
   if (report.pairs > 0) json["pairs"] = report.pairs;
   for (const Measured& figure : report.figures) json[figure.metric] = figure.value;
   json["seconds"] = report.seconds;

@@ -189,7 +189,7 @@ void Trainer::prepare() {
     set_activity("reading the checkpoint");
     scaler_.resume(start_, engine_);
     best_.resume(start_.manifest.best);
-    restore(start_, *state_, engine_, observer_);
+    restore(start_, job_, *state_, engine_, observer_);
     if (average_) average_->resume(start_.checkpoint);
   } else if (const auto weights = starting_weights(job_); !weights.empty()) {
     const WeightMatch match = load_weights(*state_, weights, &job_.new_layers, job_.class_names);
@@ -347,6 +347,7 @@ std::optional<EvaluationReport> Trainer::measure() {
     const std::optional<EvaluationReport> scored =
         evaluate(engine_, *feed, job_.stop, nullptr, worst ? &*worst : nullptr);
     if (!scored) return {};
+    tell_skipped(*feed, observer_);
     report = *scored;
   }
   if (verifier_) {

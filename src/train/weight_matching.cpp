@@ -148,6 +148,14 @@ WeightMatch match_weights(const data::WeightsFile& file, const std::vector<JobTe
     fail_input("Only {} of the model's {} tensors are in '{}'; it is of another network.", loaded,
                tensors.size(), file.path().string());
   }
+  // Where whole layers of the file are left over, what fits does so by chance.
+  const auto unplaced = static_cast<std::ptrdiff_t>(match.unplaced.size());
+  if (new_layers.automatic && unplaced > loaded) {
+    fail_input(
+        "Only {} tensors of '{}' fit the model and {} have no place in it; it is of another "
+        "network.",
+        loaded, file.path().string(), unplaced);
+  }
   return match;
 }
 

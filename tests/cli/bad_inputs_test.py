@@ -196,6 +196,41 @@ CASES = [
     ("verify faces words.txt words.txt", "words.txt"),
     ("verify faces nothing.jpg words.txt", "'nothing.jpg' does not exist"),
     ("verify faces people", "two images; there are"),
+    (TRAIN + " --learning-rate 0.1", "did you mean '--lr'"),
+    (TRAIN + " --learning_rate 0.1", "did you mean '--lr'"),
+    (TRAIN + " --batch-size 4", "did you mean '--batch'"),
+    (TRAIN + " --pretrained whole.safetensors", "did you mean '--fine-tune'"),
+    (TRAIN + " --dataset folder:photos", "did you mean '--data'"),
+    (TRAIN + " --val-split 0.2", "did you mean '--valid-share'"),
+    ("train --config habits.yaml", "line 2 has 'learning_rate', which is no flag of 'train'; did you mean 'lr'"),
+    ("train --config run", "its configuration is 'run/job.yaml'"),
+    (TRAIN + " --data photos", "did you mean folder:photos?"),
+    (TRAIN + " --data other.rec", "did you mean recordio:other.rec?"),
+    (TRAIN + " --data Folder:photos", "did you mean folder:photos?"),
+    (TRAIN + " --optimizer SGD", "did you mean 'sgd'"),
+    (TRAIN + " --optimizer adam", "did you mean 'adamw'"),
+    (FOLDER + " --valid-share 0.5 --metric acc", "did you mean 'top1'"),
+    (FOLDER + " --class-weights 1,2,3", "write balanced, or name a file"),
+    (TRAIN + " --freeze backbone", "which has conv1,"),
+    (TRAIN + " --save-weights out.pth", "written as .safetensors"),
+    (TRAIN + " --save-weights out.onnx", "`millrace export` writes ONNX"),
+    ("ckpt export run out.pt", "written as .safetensors"),
+    ("train --model resnet18 --image 32 --steps 1 --batch 4 --fine-tune deeper.safetensors",
+     "have no place in it; it is of another network"),
+    ("eval run --weights whole.safetensors --data folder:photos", "give one of them"),
+    ("eval run --data photos", "did you mean folder:photos?"),
+    ("eval", "a run's directory or a file of weights"),
+    ("predict heic.jpg run", "'heic.jpg' is an image; name the weights first"),
+    ("predict --best heic.jpg", "'heic.jpg' is an image; name the weights first"),
+    ("embed faces people -o faces.csv", "written as .npy"),
+    ("verify faces people/000000/00000000.jpg people/000000/00000001.jpg --threshold 9", "between 0 and 4"),
+    ("verify faces people/000000/00000000.jpg people/000000/00000001.jpg --threshold -1", "between 0 and 4"),
+    ("finetune --model resnet18", "Argument 'finetune' is not known"),
+    ("Predict run photos", "did you mean 'predict'"),
+    (TRAIN + " --image 28x28", "--image is given more than once"),
+    (TRAIN + " --lr 0,01", "--lr is '0,01'; give a number"),
+    (TRAIN + " --lr-warmup 10%", "give steps (500) or epochs (3e)"),
+    ("export run out.pt", "does not end in .onnx"),
 ]
 
 
@@ -221,6 +256,7 @@ def prepare(program):
             sys.exit(f"{words}: {done.stderr}")
     run("data synth folder:photos --count 12 --classes 3 --width 20 --height 20 --channels 1")
     run(TRAIN + " --classes 10 --save-weights whole.safetensors --checkpoint run")
+    run("train --model resnet50 --image 32 --batch 4 --steps 1 --classes 10 --save-weights deeper.safetensors")
     run("data synth folder:people --faces --identities 3 --images 3 --size 32 --pairs 12")
     run(FACES + " --data folder:people --checkpoint faces")
     run("data synth recordio:twice/a.rec --faces --identities 3 --images 3 --size 32 --pairs 0")
@@ -254,6 +290,7 @@ def prepare(program):
              "itself.yaml": b"config: itself.yaml\n", "strange.yaml": b"a: 1\n", "scalar.yaml": b"hello\n",
              "wish.yaml": b"quiet: 3\n", "list.pth": pickle.dumps([1, 2, 3], 2),
              **{f"zero/{where}/real{number}.png": picture for where in "ab" for number in range(4)}, "zero/a/none.png": b"",
+             "habits.yaml": b"model: fashion_cnn\nlearning_rate: 0.1\n",
              "wrong.yaml": b"model: fashion_cnn\nepoch: 3\n", "broken.yaml": b"model: [\n"}
     for name, content in files.items():
         with open(name, "wb") as file:

@@ -74,7 +74,8 @@ TEST_F(CommandTest, BadUsageIsOneSentence) {
   expect_refusal("train --model resnet50 --steps 1 --threads-per-device 100000", "cores");
   expect_refusal("ckpt", "inspect");
   expect_refusal("ckpt inspect absent", "absent");
-  expect_refusal("eval --model fashion_cnn --data synthetic", "--checkpoint");
+  expect_refusal("eval --model fashion_cnn --data synthetic",
+                 "a run's directory or a file of weights");
 }
 
 TEST_F(CommandTest, AnOverflowNeedsADeviceThatTrains) {

@@ -63,7 +63,7 @@ TEST_F(FacesCommandTest, TrainsAndVerifies) {
 TEST_F(FacesCommandTest, BadUsageIsOneSentence) {
   ASSERT_NO_FATAL_FAILURE(make_people());
   ASSERT_NO_FATAL_FAILURE(train(" --checkpoint run"));
-  expect_refusal("eval --verification pairs.bin", "--checkpoint DIR or --load-weights FILE");
+  expect_refusal("eval --verification pairs.bin", "a run's directory or a file of weights");
   expect_refusal("eval --verification pairs.bin absent", "no checkpoint in 'absent'");
   expect_refusal("eval --verification absent.bin run", "absent.bin");
   expect_refusal("eval --verification faces.idx run", "Byte 0 of 'faces.idx'");

@@ -34,6 +34,8 @@ HEADS = {"linear": [], "arcface": ["--head", "arcface"],
          "divided": ["--head", "arcface", "--head-parallel", "mp"],
          "adaface": ["--head", "adaface"], "magface": ["--head", "magface"],
          "curricularface": ["--head", "curricularface"]}
+# At a lower rate the linear head leaves embeddings so alike that rounding decides which are nearer.
+HEAD_RATES = {"linear": "0.1"}
 FACE_PLACEMENTS = {"alone": ["linear", "arcface", "adaface", "magface", "curricularface"],
                    "two devices": ["linear", "divided", "adaface", "magface", "curricularface"],
                    "pipeline": ["arcface"], "wide pipeline": ["arcface"]}
@@ -47,6 +49,7 @@ PRECISIONS = {"bf16": ["--precision", "bf16"], "fp16": ["--precision", "fp16"],
 PRECISION_PLACEMENTS = {"bf16": list(PLACEMENTS), "fp16": ["pipeline", "stale pipeline", "wide pipeline"],
                         "bf16 kept": ["pipeline", "interleaved", "wide pipeline"]}
 FACE_PRECISIONS = {"pipeline": ("bf16", "fp16"), "two devices": ("bf16",)}
+UNDECIDED = 0.1  # of the comparisons of pairs
 ROUNDING = 1e-6  # of an embedding, whose networks have sums of 32 bits in different orders
 FACTOR = 6  # samples of a step that every placement divides
 
@@ -54,7 +57,6 @@ FACTOR = 6  # samples of a step that every placement divides
 class Checks:
     def __init__(self, program):
         self.program, self.faults, self.count = program, [], 0
-        self.undecided = []  # shares of the comparisons of pairs that rounding alone may turn
 
     def run(self, *words):
         done = subprocess.run([self.program, *words], capture_output=True, text=True, check=False, timeout=300)
@@ -126,8 +128,8 @@ def check_exported(checks, run):
 
 
 def accuracy_of(rows, same):
-    """Ten folds, by the definition in docs/faces.md, and the least and the most of the area, as distances that
-    are apart by what rounding does may come out either way."""
+    """Ten folds, by the definition in docs/faces.md, the area, and the least and the most that another order of
+    sums may make of it, as distances that are apart by what rounding does may come out either way."""
     distances = numpy.square(rows[0::2] - rows[1::2]).sum(1)
     thresholds = numpy.arange(400) * 0.01
     right = (distances[None, :] < thresholds[:, None]) == same[None, :]
@@ -137,27 +139,29 @@ def accuracy_of(rows, same):
     # Embeddings have the length one; what rounds them moves a distance by so much.
     rounding = 4 * ROUNDING * (numpy.sqrt(own)[:, None] + numpy.sqrt(other)[None, :])
     apart = other[None, :] - own[:, None]
-    return numpy.mean(folds), (apart > rounding).mean(), (apart >= -rounding).mean()
+    area = ((apart > 0).mean() + (apart >= 0).mean()) / 2
+    return numpy.mean(folds), area, (apart > rounding).mean(), (apart >= -rounding).mean()
 
 
 def check_faces(checks, name, where, head, same):
     run = f"faces {name} {head}"
     if checks.run("train", "--model", "mobilefacenet", "--image", "32", "--data", "folder:people", "--global-batch",
-                  "12", "--epochs", "1", "--lr", "0.01", "--eval-verification", "pairs.bin,arrays.bin",
+                  "12", "--epochs", "1", "--lr", HEAD_RATES.get(head, "0.01"), "--eval-verification", "pairs.bin,arrays.bin",
                   "--checkpoint", run, "--summary", "s.json", *COMMON, *where, *HEADS[head]) is None:
         return
     told = summary("s.json")["evaluation"]
     alone = checks.run("eval", run, "--best", "--json", "--batch", "7")
-    done = checks.run("embed", run, "--best", *[f"pair/{i:03d}.png" for i in range(2 * len(same))], "-o", "e.npy")
+    done = checks.run("embed", run, "--best", *[f"pair/{i:03d}.png" for i in range(2 * len(same))], "-o", "e.npy",
+                      "--batch", "7")
     if alone is None or done is None:
         return
     sets = json.loads(alone)["sets"]
     rows = numpy.load("e.npy").astype(float)
-    accuracy, least, most = accuracy_of(rows, same)
-    checks.undecided.append(most - least)
+    accuracy, area, least, most = accuracy_of(rows, same)
+    checks.near(f"{run}: comparisons of pairs that rounding may turn", most - least, 0, UNDECIDED)
     for each in ("pairs", "arrays"):
         checks.near(f"{run}: {each}", told["verification/" + each], sets[each]["accuracy"])
-        checks.between(f"{run}: area of {each}", sets[each]["auc"], least, most)
+        checks.near(f"{run}: area of {each}", sets[each]["auc"], area)
         checks.near(f"{run}: {each} by their vectors", sets[each]["accuracy"], accuracy)
     checks.near(f"{run}: the mean", told["verification"], accuracy)
     checks.between(f"{run}: area by vectors", told["auc"], least, most)
@@ -208,7 +212,6 @@ def main():
                 check_faces(checks, f"{name}, {precision}", [*PLACEMENTS[name], *PRECISIONS[precision]], "arcface", same)
                 checks.tell(f"faces, {name}, {precision}")
         os.chdir("/")
-    checks.near("comparisons of pairs that rounding may turn, in the middle", numpy.median(checks.undecided), 0, 0.05)
     for fault in checks.faults[:20]:
         print(fault)
     print(f"{checks.count} numbers compared, {len(checks.faults)} faults")

@@ -56,6 +56,21 @@ TEST(Fusion, OtherActivationsJoinANormWithoutAResidual) {
   EXPECT_FALSE(graph.op(graph.order()[3]).attributes.has("bend"));
 }
 
+TEST(Fusion, ActivationsWithoutKinksJoinANormToo) {
+  for (const auto activation : {&graph::Builder::silu, &graph::Builder::hardswish}) {
+    graph::Builder net;
+    const graph::Value x = net.batch_norm(net.image(2, 3, 8, 8), "norm");
+    const graph::Value bent = (net.*activation)(x);
+    graph::Graph graph = net.take();
+    const std::string name = graph.op(graph.tensor(bent.id).producer).type;
+    graph.add_result(bent.id);
+    fuse(graph);
+    graph.validate();
+    ASSERT_THAT(types_of(graph), ElementsAre("batch_norm"));
+    EXPECT_EQ(graph.op(graph.order()[0]).attributes.text("bend"), name);
+  }
+}
+
 TEST(Fusion, IntermediateWithTwoReadersStays) {
   graph::Builder net;
   const graph::Value conv = net.convolution(net.image(2, 3, 8, 8), "conv", kThree);

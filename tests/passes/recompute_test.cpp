@@ -148,7 +148,7 @@ TEST(Recompute, ClonesReadClones) {
   std::vector<graph::TensorId> activated;
   for (const char* number : {"1", "2", "3"}) {
     x = net.convolution(x, std::string("conv") + number, {.channels = 4});
-    x = net.silu(net.batch_norm(x, std::string("norm") + number));
+    x = net.silu(net.relu(net.batch_norm(x, std::string("norm") + number)));
     activated.push_back(x.id);
   }
   net.classify(net.linear(net.flatten(net.global_average_pool(x)), "head", {.features = 10}));

@@ -1,6 +1,7 @@
 // augment_images INPUT OUTPUT MAGNITUDE DRAWS: changes of training images, for augmentation.py to
 // compare. INPUT has `images` (N, H, W, 3 or 1) of bytes as f32; OUTPUT gets for every operation of
-// RandAugment `<name>+` and `<name>-` of the same shape, and `erased` and `cropped` (DRAWS, 4) what
+// RandAugment `<name>+` and `<name>-` of the same shape, of each change of colour the first image
+// with kJitters drawn factors (kJitters, H, W, 3 or 1), and `erased` and `cropped` (DRAWS, 4) what
 // random erasing and a random crop took: left, top, width, height.
 #include <fmt/format.h>
 
@@ -9,12 +10,16 @@
 #include <deque>
 #include <string>
 
+#include "data/image/colour.h"
 #include "data/image/rand_augment.h"
 #include "data/image/transform.h"
 #include "data/safetensors.h"
 
 namespace millrace {
 namespace {
+
+constexpr int64_t kJitters = 200;
+constexpr float kJitter = 0.6f;
 
 struct Images {
   std::vector<int64_t> shape;
@@ -28,27 +33,48 @@ struct Images {
   size_t colours() const { return static_cast<size_t>(shape[3]); }
 };
 
-std::vector<float> changed(const Images& images, size_t operation, int magnitude, bool negative) {
+// Gives an image's values to `change` as pixels of so many lanes, and writes back what they become.
+template <typename Change>
+void change_image(const Images& images, float* own, Change&& change) {
   const size_t lanes = images.colours() == 1 ? 1 : 4;
+  std::vector<float> pixels(images.pixels() * lanes);
+  for (size_t i = 0; i < images.pixels(); ++i) {
+    for (size_t c = 0; c < images.colours(); ++c) {
+      pixels[i * lanes + c] = own[i * images.colours() + c];
+    }
+  }
+  change(pixels, static_cast<int>(lanes));
+  for (size_t i = 0; i < images.pixels(); ++i) {
+    for (size_t c = 0; c < images.colours(); ++c) {
+      own[i * images.colours() + c] = pixels[i * lanes + c];
+    }
+  }
+}
+
+std::vector<float> changed(const Images& images, size_t operation, int magnitude, bool negative) {
   std::vector<float> result = images.values;
   std::vector<float> scratch;
   for (size_t n = 0; n < static_cast<size_t>(images.shape[0]); ++n) {
-    std::vector<float> pixels(images.pixels() * lanes);
-    float* own = result.data() + n * images.pixels() * images.colours();
-    for (size_t i = 0; i < images.pixels(); ++i) {
-      for (size_t c = 0; c < images.colours(); ++c) {
-        pixels[i * lanes + c] = own[i * images.colours() + c];
-      }
-    }
-    data::apply_operation(operation, magnitude, negative,
-                          {pixels, static_cast<int>(images.shape[1]),
-                           static_cast<int>(images.shape[2]), static_cast<int>(lanes)},
-                          scratch);
-    for (size_t i = 0; i < images.pixels(); ++i) {
-      for (size_t c = 0; c < images.colours(); ++c) {
-        own[i * images.colours() + c] = pixels[i * lanes + c];
-      }
-    }
+    change_image(images, result.data() + n * images.pixels() * images.colours(),
+                 [&](std::vector<float>& pixels, int lanes) {
+                   data::apply_operation(operation, magnitude, negative,
+                                         {pixels, static_cast<int>(images.shape[1]),
+                                          static_cast<int>(images.shape[2]), lanes},
+                                         scratch);
+                 });
+  }
+  return result;
+}
+
+std::vector<float> jittered(const Images& images, const data::ColourJitter& jitter) {
+  const auto size = static_cast<ptrdiff_t>(images.pixels() * images.colours());
+  std::vector<float> result;
+  for (int64_t draw = 0; draw < kJitters; ++draw) {
+    std::vector<float> own(images.values.begin(), images.values.begin() + size);
+    change_image(images, own.data(), [&](std::vector<float>& pixels, int lanes) {
+      data::apply_jitter(jitter, Random(7, static_cast<uint64_t>(draw)), 0, pixels, lanes);
+    });
+    result.insert(result.end(), own.begin(), own.end());
   }
   return result;
 }
@@ -72,6 +98,11 @@ void run(const std::vector<std::string>& words) {
           changed(images, i, magnitude, negative));
     }
   }
+  const std::vector<int64_t> jitters = {kJitters, images.shape[1], images.shape[2],
+                                        images.shape[3]};
+  add("brightness", jitters, jittered(images, {.brightness = kJitter}));
+  add("contrast", jitters, jittered(images, {.contrast = kJitter}));
+  add("saturation", jitters, jittered(images, {.saturation = kJitter}));
   data::TransformOptions options = data::photograph_training(32);
   options.height = static_cast<int>(images.shape[1]);
   options.width = static_cast<int>(images.shape[2]);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Changes of training images against torchvision: every operation of RandAugment on the same bytes,
-the rectangles of random erasing and of random crops by their statistics."""
+each change of colour with the factor that was drawn, and how factors are spread; the rectangles of
+random erasing and of random crops by their statistics."""
 
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import torch
 from torchvision.transforms import RandAugment, RandomErasing, RandomResizedCrop
 from torchvision.transforms.autoaugment import _apply_op
 from torchvision.transforms import InterpolationMode
+from torchvision.transforms.functional import adjust_brightness, adjust_contrast, adjust_saturation
 
 import reference
 import safetensors_file
@@ -18,6 +20,8 @@ HEIGHT, WIDTH, IMAGES, DRAWS = 37, 44, 3, 4000
 # Where a pixel comes from half-way between two, rounding may choose either.
 MOVING = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
 EQUAL_SHARE = 0.995
+JITTER = 0.6
+CHANGES = {"brightness": adjust_brightness, "contrast": adjust_contrast, "saturation": adjust_saturation}
 
 
 def operations():
@@ -54,6 +58,30 @@ def compare_operations(program, images, magnitude, failures):
                 failures.append(f"{name}{sign} at {magnitude}, {images.shape[3]} colours: {same:.4f} of "
                                 f"the levels are equal, largest difference {largest}")
     return changed
+
+
+def compare_colours(image, changed, failures):
+    """Each change is linear in its factor where nothing is clamped, which gives the factor away."""
+    original = torch.from_numpy(image.transpose(2, 0, 1) / 255.0)
+    for name, adjust in CHANGES.items():
+        if name == "saturation" and len(original) == 1:
+            continue
+        nothing, all_ = adjust(original, 0.0), original
+        factors = []
+        for drawn in changed[name].astype(numpy.float64):
+            drawn = torch.from_numpy(drawn.transpose(2, 0, 1) / 255)
+            inside = (drawn > 0) & (drawn < 1)
+            slope, rise = (all_ - nothing)[inside], (drawn - nothing)[inside]
+            factors.append(((slope * rise).sum() / (slope * slope).sum()).item())
+            worst = (adjust(original, factors[-1]) - drawn).abs().max().item()
+            if worst > 1e-4:  # torchvision has 0.2989 for the red of grey
+                failures.append(f"{name} by {factors[-1]:.4f}: {worst} off")
+        factors = (numpy.array(factors) - (1 - JITTER)) / (2 * JITTER)
+        error = 5 / (12 * len(factors)) ** 0.5
+        if factors.min() < -1e-4 or factors.max() > 1 + 1e-4 or abs(factors.mean() - 0.5) > error or \
+                abs(factors.std() * 12 ** 0.5 - 1) > 0.2:
+            failures.append(f"{name}: factors from {factors.min():.3f} to {factors.max():.3f} of their span, "
+                            f"mean {factors.mean():.3f}, deviation {factors.std():.3f}")
 
 
 def erased(image):
@@ -111,10 +139,11 @@ def main():
         images[1] = images[1] // 80 * 40 + 60
         for magnitude in (9, 23):
             changed = compare_operations(program, images.astype(numpy.uint8), magnitude, failures)
+        compare_colours(images[0], changed, failures)
     compare_rectangles("erasing", changed["erased"], erased, failures)
     compare_rectangles("crops", changed["cropped"], cropped, failures)
-    print(f"{len(operations())} operations, both signs, two strengths, colour and grey; {DRAWS} parts erased, "
-          f"as many cropped")
+    print(f"{len(operations())} operations, both signs, two strengths, colour and grey; "
+          f"{len(changed['contrast'])} factors of each colour change; {DRAWS} parts erased, as many cropped")
     for failure in failures:
         print(f"  WRONG: {failure}")
     sys.exit(1 if failures else 0)

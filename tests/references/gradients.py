@@ -104,7 +104,9 @@ def compare(program, arguments, frozen, options):
     title = f"gradients of {name} {' '.join(map(str, options))}"
     comparison = reference.Comparison(title.strip(), TOLERANCE)
     for figure, value in figures.items():
-        comparison.require(abs(line[figure] - value) < 1e-5, f"{figure} is {line[figure]}, not {value}")
+        # PyTorch's own float32 is 1.2e-5 off in a loss of 5.9 of efficientnet_b0.
+        comparison.require(abs(line[figure] - value) < 1e-5 * max(1, abs(value)),
+                           f"{figure} is {line[figure]}, not {value}")
     comparison.require(own.keys() == gradients.keys(),
                        f"only one has {sorted(own.keys() ^ gradients.keys())[:3]}")
     largest = max(numpy.linalg.norm(gradient) for gradient in gradients.values())

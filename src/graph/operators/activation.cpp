@@ -46,6 +46,10 @@ std::vector<OperatorDefinition> operators() {
   relu.is_relu = true;
   OperatorDefinition relu6 = forward("relu6", by_output);
   relu6.is_bend = true;
+  OperatorDefinition silu = forward("silu", by_input);
+  silu.is_bend = true;
+  OperatorDefinition hardswish = forward("hardswish", by_input);
+  hardswish.is_bend = true;
   OperatorDefinition relu_backward = backward("relu_backward");
   relu_backward.of_sum = "add_relu_backward";
   return {relu,
@@ -53,8 +57,8 @@ std::vector<OperatorDefinition> operators() {
           forward("sigmoid", by_output),
           forward("hardsigmoid", by_output),
           forward("tanh", by_output),
-          forward("silu", by_input),
-          forward("hardswish", by_input),
+          silu,
+          hardswish,
           relu_backward,
           backward("relu6_backward"),
           backward("sigmoid_backward"),

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -28,6 +29,8 @@ BatchNormGeometry batch_norm_geometry(const graph::Shape& shape) {
   return {shape.at(0), shape.at(1), graph::elements_of(shape) / (shape[0] * shape[1])};
 }
 
+double logistic(double z) { return 1 / (1 + std::exp(-z)); }
+
 // What an operator does to normalised values.
 struct PlainBend {
   bool relu;
@@ -44,11 +47,15 @@ struct PlainBend {
   double value(double z, double slope) const {
     if (has_slopes()) return z > 0 ? z : slope * z;
     if (name == "relu6") return z < 0 ? 0 : z > 6 ? 6 : z;
+    if (name == "silu") return z * logistic(z);
+    if (name == "hardswish") return z * std::clamp((z + 3) / 6, 0.0, 1.0);
     return relu && z < 0 ? 0 : z;
   }
   double derivative(double z, double slope) const {
     if (has_slopes()) return z > 0 ? 1 : slope;
     if (name == "relu6") return z > 0 && z < 6 ? 1 : 0;
+    if (name == "silu") return logistic(z) + z * logistic(z) * logistic(-z);
+    if (name == "hardswish") return z < -3 ? 0 : z > 3 ? 1 : (2 * z + 3) / 6;
     return relu && z <= 0 ? 0 : 1;
   }
 };

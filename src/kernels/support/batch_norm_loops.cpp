@@ -1,6 +1,7 @@
 #include "kernels/support/batch_norm_loops.h"
 
 #include "kernels/support/elements.h"
+#include "kernels/support/vector_math.h"
 
 // Vectors are passed by value only between inlined functions, so their calling convention does
 // not matter.
@@ -180,6 +181,8 @@ template <Kind kKind, typename Value>
 MILLRACE_INLINE Value bent(const Value& value, const Value& slope) {
   if constexpr (kKind == Kind::none) return value;
   if constexpr (kKind == Kind::prelu) return value > 0.0f ? value : value * slope;
+  if constexpr (kKind == Kind::silu) return vector_silu(value);
+  if constexpr (kKind == Kind::hardswish) return vector_hardswish(value);
   const Value positive = value < 0.0f ? Value{} : value;
   if constexpr (kKind == Kind::relu6) return positive > 6.0f ? Value{} + 6.0f : positive;
   return positive;
@@ -190,6 +193,8 @@ template <Kind kKind, typename Value>
 MILLRACE_INLINE Value unbent(const Value& gradient, const Value& value, const Value& slope) {
   if constexpr (kKind == Kind::none) return gradient;
   if constexpr (kKind == Kind::prelu) return value > 0.0f ? gradient : gradient * slope;
+  if constexpr (kKind == Kind::silu) return gradient * vector_silu_slope(value);
+  if constexpr (kKind == Kind::hardswish) return gradient * vector_hardswish_slope(value);
   // One comparison for both ends: two make scalar code of vectors with GCC 12.
   const Value inside = kKind == Kind::relu6 ? value * (6.0f - value) : value;
   return inside > 0.0f ? gradient : Value{};
@@ -366,16 +371,20 @@ MILLRACE_INLINE void any_gradient(const Element* dy, const Element* x, const flo
 
 // Functions for several instruction sets cannot be templates, and those that they are made of have
 // to be inlined.
-#define MILLRACE_BY_KIND(kind, function, ...)    \
-  switch (kind) {                                \
-    case Kind::none:                             \
-      return function<Kind::none>(__VA_ARGS__);  \
-    case Kind::relu:                             \
-      return function<Kind::relu>(__VA_ARGS__);  \
-    case Kind::relu6:                            \
-      return function<Kind::relu6>(__VA_ARGS__); \
-    case Kind::prelu:                            \
-      return function<Kind::prelu>(__VA_ARGS__); \
+#define MILLRACE_BY_KIND(kind, function, ...)        \
+  switch (kind) {                                    \
+    case Kind::none:                                 \
+      return function<Kind::none>(__VA_ARGS__);      \
+    case Kind::relu:                                 \
+      return function<Kind::relu>(__VA_ARGS__);      \
+    case Kind::relu6:                                \
+      return function<Kind::relu6>(__VA_ARGS__);     \
+    case Kind::prelu:                                \
+      return function<Kind::prelu>(__VA_ARGS__);     \
+    case Kind::silu:                                 \
+      return function<Kind::silu>(__VA_ARGS__);      \
+    case Kind::hardswish:                            \
+      return function<Kind::hardswish>(__VA_ARGS__); \
   }
 
 #define MILLRACE_PLANE_LOOPS(Element)                                                              \

@@ -12,7 +12,7 @@ namespace millrace::kernels {
 
 // What is done to a normalised value. That of prelu has a slope below zero for each channel.
 struct Bend {
-  enum class Kind : uint8_t { none, relu, relu6, prelu };
+  enum class Kind : uint8_t { none, relu, relu6, prelu, silu, hardswish };
 
   Kind kind = Kind::none;
   const float* slopes = nullptr;

@@ -1,6 +1,9 @@
 #include "kernels/support/batch_norm_planes.h"
 
+#include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/operator_definition.h"
@@ -97,7 +100,13 @@ void pad_channels(const Planes& planes, const float* values, float* padded) {
 Bend::Kind bend_kind(const graph::Attributes& attributes) {
   if (attributes.flag("relu")) return Bend::Kind::relu;
   if (!attributes.has("bend")) return Bend::Kind::none;
-  return attributes.text("bend") == "prelu" ? Bend::Kind::prelu : Bend::Kind::relu6;
+  constexpr std::pair<std::string_view, Bend::Kind> kBends[] = {
+      {"relu6", Bend::Kind::relu6},
+      {"prelu", Bend::Kind::prelu},
+      {"silu", Bend::Kind::silu},
+      {"hardswish", Bend::Kind::hardswish}};
+  const std::string name = attributes.text("bend");
+  return std::ranges::find(kBends, name, &std::pair<std::string_view, Bend::Kind>::first)->second;
 }
 
 void apply_group(const Planes& planes, int64_t first, int64_t last, const StoredNumbers& x,

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "train/evaluation.h"
 #include "train/faces/embedder.h"
 #include "train/faces/verifier.h"
 #include "train/feed/feeds.h"
@@ -11,7 +12,8 @@
 namespace millrace::train {
 namespace {
 
-IdentificationReport measure_gallery(Embedder& embedder, const EvaluationData& data) {
+IdentificationReport measure_gallery(Embedder& embedder, const EvaluationData& data,
+                                     TrainingObserver& observer) {
   const std::unique_ptr<Feed> feed = data.start();
   std::vector<float> embeddings;
   std::vector<int32_t> labels;
@@ -26,6 +28,7 @@ IdentificationReport measure_gallery(Embedder& embedder, const EvaluationData& d
       labels.push_back(batch->labels[row]);
     }
   }
+  tell_skipped(*feed, observer);
   return identify(embeddings, labels, features);
 }
 
@@ -50,7 +53,7 @@ FaceEvaluationResult evaluate_faces(const TrainJob& job, const FaceEvaluationReq
     result.images += static_cast<int64_t>(set.file->pairs().images.size());
   }
   if (gallery) {
-    result.identification = measure_gallery(embedder, *gallery);
+    result.identification = measure_gallery(embedder, *gallery, observer);
     result.images += result.identification->gallery + result.identification->probes;
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

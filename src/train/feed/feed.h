@@ -61,7 +61,8 @@ class Feed {
   // Samples in the data set; 0 where there is none.
   virtual int64_t samples() const { return 0; }
 
-  // Records passed over so far because they could not be read, and sentences for the first of them.
+  // How often a record was passed over so far because it could not be read, and a sentence for each
+  // of the first such records.
   virtual int64_t skipped() const { return 0; }
   virtual std::vector<std::string> skipped_records() const { return {}; }
 

@@ -47,6 +47,19 @@ StartingPoint find_start(const TrainJob& job, Engine& engine, TrainingObserver& 
   return start;
 }
 
+namespace {
+
+// Whether the layers that the checkpoint was made with frozen are trained from now on, as
+// ‹freeze_epochs› said.
+bool thaws(const StartingPoint& start, const TrainJob& job) {
+  const Json frozen = start.manifest.job.value("freeze", Json::array());
+  const Json trained = start.manifest.job.value("train-only", Json::array());
+  return job.freeze_epochs > 0 && job.trained.freeze.empty() && job.trained.train_only.empty() &&
+         !(frozen.empty() && trained.empty());
+}
+
+}  // namespace
+
 void tell_changes(const StartingPoint& start, const TrainJob& job, TrainingObserver& observer) {
   if (start.checkpoint.empty()) return;
   std::vector<SettingChange> changes =
@@ -54,22 +67,26 @@ void tell_changes(const StartingPoint& start, const TrainJob& job, TrainingObser
   for (SettingChange& change : changed_settings(start.manifest.job, describe_job(job))) {
     changes.push_back(std::move(change));
   }
+  const bool is_thawing = thaws(start, job);
   for (const SettingChange& change : changes) {
+    if (is_thawing && (change.name == "‹freeze›" || change.name == "‹train_only›")) continue;
     observer.on_message(Severity::warning,
                         fmt::format("{} is {} from now on; up to step {} it was {}.", change.name,
                                     change.is.dump(), start.manifest.step, change.was.dump()));
   }
-  if (!job.load_weights.empty()) {
+  if (is_thawing) {
+    observer.on_message(Severity::note, "From now on everything is trained.");
+  } else if (!job.load_weights.empty()) {
     observer.on_message(Severity::note,
                         "‹load_weights› is passed over: the weights are those of the checkpoint.");
   }
 }
 
-void restore(const StartingPoint& start, JobState& state, Engine& engine,
+void restore(const StartingPoint& start, const TrainJob& job, JobState& state, Engine& engine,
              TrainingObserver& observer) {
   load_checkpoint(state, start.checkpoint, start.manifest);
   const std::string fingerprint = engine.fingerprint();
-  if (start.manifest.job.value("kernels", fingerprint) != fingerprint) {
+  if (start.manifest.job.value("kernels", fingerprint) != fingerprint && !thaws(start, job)) {
     observer.on_message(Severity::warning,
                         "Threads or kernels are not those of the checkpoint: the run goes on, "
                         "but not bit for bit as it would have.");

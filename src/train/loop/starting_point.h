@@ -24,7 +24,7 @@ StartingPoint find_start(const TrainJob& job, Engine& engine, TrainingObserver& 
 void tell_changes(const StartingPoint& start, const TrainJob& job, TrainingObserver& observer);
 
 // Writes a checkpoint's tensors into the job. Called by all processes.
-void restore(const StartingPoint& start, JobState& state, Engine& engine,
+void restore(const StartingPoint& start, const TrainJob& job, JobState& state, Engine& engine,
              TrainingObserver& observer);
 
 }  // namespace millrace::train
