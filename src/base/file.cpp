@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lost_pages.h"
 #include "base/output_file.h"
 
 namespace millrace {
@@ -36,13 +37,16 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     ::close(descriptor);
     if (address == MAP_FAILED) fail_system("map", path);
     data_ = static_cast<const std::byte*>(address);
+    note_mapping(bytes(), path);
   } else {
     ::close(descriptor);
   }
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_mapping(bytes());
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
@@ -63,7 +67,9 @@ void forget_pages(std::span<const std::byte> part) {
 
 std::string read_text(const std::filesystem::path& path) {
   const MappedFile file(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  std::string text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  expect_no_lost_pages();
+  return text;
 }
 
 void write_text(const std::filesystem::path& path, std::string_view text) {

@@ -20,10 +20,13 @@
 namespace millrace::cli {
 namespace {
 
-// The last is the one that launchers pass on to their ranks.
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+// The last two are those that launchers pass on to their ranks; batch systems send any of them
+// before they end a job.
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 constexpr double kLauncherPatience = 5;  // seconds in which it says what it has seen itself
 constexpr char kSignalled = 's';
+constexpr char kUnread = 'u';
+constexpr char kNoTime = 't';
 constexpr char kOver = 'o';
 
 // All that a signal handler can reach.
@@ -59,9 +62,10 @@ void handle(int) {
 // When the command has ended, which its status tells: only a second signal is in a hurry.
 void handle_late(int) { is_first_signal(); }
 
-// Nobody reads what is printed any more, which every line tells again.
-void handle_closed_pipe(int) {
-  if (first_signal == 0 && is_first_signal()) ring(kSignalled);
+// Nobody reads what is printed any more, which every line tells again, or the time that a limit
+// gives (ulimit -t) is used up, which every second tells again: that is no hurry.
+void handle_again(int signal) {
+  if (first_signal == 0 && is_first_signal()) ring(signal == SIGPIPE ? kUnread : kNoTime);
 }
 
 void set_handler(int signal, void (*handler)(int)) {
@@ -86,6 +90,8 @@ Interruption::Interruption()
   if (::pipe2(bell.data(), O_CLOEXEC) != 0) fail_job("There is no pipe for signals.");
   listener_ = std::thread([this] { listen(); });
   set_handlers(handle);
+  set_handler(SIGXCPU, handle_again);
+  set_handler(SIGXFSZ, SIG_IGN);  // a limit of files (ulimit -f) is an error of the write
 }
 
 Interruption::~Interruption() {
@@ -105,7 +111,7 @@ void Interruption::end_at_once(std::string sentence) {
 
 void Interruption::finish_first(std::string sentence) {
   const std::lock_guard lock(mutex_);
-  if (!finishes_ && comm::launched_ranks() == 1) set_handler(SIGPIPE, handle_closed_pipe);
+  if (!finishes_ && comm::launched_ranks() == 1) set_handler(SIGPIPE, handle_again);
   finishes_ = true;
   sentence_ = std::move(sentence);
 }
@@ -126,6 +132,8 @@ void Interruption::listen() {
     const ssize_t count = ::read(bell[0], &reason, 1);
     if (count < 0 && errno == EINTR) continue;
     if (count != 1 || reason == kOver) return;
+    if (reason == kUnread) cause_ = "Nobody reads standard output any more. ";
+    if (reason == kNoTime) cause_ = "The limit of processor time (ulimit -t) is reached. ";
     answer();
   }
 }
@@ -152,13 +160,13 @@ void Interruption::end() {
 void Interruption::say() const {
   if (silent_) return;
   const char* clear = ::isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
-  const std::string line = fmt::format("{}millrace: {}\n", clear, sentence_);
+  const std::string line = fmt::format("{}millrace: {}{}\n", clear, cause_, sentence_);
   if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;
 }
 
 void forget_interruption() {
   set_handlers(SIG_DFL);
-  set_handler(SIGPIPE, SIG_DFL);
+  for (const int signal : {SIGPIPE, SIGXCPU}) set_handler(signal, SIG_DFL);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 

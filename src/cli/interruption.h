@@ -49,6 +49,7 @@ class Interruption {
   std::mutex mutex_;  // of the sentence and what it stands for
   std::function<void()> told_;
   std::string sentence_;
+  const char* cause_ = "";  // why, if that is not a signal that somebody sent; the listener's alone
   bool finishes_ = false;
   bool silent_ = false;
   std::atomic<bool> stop_ = false;

@@ -11,6 +11,7 @@
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
+#include "base/lost_pages.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/command_line.h"
@@ -48,6 +49,7 @@ int main(int count, char** arguments) {
   using namespace millrace;
   cli::open_standard_files();
   cli::tell_uncaught_errors();
+  survive_lost_pages();
   const std::vector<comm::ProcessMark> launchers = comm::launchers_above();
   std::atomic<bool> said = false;
   // Of a rank that waits in MPI for others which are lost.
@@ -81,6 +83,7 @@ int main(int count, char** arguments) {
     if (session && session->rank() != 0) interruption.be_silent();
     const int status = cli::run_command_line({arguments + 1, arguments + count},
                                              session ? &*session : nullptr, interruption);
+    expect_no_lost_pages();
     return cli::end_output({arguments + 1, arguments + count}, status);
   } catch (const InputError& error) {
     return report(error.marked(), cli::kExitBadInput);

@@ -211,10 +211,23 @@ class JobFile : public train::TrainingObserver {
       : directory_(std::move(directory)), text_(std::move(text)) {}
 
   void on_start(const train::JobStart&) override {
-    if (!directory_.empty()) write_text(directory_ / "job.yaml", text_);
+    if (!directory_.empty()) write_text(file(), text_);
+  }
+
+  // Somebody may have removed the directory meanwhile.
+  void on_checkpoint(const train::CheckpointReport&) override {
+    std::error_code ignored;
+    if (std::filesystem::exists(file(), ignored)) return;
+    try {
+      write_text(file(), text_);
+    } catch (const InputError& error) {
+      print_error("millrace: warning: {}\n", marked_text(error));
+    }
   }
 
  private:
+  std::filesystem::path file() const { return directory_ / "job.yaml"; }
+
   std::filesystem::path directory_;
   std::string text_;
 };

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/shortage.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/flag_names.h"
 #include "cli/standard_files.h"
@@ -42,16 +43,29 @@ void take_reserve() {
   std::set_new_handler(give_reserve_back);
 }
 
+constexpr rlim_t kEnoughStack = rlim_t{512} << 10;
+
+rlim_t stack_limit() {
+  rlimit limit = {};
+  return ::getrlimit(RLIMIT_STACK, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+// Those of other threads are as large as this limit says.
+void require_stack() {
+  if (stack_limit() >= 2 * kEnoughStack) return;
+  print_error("millrace: The stack may take {} (ulimit -s); {} are needed.\n",
+              format_bytes(stack_limit()), format_bytes(2 * kEnoughStack));
+  ::_exit(kExitBadInput);
+}
+
 // The stack of the first thread grows while it is used, for which there may be no memory any more
 // either: then a signal ends the process. Those of other threads are whole from their beginning.
 [[gnu::noinline]] void take_stack() {
-  constexpr rlim_t kEnough = rlim_t{512} << 10;
   constexpr size_t kPage = 4096;
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 4 * kEnough) return;
-  std::array<char, kEnough> room;
+  if (stack_limit() < 4 * kEnoughStack) return;
+  std::array<char, kEnoughStack> room;
   volatile char* const bottom = room.data();
-  for (size_t i = kEnough; i > 0; i -= kPage) bottom[i - kPage] = 0;
+  for (size_t i = kEnoughStack; i > 0; i -= kPage) bottom[i - kPage] = 0;
 }
 
 std::string doing_of_this_rank() {
@@ -90,6 +104,7 @@ RankOfErrors::RankOfErrors(comm::MpiSession& session) { session_of_errors = &ses
 RankOfErrors::~RankOfErrors() { session_of_errors = nullptr; }
 
 void tell_uncaught_errors() {
+  require_stack();
   take_reserve();
   take_stack();
   std::set_terminate(end_with_sentence);

@@ -15,6 +15,8 @@
 
 #include "base/error.h"
 #include "base/version.h"
+#include "comm/hydra.h"
+#include "comm/launcher.h"
 #include "comm/launchers.h"
 #include "comm/mpi_beats.h"
 #include "comm/mpi_endpoint.h"
@@ -49,7 +51,7 @@ std::chrono::seconds longest_goodbye(int status) {
   return status == 0 ? kLongestGoodbye : kShortGoodbye;
 }
 
-// Ends MPI, or the process if that takes too long, which MPICH over TCP may; all ranks have come to
+// Ends MPI, or the process if that takes too long; all ranks have come to
 // their end by now. One that is lost even so must not leave the launcher waiting for it.
 void finalize(const std::atomic<int>& status) {
   std::promise<void> done;
@@ -62,6 +64,13 @@ void finalize(const std::atomic<int>& status) {
       std::_Exit(status);
     }
   });
+  // Between hosts MPICH mostly waits for ever here, for connections that the others have closed.
+  const LaunchPlace place = launch_place();
+  const int hydra = place.local_ranks < place.ranks ? hydra_descriptor() : -1;
+  if (hydra >= 0 && leave_hydra(hydra, longest_goodbye(status))) {
+    std::fflush(nullptr);
+    std::_Exit(status);
+  }
   MPI_Finalize();
   done.set_value();
   watch.join();

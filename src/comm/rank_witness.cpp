@@ -206,6 +206,34 @@ std::string describe_end(const Ended& ended) {
                      doing);
 }
 
+// What started the rank on its host, from the daemon up; who ended one of them ended the rank.
+class Starters {
+ public:
+  explicit Starters(const std::vector<ProcessMark>& launchers) : launchers_(launchers) {
+    for (const ProcessMark& each : launchers) {
+      names_.push_back(read_process(each.number).name);
+      handles_.push_back(static_cast<int>(::syscall(SYS_pidfd_open, each.number, 0)));
+    }
+  }
+
+  // "; its launcher mpirun (process 7) was ended by signal 9 (Killed)", if there is such a one.
+  std::string describe_end() const {
+    for (size_t i = 0; i < launchers_.size(); ++i) {
+      if (launchers_[i].is_alive()) continue;
+      const std::optional<int> status = status_of_ended(launchers_[i].number, handles_[i]);
+      if (!status || !WIFSIGNALED(*status)) continue;
+      return fmt::format("; its launcher {} (process {}) {}", names_[i], launchers_[i].number,
+                         describe_rank_end(status));
+    }
+    return "";
+  }
+
+ private:
+  const std::vector<ProcessMark> launchers_;
+  std::vector<std::string> names_;
+  std::vector<int> handles_;
+};
+
 // Whether a process has been stopped for long; asked every now and then. What passes while the one
 // who asks is stopped itself does not count.
 class StopWatch {
@@ -258,11 +286,13 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
   ::sigprocmask(SIG_BLOCK, &all, nullptr);
   ::setsid();
   ::prctl(PR_SET_NAME, "rank-witness");
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);  // one that was stopped tells the end all the same
   hide_words();
   const auto [own, low, high, launcher_errors] =
       close_others({handle, signs.read[0], signs.read[1], open_launcher_errors()});
   if (own < 0 || low < 0 || high < 0) ::_exit(0);  // it would not hear of the end
   const std::vector<ProcessMark> launchers = launchers_of(rank);
+  const Starters starters(launchers);
   const long memory_ends = ended_for_memory();
   RankEnds ends(place, job, rank, {low, high});
   StopWatch stop_watch(rank);
@@ -292,7 +322,7 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
                       page_->activity.data(),
                       {},
                       page_->told_to_end && is_ended_by(own_status, {SIGKILL})};
-  const Ended ended = find_first(told, seen);
+  Ended ended = find_first(told, seen);
   if (describe_rank_end(ended.first.status).empty() || !seen.own_is_first) ::_exit(0);
   if (seen.other_may_tell) ::usleep(kOthersTell);
   if (!takes_the_word(job.name())) ::_exit(0);
@@ -300,17 +330,23 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
     const std::optional<int> status = ended.first.status;
     const bool short_of_memory = status && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGKILL &&
                                  ended_for_memory() > memory_ends;
-    const std::string sentence = fmt::format(
-        "millrace: {}{}{}.\n", describe_end(ended),
+    const std::string more = fmt::format(
+        "{}{}{}.\n",
         limit && ended.first.process == rank
             ? fmt::format("; its memory was limited to {}", format_bytes(*limit))
             : "",
-        short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "");
+        short_of_memory ? "; the system has ended processes for want of memory meanwhile" : "",
+        starters.describe_end());
+    const auto sentence = [&] { return fmt::format("millrace: {}{}", describe_end(ended), more); };
     // What a rank writes passes through launchers, which may end before they have passed it on. One
-    // whose launcher ended it because of another host passes on nothing any more, as it should.
+    // whose launcher ended it because of another host passes on nothing any more; where that is not
+    // sure, both may have been the first.
     const bool is_maybe_answer = place.local_ranks < place.ranks && may_be_answer(own_status);
-    const int errors = is_maybe_answer ? STDERR_FILENO : launcher_errors;
-    if (!say(sentence, {errors, STDERR_FILENO})) ::_exit(1);
+    bool is_told = say(sentence(), {is_maybe_answer ? STDERR_FILENO : launcher_errors});
+    if (!is_told && is_maybe_answer && ended.told_to_end) ::_exit(1);
+    if (!is_told && is_maybe_answer && ended.rivals.empty()) ended.rivals.push_back({});
+    if (!is_told) is_told = say(sentence(), {is_maybe_answer ? launcher_errors : STDERR_FILENO});
+    if (!is_told) ::_exit(1);
   }
   ::close(STDERR_FILENO);
   ::close(launcher_errors);

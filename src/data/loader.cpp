@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lost_pages.h"
 #include "base/text.h"
 
 namespace millrace::data {
@@ -248,9 +249,11 @@ bool Loader::try_record(Slot& slot, uint64_t index, uint64_t position, int64_t r
     const uint64_t stream = hash_combine(hash_combine(kAugmentStream, slot.batch.epoch), position);
     transformer.apply(sample, Random(options_.seed, stream),
                       slot.batch.images.data() + row * options_.transform.values());
+    expect_no_lost_pages();
     slot.batch.labels[static_cast<size_t>(row)] = static_cast<int32_t>(label);
     return true;
   } catch (const BadData& error) {
+    expect_no_lost_pages();  // the record may be fine
     std::string description = describe_bad_record(source_->place(index), error.what());
     if (options_.bad_records == BadRecords::fail) {
       fail_input("{} Use ‹on_bad_record› skip to go on without such records.", description);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 
+#include "base/lost_pages.h"
 #include "base/text.h"
 #include "data/formats/files.h"
 #include "data/formats/recordio.h"
@@ -111,6 +112,7 @@ Json convert_data(std::string_view from, Split split, std::string_view to,
       if (bad.size() < kListedRecords) bad.push_back(bad_record(place, error.what()));
     }
   }
+  expect_no_lost_pages();
   target->finish();
   return {{"from", printable(from)},
           {"to", printable(to)},

@@ -233,6 +233,7 @@ void cut_checkpoint(const std::filesystem::path& checkpoint, const std::filesyst
   }
   manifest.files = std::move(files);
   partial.publish(manifest);
+  if (!partial.not_flushed().empty()) throw InputError(partial.not_flushed());
 }
 
 }  // namespace millrace::train

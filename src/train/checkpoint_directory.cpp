@@ -1,5 +1,7 @@
 #include "train/checkpoint_directory.h"
 
+#include <sys/stat.h>
+
 #include "base/error.h"
 #include "base/file.h"
 
@@ -39,7 +41,16 @@ PartialCheckpoint::~PartialCheckpoint() {
 void PartialCheckpoint::publish(const Manifest& manifest) {
   write_text(path_ / kManifestFile, to_json(manifest).dump(2) + "\n");
   const std::filesystem::path former = with_ending(target_, kFormer);
-  replace_directory(path_, target_, former);
+  struct stat made = {};
+  ::stat(path_.c_str(), &made);
+  try {
+    replace_directory(path_, target_, former);
+  } catch (const InputError& error) {
+    struct stat named = {};
+    const bool is_there = ::stat(target_.c_str(), &named) == 0 && named.st_ino == made.st_ino;
+    if (!is_there) throw;
+    not_flushed_ = marked_text(error);
+  }
   std::error_code ignored;  // the checkpoint is there; what it replaced may be cleared up later
   std::filesystem::remove_all(former, ignored);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "train/checkpoint.h"
 
@@ -21,9 +22,13 @@ class PartialCheckpoint {
   // Writes the manifest, flushes, and gives the directory its name.
   void publish(const Manifest& manifest);
 
+  // Why a checkpoint that is there now may not outlive a power cut; empty: it does.
+  const std::string& not_flushed() const { return not_flushed_; }
+
  private:
   std::filesystem::path target_;
   std::filesystem::path path_;
+  std::string not_flushed_;
 };
 
 // Removes what an interrupted writer left behind.

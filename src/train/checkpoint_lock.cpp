@@ -13,6 +13,7 @@
 #include <ctime>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -63,38 +64,49 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 }  // namespace
 
 CheckpointLock::CheckpointLock(const std::filesystem::path& directory)
-    : path_(directory / kLockFile), made_(!std::filesystem::exists(directory)) {
-  make_directory(directory, "‹checkpoint›");
+    : path_(directory / kLockFile),
+      owner_(describe_owner() + "\n"),
+      made_(!std::filesystem::exists(directory)),
+      descriptor_(take()) {}
+
+int CheckpointLock::take() const {
+  make_directory(path_.parent_path(), "‹checkpoint›");
   while (true) {
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) {
+    const int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor < 0) {
       fail_input("‹checkpoint› cannot lock '{}': {}.", path_.string(), std::strerror(errno));
     }
-    const bool locked = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
-    if (locked && !is_same_file(descriptor_, path_)) {  // its owner removed it meanwhile
-      ::close(descriptor_);
+    const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+    if (locked && !is_same_file(descriptor, path_)) {  // its owner removed it meanwhile
+      ::close(descriptor);
       continue;
     }
-    const std::string owner = read_owner(descriptor_);
-    if (locked && is_of_this_host(owner)) break;
-    ::close(descriptor_);
-    descriptor_ = -1;
-    fail_held(path_, owner);
-  }
-  const std::string owner = describe_owner() + "\n";
-  const bool written =
-      ::ftruncate(descriptor_, 0) == 0 &&
-      ::pwrite(descriptor_, owner.data(), owner.size(), 0) == static_cast<ssize_t>(owner.size());
-  if (!written) {
+    const std::string owner = read_owner(descriptor);
+    if (!locked || !is_of_this_host(owner)) {
+      ::close(descriptor);
+      fail_held(path_, owner);
+    }
+    const bool written =
+        ::ftruncate(descriptor, 0) == 0 && ::pwrite(descriptor, owner_.data(), owner_.size(), 0) ==
+                                               static_cast<ssize_t>(owner_.size());
+    if (written) return descriptor;
     const std::string reason = std::strerror(errno);
-    ::close(descriptor_);
+    ::close(descriptor);
     fail_input("‹checkpoint› cannot write '{}': {}.", path_.string(), reason);
   }
 }
 
+bool CheckpointLock::renew() {
+  if (is_same_file(descriptor_, path_)) return false;
+  ::close(std::exchange(descriptor_, take()));
+  return true;
+}
+
 CheckpointLock::~CheckpointLock() {
-  ::unlink(path_.c_str());
-  if (made_) ::rmdir(path_.parent_path().c_str());  // unless something is in it
+  if (is_same_file(descriptor_, path_)) {  // and not that of another job
+    ::unlink(path_.c_str());
+    if (made_) ::rmdir(path_.parent_path().c_str());  // unless something is in it
+  }
   ::close(descriptor_);
 }
 

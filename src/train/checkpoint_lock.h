@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace millrace::train {
 
@@ -13,11 +14,19 @@ class CheckpointLock {
  public:
   explicit CheckpointLock(const std::filesystem::path& directory);
   ~CheckpointLock();
+
+  // Makes the directory and its lock anew if somebody has removed or renamed them: true. Throws
+  // InputError if it cannot, or if another job holds the directory by now.
+  bool renew();
+
   CheckpointLock(const CheckpointLock&) = delete;
   CheckpointLock& operator=(const CheckpointLock&) = delete;
 
  private:
+  int take() const;  // the descriptor of the lock
+
   std::filesystem::path path_;
+  std::string owner_;
   bool made_;  // the directory, which goes with the lock if nothing was saved
   int descriptor_ = -1;
 };

@@ -77,8 +77,8 @@ void contribute(const JobState& state) {
   write_centres(state, nullptr);
 }
 
-CheckpointWriter::CheckpointWriter(std::filesystem::path directory, int keep)
-    : directory_(std::move(directory)), keep_(keep) {
+CheckpointWriter::CheckpointWriter(std::filesystem::path directory, int keep, CheckpointLock* lock)
+    : directory_(std::move(directory)), keep_(keep), lock_(lock) {
   try {
     std::filesystem::create_directories(directory_);
     remove_leftovers(directory_);
@@ -108,7 +108,9 @@ void CheckpointWriter::save(const JobState& state, Manifest manifest,
   average_ = average == nullptr ? StateSnapshot() : *average;
   centres_.reset();
   early_failure_.clear();
+  was_gone_ = false;
   try {
+    if (lock_ != nullptr) was_gone_ = lock_->renew();
     early_failure_ = lack_of_space(state, average != nullptr);
     if (early_failure_.empty()) {
       partial_ = std::make_unique<PartialCheckpoint>(directory_ / checkpoint_name(manifest.step));
@@ -179,12 +181,15 @@ void CheckpointWriter::work() {
                         .directory = directory_ / checkpoint_name(manifest.step),
                         .pause_seconds = pause_seconds_},
                        {},
-                       {}};
+                       {},
+                       {},
+                       was_gone_};
     lock.unlock();
     try {
       if (!early_failure_.empty()) throw InputError(early_failure_);
       outcome.report.bytes =
           write_checkpoint(*partial_, manifest, snapshot_, centres_.get(), average_);
+      outcome.not_flushed = partial_->not_flushed();
     } catch (const std::filesystem::filesystem_error& error) {
       outcome.failure = fmt::format("Cannot write '{}': {}.", outcome.report.directory.string(),
                                     error.code().message());

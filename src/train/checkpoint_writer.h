@@ -13,6 +13,7 @@
 #include "train/centre_shards.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_directory.h"
+#include "train/checkpoint_lock.h"
 #include "train/observer.h"
 #include "train/weights.h"
 
@@ -28,13 +29,15 @@ class CheckpointWriter {
   // What became of a save: a report, or the reason why there is none.
   struct Outcome {
     CheckpointReport report;
-    std::string failure;     // why it was not written
-    std::string not_pruned;  // why older ones are still there
+    std::string failure;      // why it was not written
+    std::string not_pruned;   // why older ones are still there
+    std::string not_flushed;  // why it may be lost if the power fails
+    bool was_gone = false;    // the directory, or its lock, since the save before
   };
 
   // Creates the directory and removes what an interrupted writer left behind. Throws
-  // InputError if that cannot be.
-  CheckpointWriter(std::filesystem::path directory, int keep);
+  // InputError if that cannot be. A `lock` (may be null) is renewed before each save.
+  CheckpointWriter(std::filesystem::path directory, int keep, CheckpointLock* lock = nullptr);
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -66,6 +69,8 @@ class CheckpointWriter {
 
   std::filesystem::path directory_;
   int keep_;
+  CheckpointLock* lock_;
+  bool was_gone_ = false;
   StateSnapshot snapshot_;
   StateSnapshot average_;                       // empty: none
   std::unique_ptr<PartialCheckpoint> partial_;  // what is being written

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lost_pages.h"
 #include "base/shortage.h"
 #include "compile/arithmetic.h"
 #include "train/checkpoint_lock.h"
@@ -201,7 +202,9 @@ void Trainer::prepare() {
                                        weights.string()));
     }
   }
-  checkpoints_.emplace(job_, engine_, *state_, observer_, resumes ? result_.step : -1);
+  expect_no_lost_pages();
+  checkpoints_.emplace(job_, engine_, *state_, observer_, resumes ? result_.step : -1,
+                       lock_ ? &*lock_ : nullptr);
   observer_.on_start({.model = job_.model,
                       .batch = job_.options.batch,
                       .first_step = result_.first_step,

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,6 +143,15 @@ Waiting wait_as(int local_rank, const JobMark& job, int errors) {
   return waiting;
 }
 
+// Keeps a process from doing anything, so that a rank's end does not wake it either.
+void hold(pid_t process) {
+  ASSERT_EQ(::ptrace(PTRACE_SEIZE, process, nullptr, nullptr), 0);
+  ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, process, nullptr, nullptr), 0);
+  ::waitpid(process, nullptr, __WALL);
+}
+
+void release(pid_t process) { ::ptrace(PTRACE_DETACH, process, nullptr, nullptr); }
+
 TEST(RankWitness, TheRankThatEndedFirstIsToldThoughItsWitnessIsLate) {
   for (const int first : {0, 1}) {
     std::array<int, 2> pipe = {};
@@ -150,11 +161,11 @@ TEST(RankWitness, TheRankThatEndedFirstIsToldThoughItsWitnessIsLate) {
     ::close(pipe[1]);
     ::usleep(200'000);  // in which they hear of each other
     const Waiting& victim = ranks[static_cast<size_t>(first)];
-    ::kill(victim.witness, SIGSTOP);
+    hold(victim.witness);
     victim.end();
     ranks[static_cast<size_t>(1 - first)].end();
     ::usleep(200'000);
-    ::kill(victim.witness, SIGCONT);
+    release(victim.witness);
     const std::string said = read_all(pipe[0]);
     EXPECT_NE(said.find(fmt::format("rank {} ", first)), std::string::npos) << said;
     EXPECT_EQ(said.find(fmt::format("rank {} ", 1 - first)), std::string::npos) << said;
@@ -198,6 +209,21 @@ TEST(RankWitness, ARankThatIsStoppedIsToldUnlessOthersNotice) {
   heard.end();
   const std::string said = read_all(heard_pipe[0]);
   EXPECT_EQ(said.find("stopped"), std::string::npos) << said;
+}
+
+// Whoever reads what the ranks write would wait for a witness that is stopped.
+TEST(RankWitness, OneThatIsStoppedGoesOnWhenItsRankEnds) {
+  std::array<int, 2> pipe = {};
+  ASSERT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
+  const Waiting waiting = wait_as(0, job_named("halted"), pipe[1]);
+  ::close(pipe[1]);
+  ::usleep(200'000);  // in which it begins
+  ::kill(waiting.witness, SIGSTOP);
+  waiting.end();
+  pollfd entry = {pipe[0], POLLIN, 0};
+  ASSERT_GT(::poll(&entry, 1, 5000), 0);
+  const std::string said = read_all(pipe[0]);
+  EXPECT_NE(said.find("rank 0 "), std::string::npos) << said;
 }
 
 // A process that a launcher told its rank, and that has not come to its first line.
@@ -268,11 +294,11 @@ TEST(RankWitness, RanksThatEndAtOnceAreBothTold) {
   const Waiting other = wait_as(0, job, pipe[1]);
   ::close(pipe[1]);
   ::usleep(300'000);
-  ::kill(other.witness, SIGSTOP);
+  hold(other.witness);
   other.end();
   ::kill(victim, SIGKILL);
   ::waitpid(victim, nullptr, 0);
-  ::kill(other.witness, SIGCONT);
+  release(other.witness);
   const std::string said = read_all(pipe[0]);
   EXPECT_NE(said.find("rank 0 (process "), std::string::npos) << said;
   EXPECT_NE(said.find("or rank 1 (process "), std::string::npos) << said;

@@ -81,5 +81,19 @@ TEST_F(CheckpointLockTest, WhatAnOwnerOfALostHostLeftCanBeRemovedUnlessItLives) 
   EXPECT_THAT(refusal(), HasSubstr("process " + std::to_string(::getpid())));
 }
 
+TEST_F(CheckpointLockTest, IsRenewedWhereTheDirectoryWasRemoved) {
+  std::optional<CheckpointLock> lock(std::in_place, directory_);
+  EXPECT_FALSE(lock->renew());
+  std::filesystem::remove_all(directory_);
+  EXPECT_TRUE(lock->renew());
+  EXPECT_FALSE(lock->renew());
+  EXPECT_THAT(refusal(), HasSubstr("process " + std::to_string(::getpid())));
+  std::filesystem::remove_all(directory_);
+  const CheckpointLock other(directory_);
+  EXPECT_THROW(lock->renew(), InputError);
+  lock.reset();
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "lock"));  // the other's
+}
+
 }  // namespace
 }  // namespace millrace::train

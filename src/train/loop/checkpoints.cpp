@@ -8,7 +8,7 @@
 namespace millrace::train {
 
 Checkpoints::Checkpoints(const TrainJob& job, Engine& engine, const JobState& state,
-                         TrainingObserver& observer, int64_t saved_step)
+                         TrainingObserver& observer, int64_t saved_step, CheckpointLock* lock)
     : job_(job),
       engine_(engine),
       state_(state),
@@ -17,7 +17,7 @@ Checkpoints::Checkpoints(const TrainJob& job, Engine& engine, const JobState& st
       saved_step_(saved_step) {
   if (job_.checkpoint.empty()) return;
   if (engine_.rank() == 0) {
-    writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep);
+    writer_ = std::make_unique<CheckpointWriter>(job_.checkpoint, job_.keep, lock);
     writer_->reserve(state_);
     if (const std::string lack = writer_->lack_of_space(state_, job_.average_decay > 0);
         !lack.empty()) {
@@ -58,6 +58,12 @@ void Checkpoints::report() {
   if (!writer_) return;
   for (const CheckpointWriter::Outcome& outcome : writer_->take_outcomes()) {
     failure_ = outcome.failure;
+    if (outcome.was_gone) {
+      observer_.on_message(Severity::warning,
+                           fmt::format("The directory '{}' was not there any more, or its lock; it "
+                                       "was made anew.",
+                                       job_.checkpoint.string()));
+    }
     if (outcome.failure.empty()) {
       observer_.on_checkpoint(outcome.report);
     } else {
@@ -65,6 +71,12 @@ void Checkpoints::report() {
                            fmt::format("Checkpoint of step {} was not written; training goes on "
                                        "and earlier ones are intact: {}",
                                        outcome.report.step, outcome.failure));
+    }
+    if (!outcome.not_flushed.empty()) {
+      observer_.on_message(
+          Severity::warning,
+          fmt::format("Checkpoint of step {} is there, but may be lost if the power fails: {}",
+                      outcome.report.step, outcome.not_flushed));
     }
     if (!outcome.not_pruned.empty()) {
       observer_.on_message(Severity::warning,

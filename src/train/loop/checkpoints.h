@@ -28,8 +28,9 @@ struct Progress {
 class Checkpoints {
  public:
   // `saved_step`: what the checkpoint that the job resumed from has; -1: none.
+  // `lock` is that of the directory in the first process, which writes; else null.
   Checkpoints(const TrainJob& job, Engine& engine, const JobState& state,
-              TrainingObserver& observer, int64_t saved_step);
+              TrainingObserver& observer, int64_t saved_step, CheckpointLock* lock);
 
   void save(const Progress& progress);
 
