@@ -29,12 +29,14 @@ struct MethodCosts {
 // Medians, and for Winograd fits, of 211 problems measured with all methods in turn, minima of
 // several runs: ResNet-50 with batches of 8 and 64, iresnet50 with 64 and VGG-16 with 28, on two
 // threads of a Zen 5 processor (AVX-512, 1 MiB of L2), oneDNN 2.6.3. Together the chosen methods
-// take 1.01 times what the fastest do. Panels of points without strides are fitted as equal to
-// direct forward and to the gradient of inputs; they are taken to be a little cheaper because they
-// are at most 7 % slower anywhere and up to 28 % faster. For gradients of weights of such points
-// they took 0.70 to 1.01 of the time of direct in 12 shapes of ResNet-50 and MobileFaceNet,
-// measured later. What bf16 costs is in the proportion to float32 that a Zen 4 processor had, and
-// the cost of a conversion is an estimate: no choice of winograd_in_f32 was measured.
+// take 1.01 times what the fastest do. What our Winograd costs was fitted anew to 12 shapes of
+// VGG-16 and ResNet-50, one thread, since its products bring nearer what comes next. Panels of
+// points without strides are fitted as equal to direct forward and to the gradient of inputs; they
+// are taken to be a little cheaper because they are at most 7 % slower anywhere and up to 28 %
+// faster. For gradients of weights of such points they took 0.70 to 1.01 of the time of direct in
+// 12 shapes of ResNet-50 and MobileFaceNet, measured later. What bf16 costs is in the proportion to
+// float32 that a Zen 4 processor had, and the cost of a conversion is an estimate: no choice of
+// winograd_in_f32 was measured.
 constexpr double kPanelsOfPoints = 0.94;
 constexpr MethodCosts kCosts[] = {
     // forward, which has no direct_general
@@ -43,21 +45,21 @@ constexpr MethodCosts kCosts[] = {
      0.0081,
      {0.0081 * kPanelsOfPoints, 0.0090, 0.0090, 0.0092},
      {0.00989, 0.312, 0.694},
-     {0.01148, 0.0347, 0.583}},
+     {0.0088, 0.15, 0.80}},
     // backward_data
     {{0.0083, 0.0083, 0.0096, 0.0098},
      0.0039,
      0.0100,
      {0.0083 * kPanelsOfPoints, 0.0093, 0.0190, 0.0123},
      {0.01019, 0.301, 0.662},
-     {0.01123, 0.0748, 0.871}},
+     {0.0088, 0.15, 1.10}},
     // backward_weights
     {{0.0092, 0.0090, 0.0094, 0.0095},
      0.0043,
      0.0110,
      {0.0085, 0.0099, 0.0103, 0.0106},
      {0.01154, 0.543, 0.449},
-     {0.00998, 0.169, 0.255}},
+     {0.0090, 0.135, 0.255}},
 };
 // The same with AVX2, of one thread of a Zen 3 core, where there is neither oneDNN's Winograd nor
 // bf16. What strides cost are medians of the strided convolutions of ResNet-50, batches of 8,

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "kernels/support/float_vector.h"
+#include "kernels/winograd/product_code.h"
 #include "kernels/winograd/tile_loops.h"
+#include "kernels/winograd/tile_window.h"
 
 namespace millrace::kernels::tile_code {
 namespace {
@@ -85,61 +87,7 @@ MILLRACE_INLINE void from_points(const Vector (&p)[6], Vector (&values)[kCount])
   }
 }
 
-// ---- Tiles.
-
-// Walks through the tiles of a piece.
-struct TilePlace {
-  int64_t image;
-  int64_t down;
-  int64_t across;
-
-  TilePlace(const TiledImages& images, int64_t tile)
-      : image(tile / images.tiles_per_image()),
-        down(tile % images.tiles_per_image() / images.tiles_across),
-        across(tile % images.tiles_across) {}
-
-  MILLRACE_INLINE void advance(const TiledImages& images) {
-    if (++across < images.tiles_across) return;
-    across = 0;
-    if (++down < images.tiles_down) return;
-    down = 0;
-    ++image;
-  }
-};
-
-// The kSize x kSize values of a tile as the loops read them: in the image itself, or copied with
-// zeros around where the tile reaches over the edge.
-template <int kLanes, int kSize>
-struct TileWindow {
-  const float* start;
-  int64_t row;  // floats
-  float copy[kSize * kSize * kLanes];
-
-  MILLRACE_INLINE void place(const float* plane, const TiledImages& images, int64_t top,
-                             int64_t left) {
-    if (top >= 0 && left >= 0 && top + kSize <= images.height && left + kSize <= images.width) {
-      start = plane + (top * images.width + left) * kLanes;
-      row = images.width * kLanes;
-      return;
-    }
-    start = copy;
-    row = kSize * kLanes;
-    using Vector = typename FloatVector<kLanes>::Type;
-#pragma GCC unroll 16
-    for (int r = 0; r < kSize; ++r) {
-      const int64_t y = top + r;
-      const bool inside = y >= 0 && y < images.height;
-#pragma GCC unroll 16
-      for (int c = 0; c < kSize; ++c) {
-        const int64_t x = left + c;
-        const bool valid = inside && x >= 0 && x < images.width;
-        const Vector value =
-            valid ? FloatVector<kLanes>::load(plane + (y * images.width + x) * kLanes) : Vector{};
-        FloatVector<kLanes>::store(copy + (r * kSize + c) * kLanes, value);
-      }
-    }
-  }
-};
+// ---- Images.
 
 template <int kLanes, int kKernel>
 void cut_tiles(const float* x, const TiledImages& images, const TilePiece& piece, float* points) {
@@ -150,11 +98,12 @@ void cut_tiles(const float* x, const TiledImages& images, const TilePiece& piece
   TileWindow<kLanes, kPoints> window;
   for (int64_t block = 0; block < blocks; ++block) {
     TilePlace place(images, piece.first);
-    for (int64_t t = 0; t < piece.count; ++t, place.advance(images)) {
-      const float* plane =
-          x + (place.image * blocks + block) * images.height * images.width * kLanes;
-      window.place(plane, images, place.down * kTile - images.padding,
-                   place.across * kTile - images.padding);
+    TilePlace coming(images, piece.first + kTilesAhead);
+    for (int64_t t = 0; t < piece.count; ++t, place.advance(images), coming.advance(images)) {
+      bring_tile<kLanes, kPoints, kTile, false>(plane_of<kLanes>(x, images, block, coming), images,
+                                                coming);
+      window.place(plane_of<kLanes>(x, images, block, place), images,
+                   place.down * kTile - images.padding, place.across * kTile - images.padding);
       Vector half[kPoints][kPoints];
 #pragma GCC unroll 16
       for (int c = 0; c < kPoints; ++c) {
@@ -191,12 +140,15 @@ void cut_gradient_tiles(const float* dy, const TiledImages& images, const TilePi
   TileWindow<kLanes, kTile> window;
   for (int64_t block = 0; block < blocks; ++block) {
     TilePlace place(images, piece.first);
+    TilePlace coming(images, piece.first + kTilesAhead);
     Vector total = {};
     float* to = points + block / 2 * piece.rows * kPanel + block % 2 * kLanes;
-    for (int64_t t = 0; t < piece.count; ++t, place.advance(images), to += kPanel) {
-      const float* plane =
-          dy + (place.image * blocks + block) * images.height * images.width * kLanes;
-      window.place(plane, images, place.down * kTile, place.across * kTile);
+    for (int64_t t = 0; t < piece.count;
+         ++t, place.advance(images), coming.advance(images), to += kPanel) {
+      bring_tile<kLanes, kTile, kTile, false>(plane_of<kLanes>(dy, images, block, coming), images,
+                                              coming);
+      window.place(plane_of<kLanes>(dy, images, block, place), images, place.down * kTile,
+                   place.across * kTile);
       Vector half[kPoints][kTile];
       Vector tile_total = {};
 #pragma GCC unroll 16
@@ -240,12 +192,16 @@ void join_tiles(const float* points, const TiledImages& images, const TilePiece&
   const int64_t blocks = images.channels / kLanes;
   for (int64_t block = 0; block < blocks; ++block) {
     TilePlace place(images, piece.first);
+    TilePlace coming(images, piece.first + kTilesAhead);
     Vector factor = Vector{} + 1.0f;
     Vector offset = {};
     if (ending.factor != nullptr) factor = Lanes::load(ending.factor + block * kLanes);
     if (ending.offset != nullptr) offset = Lanes::load(ending.offset + block * kLanes);
     const float* from = points + block / 2 * piece.rows * kPanel + block % 2 * kLanes;
-    for (int64_t t = 0; t < piece.count; ++t, place.advance(images), from += kPanel) {
+    for (int64_t t = 0; t < piece.count;
+         ++t, place.advance(images), coming.advance(images), from += kPanel) {
+      bring_tile<kLanes, kTile, kTile, true>(plane_of<kLanes>(y, images, block, coming), images,
+                                             coming);
       Vector half[kTile][kPoints];
 #pragma GCC unroll 16
       for (int c = 0; c < kPoints; ++c) {
@@ -384,80 +340,6 @@ void join_weight_tiles(const float* points, int64_t inputs, int64_t outputs, int
       }
     }
   }
-}
-
-// ---- Products.
-
-// kRows rows of one panel of the result, in registers.
-template <int kLanes, int kRows, bool kAlong>
-MILLRACE_INLINE void multiply_rows(const float* a, int64_t row, int64_t step, int64_t depth,
-                                   const float* b, float* c, bool add) {
-  using Lanes = FloatVector<kLanes>;
-  using Vector = typename Lanes::Type;
-  Vector left[kRows];
-  Vector right[kRows];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    left[r] = add ? Lanes::load(c + r * 2 * kLanes) : Vector{};
-    right[r] = add ? Lanes::load(c + r * 2 * kLanes + kLanes) : Vector{};
-  }
-  for (int64_t k = 0; k < depth; ++k) {
-    const Vector first = Lanes::load(b);
-    const Vector second = Lanes::load(b + kLanes);
-    b += 2 * kLanes;
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const float value = kAlong ? a[r * row] : a[r];
-      left[r] += value * first;
-      right[r] += value * second;
-    }
-    a += kAlong ? 1 : step;
-  }
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    Lanes::store(c + r * 2 * kLanes, left[r]);
-    Lanes::store(c + r * 2 * kLanes + kLanes, right[r]);
-  }
-}
-
-template <int kLanes, int kRows, bool kAlong>
-void multiply_so_many(const PanelProduct& product, int64_t first, int64_t count, const float* b,
-                      float* c) {
-  if (count == kRows) {
-    return multiply_rows<kLanes, kRows, kAlong>(product.a + first * product.row, product.row,
-                                                product.step, product.depth, b,
-                                                c + first * 2 * kLanes, product.add);
-  }
-  if constexpr (kRows > 1) {
-    multiply_so_many<kLanes, kRows - 1, kAlong>(product, first, count, b, c);
-  }
-}
-
-// All rows of a panel, at most kRows at a time, and about equally many, so that no few are left
-// over.
-template <int kLanes, int kRows, bool kAlong>
-void multiply_panel(const PanelProduct& product, const float* b, float* c) {
-  int64_t first = 0;
-  for (int64_t left = (product.rows + kRows - 1) / kRows; left > 0; --left) {
-    const int64_t count = (product.rows - first + left - 1) / left;
-    multiply_so_many<kLanes, kRows, kAlong>(product, first, count, b, c);
-    first += count;
-  }
-}
-
-template <int kLanes, int kRows, bool kAlong>
-void multiply_all(const PanelProduct& product) {
-  for (int64_t panel = 0; panel < product.panels; ++panel) {
-    multiply_panel<kLanes, kRows, kAlong>(product, product.b + panel * product.b_panel,
-                                          product.c + panel * product.c_panel);
-  }
-}
-
-// Rows of `a` follow each other along its columns (step 1) or the other way round (row 1).
-template <int kLanes, int kRows>
-void multiply_panels(const PanelProduct& product) {
-  if (product.step == 1) return multiply_all<kLanes, kRows, true>(product);
-  multiply_all<kLanes, kRows, false>(product);
 }
 
 template <int kLanes, int kKernel>

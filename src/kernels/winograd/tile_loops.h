@@ -40,6 +40,12 @@ struct TilePiece {
   int64_t plane = 0;
 };
 
+// Memory that is brought nearer while a product goes on.
+struct NextLines {
+  const float* first = nullptr;
+  int64_t floats = 0;
+};
+
 // c = a b, or c += a b: `rows` times `depth` times all columns of `panels` panels.
 struct PanelProduct {
   const float* a;
@@ -53,6 +59,10 @@ struct PanelProduct {
   float* c;
   int64_t c_panel;
   bool add;
+  // What the product behind this one reads and writes, of `b` the first panel.
+  NextLines next_a = {};
+  NextLines next_b = {};
+  NextLines next_c = {};
 };
 
 // What depends on the size of the kernel.

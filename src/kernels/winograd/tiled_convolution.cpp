@@ -142,10 +142,28 @@ class TiledForward : public Kernel {
     for (int64_t point = 0; point < kWinogradPoints; ++point) {
       const float* a = left + point * work_.left_plane;
       const float* b = weights + point * work_.weight_plane;
+      const bool last = point + 1 == kWinogradPoints;
       for (int64_t k = 0; k < inputs; k += kDepth) {
-        loops.multiply({a + k, inputs, 1, piece.count, std::min(kDepth, inputs - k),
-                        b + k * loops.panel, inputs * loops.panel, work_.panels,
-                        right + point * work_.right_plane, work_.piece * loops.panel, k > 0});
+        PanelProduct product = {a + k,
+                                inputs,
+                                1,
+                                piece.count,
+                                std::min(kDepth, inputs - k),
+                                b + k * loops.panel,
+                                inputs * loops.panel,
+                                work_.panels,
+                                right + point * work_.right_plane,
+                                work_.piece * loops.panel,
+                                k > 0};
+        if (k + kDepth < inputs) {
+          product.next_b = {product.b + kDepth * loops.panel, kDepth * loops.panel};
+        } else if (!last) {
+          product.next_a = {a + work_.left_plane, piece.count * inputs};
+          product.next_b = {b + work_.weight_plane, std::min(kDepth, inputs) * loops.panel};
+          product.next_c = {product.c + work_.right_plane,
+                            work_.panels * work_.piece * loops.panel};
+        }
+        loops.multiply(product);
       }
     }
     piece.plane = work_.right_plane;
@@ -186,12 +204,19 @@ class TiledWeightGradient : public Kernel {
         cut(round, part, arguments, left, right, sums + part * outputs);
       });
       parallel_for(kWinogradPoints * work_.panels, 1, [&](int64_t item) {
-        const int64_t point = item / work_.panels;
+        const PanelProduct next = product_of(round, item + 1, left, right, products);
+        PanelProduct product = product_of(round, item, left, right, products);
+        // A point's panels share its left side: each brings a part of the next point's.
+        const int64_t part = product.depth * inputs / work_.panels;
         const int64_t panel = item % work_.panels;
-        loops.multiply({left + point * work_.left_plane, 1, inputs, inputs, tiles_of(round),
-                        right + point * work_.right_plane + panel * work_.piece * loops.panel, 0, 1,
-                        products + point * work_.weight_plane + panel * inputs * loops.panel, 0,
-                        round > 0});
+        if (item + 1 < kWinogradPoints * work_.panels) {
+          product.next_b = {next.b, product.depth * loops.panel};
+          product.next_c = {next.c, inputs * loops.panel};
+        }
+        if (item + work_.panels < kWinogradPoints * work_.panels) {
+          product.next_a = {product.a + work_.left_plane + panel * part, part};
+        }
+        loops.multiply(product);
       });
     }
     parallel_for(inputs / loops.lanes, 1, [&](int64_t block) {
@@ -210,6 +235,25 @@ class TiledWeightGradient : public Kernel {
  private:
   int64_t tiles_of(int64_t round) const {
     return work_.begin_of(round + 1, work_.sides.tiles) - work_.begin_of(round, work_.sides.tiles);
+  }
+
+  // Of a point and a panel.
+  PanelProduct product_of(int64_t round, int64_t item, const float* left, const float* right,
+                          float* products) const {
+    const int64_t inputs = work_.sides.from.channels;
+    const int64_t point = item / work_.panels;
+    const int64_t panel = item % work_.panels;
+    return {left + point * work_.left_plane,
+            1,
+            inputs,
+            inputs,
+            tiles_of(round),
+            right + point * work_.right_plane + panel * work_.piece * work_.loops.panel,
+            0,
+            1,
+            products + point * work_.weight_plane + panel * inputs * work_.loops.panel,
+            0,
+            round > 0};
   }
 
   void cut(int64_t round, int64_t part, const KernelArguments& arguments, float* left, float* right,
