@@ -1,5 +1,5 @@
-// How the loops of Winograd's methods walk through the tiles of images, and see them; for vectors of
-// any length, included by tile_code.h alone.
+// How the loops of Winograd's methods walk through the tiles of images, and see them; for vectors
+// of any length, included by tile_code.h alone.
 #pragma once
 
 #include "kernels/support/float_vector.h"
