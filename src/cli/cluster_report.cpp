@@ -31,6 +31,20 @@ Json describe_memory(const planner::StageMemory& memory) {
           {"context", whole(memory.context)}};
 }
 
+std::string epoch_text(double seconds) {
+  return seconds < 100 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.0f} s", seconds);
+}
+
+// "0:0-7,1:0-7, ... 4095:0-7" of many machines.
+std::string shortened(const std::string& devices) {
+  constexpr size_t kWhole = 100;
+  if (devices.size() <= kWhole) return devices;
+  const size_t second = devices.find(',', devices.find(',') + 1);
+  if (second == std::string::npos) return devices;
+  return fmt::format("{}, ... {}", devices.substr(0, second),
+                     devices.substr(devices.rfind(',') + 1));
+}
+
 std::string error_sentence(const Json& estimate) {
   if (estimate.contains("from")) return estimate["from"].get<std::string>();
   if (!estimate["fitted"].get<bool>()) {
@@ -44,6 +58,10 @@ std::string error_sentence(const Json& estimate) {
 }
 
 }  // namespace
+
+std::string source_of(const planner::PlanInputs& inputs) {
+  return planner::is_fitted(inputs.software.name) ? "published" : "formula";
+}
 
 Json describe_flags(const planner::PlannedJob& job) {
   // `train` counts samples per device, also where replicas take whole mini-batches.
@@ -141,7 +159,7 @@ Json describe_prediction(const planner::PlannedJob& job, const planner::Predicti
                                  {"breakdown", describe_memory(prediction.memory[i])}});
     }
   }
-  json["source"] = planner::is_fitted(inputs.software.name) ? "published" : "formula";
+  json["source"] = source_of(inputs);
   json["predicted_seconds_per_step"] = prediction.seconds_per_step;
   json["predicted_samples_per_second"] = prediction.samples_per_second;
   json["predicted_epoch_seconds"] = prediction.epoch_seconds;
@@ -150,7 +168,7 @@ Json describe_prediction(const planner::PlannedJob& job, const planner::Predicti
   const std::vector<planner::HeldOutError> held_out = planner::kept_held_out_errors();
   const planner::TimeInterval interval = planner::interval_for(
       {inputs.software.name, inputs.cluster.device.name, inputs.network.model}, held_out);
-  const planner::KindErrors errors = planner::errors_like(interval, held_out);
+  const planner::FitQuality errors = planner::errors_like(interval, held_out);
   json["error_estimate"] = {{"median", errors.median},
                             {"worst", errors.worst},
                             {"alike", interval.unlike.empty()},
@@ -168,6 +186,11 @@ Json describe_prediction(const planner::PlannedJob& job, const planner::Predicti
     json["host_memory_bytes"] = whole(inputs.cluster.host_memory_bytes);
   }
   if (!prediction.fits) json["reason"] = prediction.reason;
+  if (job.real_data && inputs.cluster.host_cores == 0) {
+    json["note"] = fmt::format(
+        "Cluster '{}' does not say 'host_cores': how fast images are read and decoded is left out.",
+        inputs.cluster.name);
+  }
   json["stages"] = describe_stages(job, inputs.network, inputs.cluster.devices_per_machine);
   json["flags"] = describe_flags(job);
   json["plan"] = describe_plan(job, inputs);
@@ -234,8 +257,9 @@ std::string format_stage_lines(const Json& described) {
     for (const Json& device : described["devices"]) {
       if (device["stage"] != stage["stage"]) continue;
       text += fmt::format("  stage {} on {}: {} to {}, {} a device\n", stage["stage"].get<int>(),
-                          stage["devices"].get<std::string>(), stage["first"].get<std::string>(),
-                          stage["last"].get<std::string>(), size_text(device["peak_bytes"]));
+                          shortened(stage["devices"].get<std::string>()),
+                          stage["first"].get<std::string>(), stage["last"].get<std::string>(),
+                          size_text(device["peak_bytes"]));
       break;
     }
   }
@@ -253,9 +277,10 @@ std::string format_prediction(const Json& described) {
   text += format_stage_lines(described);
   const double samples = described["predicted_samples_per_second"].get<double>();
   text +=
-      fmt::format("\nAbout {:.4f} s per step, {:.1f} samples/s, {:.0f} s for 1281167 images. {}\n",
-                  described["predicted_seconds_per_step"].get<double>(), samples,
-                  described["predicted_epoch_seconds"].get<double>(),
+      fmt::format("\nAbout {:.4g} s per step, {} samples/s, {} for 1281167 images. {}\n",
+                  described["predicted_seconds_per_step"].get<double>(),
+                  samples >= 1e5 ? fmt::format("{:.3g}", samples) : fmt::format("{:.1f}", samples),
+                  epoch_text(described["predicted_epoch_seconds"].get<double>()),
                   error_sentence(described["error_estimate"]));
   if (described.contains("interval")) {
     text += described["interval"]["text"].get<std::string>() + "\n";
@@ -281,8 +306,9 @@ std::string format_prediction(const Json& described) {
   }
   text += format_price(described);
   if (described.contains("accuracy")) text += described["accuracy"].get<std::string>() + "\n";
-  if (described.contains("reason")) text += described["reason"].get<std::string>() + "\n";
-  if (described.contains("advice")) text += described["advice"].get<std::string>() + "\n";
+  for (const char* more : {"reason", "note", "advice"}) {
+    if (described.contains(more)) text += described[more].get<std::string>() + "\n";
+  }
   if (described.contains("explanation"))
     text += planner::format_explanation(described["explanation"]);
   return text;

@@ -11,6 +11,10 @@ namespace millrace::cli {
 Json describe_prediction(const planner::PlannedJob& job, const planner::Prediction& prediction,
                          const planner::PlanInputs& inputs);
 
+// What such predictions rest on: "published", a formula that was fitted to published rows, or
+// "formula".
+std::string source_of(const planner::PlanInputs& inputs);
+
 // The best plans and why the others lost.
 Json describe_search(const planner::SearchOutcome& outcome, const planner::PlanInputs& inputs);
 

@@ -169,7 +169,9 @@ std::string format_choice(const Json& described) {
   text += format_stage_lines(described);
   if (described.contains("accuracy")) text += described["accuracy"].get<std::string>() + "\n";
   text += fmt::format(
-      "\nPredicted {:.4g} s per step, {:.1f} samples/s; the process takes {}.\nTrain it with",
+      "\nPredicted {:.4g} s per step, {:.1f} samples/s, from a profile of its programs; the "
+      "process "
+      "takes {}.\nTrain it with",
       described["predicted_seconds_per_step"].get<double>(),
       described["predicted_samples_per_second"].get<double>(),
       format_bytes(described["process_rss_bytes"].get<uint64_t>()));

@@ -30,8 +30,8 @@ std::string bytes_of(const Json& number) { return format_bytes(number.get<uint64
 void print_report(const Json& report) {
   const double predicted = report["predicted_step_seconds"].get<double>();
   fmt::print(
-      "Predicted {:.4g} s per step, {:.4g} samples/s, give or take {:.1f} %; devices idle "
-      "{:.1f} % of the time.\n",
+      "Predicted {:.4g} s per step, {:.4g} samples/s, from a profile of its programs, give or take "
+      "{:.1f} %; devices idle {:.1f} % of the time.\n",
       predicted, report["predicted_samples_per_second"].get<double>(),
       100 * report["error_estimate"].get<double>(), 100 * report["bubble"].get<double>());
   for (const Json& device : report["devices"]) {

@@ -304,6 +304,7 @@ namespace {
 int run_sweep(const planner::PlanQuestion& question, const ClusterFlags& flags, bool json) {
   const planner::SweepAxis axis = planner::parse_sweep(flags.sweep, "--sweep");
   Json described = planner::describe(axis, planner::sweep(question, axis, "--sweep"), flags.price);
+  described["source"] = source_of(question.inputs);
   const simulate::Cluster& cluster = question.inputs.cluster;
   const double most = *std::max_element(axis.values.begin(), axis.values.end());
   if (axis.kind == planner::SweepAxis::Kind::devices && most > cluster.devices()) {
@@ -316,7 +317,12 @@ int run_sweep(const planner::PlanQuestion& question, const ClusterFlags& flags, 
   if (!flags.picture.empty())
     write_text(flags.picture, with_flags(report::sweep_picture(described)));
   std::string text = json ? described.dump(2) + "\n" : planner::format_sweep(described);
-  if (!json && described.contains("note")) text += described["note"].get<std::string>() + "\n";
+  if (!json) {
+    text += described["source"] == "published"
+                ? "By a formula whose constants were fitted to published results.\n"
+                : "By a formula whose constants are guesses.\n";
+    if (described.contains("note")) text += described["note"].get<std::string>() + "\n";
+  }
   fmt::print("{}", with_flags(text));
   return kExitSuccess;
 }

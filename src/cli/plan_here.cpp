@@ -90,6 +90,10 @@ class HerePlanner {
   planner::PlanInputs inputs_for(int devices) const {
     planner::PlanInputs inputs = inputs_;
     inputs.cluster = cluster_of(devices);
+    // What was measured on one device takes longer on a part of it.
+    inputs.network =
+        profile::slower(std::move(inputs.network), cluster_of(1).device.memory_bandwidth /
+                                                       inputs.cluster.device.memory_bandwidth);
     return inputs;
   }
 
@@ -133,31 +137,26 @@ class HerePlanner {
     return job;
   }
 
-  profile::LayerSeconds measure_layers(const train::TrainJob& job) const {
-    return profile::parse_layer_seconds(Json::parse(in_child([&] {
-      ProgressPrinter messages(true);
-      return profile::to_json(profile::LayerSeconds::of(
-                                  profile::profile_job(job, {.rounds = check_.rounds}, messages)))
-          .dump();
-    })));
+  profile::JobProfile measure_layers(const train::TrainJob& job) const {
+    return profile::parse_job_profile(
+        in_child([&] {
+          ProgressPrinter messages(true);
+          return profile::to_json(profile::profile_job(job, {.rounds = check_.rounds}, messages))
+              .dump();
+        }),
+        "the profile");
   }
 
   // The whole network on one device, with few samples and with all of them.
   void calibrate_costs() {
-    const simulate::Cluster cluster = cluster_of(1);
     const double most = static_cast<double>(batch_);
     print_error("Measuring the layers of {} here.\n", inputs_.network.model);
     try {
       require_memory(whole_job(most), machine_.host_memory_bytes);
-      const profile::LayerSeconds few =
+      const profile::JobProfile few =
           measure_layers(whole_job(std::min(most, std::max(2.0, most / kFewer))));
-      const profile::LayerSeconds many = measure_layers(whole_job(most));
-      profile::CalibratedCosts costs =
-          profile::calibrate({inputs_.network, cluster, inputs_.constants, inputs_.software},
-                             request_.search.precision, cluster.device, few, many);
-      inputs_.network = std::move(costs.network);
-      inputs_.constants = std::move(costs.constants);
-      inputs_.software = std::move(costs.software);
+      profile::calibrate(inputs_.network, few, measure_layers(whole_job(most)));
+      inputs_.software.straggling = 0;
     } catch (const std::runtime_error& error) {
       print_error("Layers could not be measured, formulas stand in for that: {}\n",
                   with_flags(marked_text(error)));
@@ -167,10 +166,9 @@ class HerePlanner {
   profile::HereCandidates gather() {
     profile::HereCandidates all;
     for (const int count : counts_) {
-      const simulate::Cluster cluster = cluster_of(count);
+      const planner::PlanInputs inputs = inputs_for(count);
       request_.search.devices = count;
-      all.merge(profile::candidates_here(
-          {inputs_.network, cluster, inputs_.constants, inputs_.software}, request_));
+      all.merge(profile::candidates_here(inputs.context(), request_));
     }
     return all;
   }

@@ -19,7 +19,6 @@ namespace {
 // Measured runs of a method; no more than the fewest once all took this many seconds together.
 constexpr int kFewestRounds = 3;
 constexpr int kMostRounds = 20;
-constexpr double kEnough = 0.3;
 
 // Memory with values that are neither zero nor denormal.
 dnnl::memory filled(const dnnl::memory::desc& desc) {
@@ -168,7 +167,8 @@ std::function<void()> rehearsal_of(const ConvolutionProblem& problem, Convolutio
 }  // namespace
 
 std::vector<double> measure_convolution(const ConvolutionProblem& problem,
-                                        const std::vector<ConvolutionMethod>& methods) {
+                                        const std::vector<ConvolutionMethod>& methods,
+                                        double enough) {
   std::vector<double> best(methods.size(), std::numeric_limits<double>::infinity());
   std::vector<std::function<void()>> runs;
   for (const ConvolutionMethod method : methods) {
@@ -176,7 +176,7 @@ std::vector<double> measure_convolution(const ConvolutionProblem& problem,
     if (runs.back()) runs.back()();
   }
   double spent = 0;
-  for (int round = 0; round < kMostRounds && (round < kFewestRounds || spent < kEnough); ++round) {
+  for (int round = 0; round < kMostRounds && (round < kFewestRounds || spent < enough); ++round) {
     for (size_t i = 0; i < runs.size(); ++i) {
       if (!runs[i]) continue;
       const double seconds = seconds_of(runs[i]);

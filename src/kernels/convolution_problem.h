@@ -108,8 +108,10 @@ ConvolutionMethod choose_method(const ConvolutionProblem& problem, const KernelO
 
 // Seconds of the fastest of a few runs of each method, which take turns, on data of their own, in
 // the layouts oneDNN likes best, with the conversions that winograd_in_f32 needs; infinity if a
-// method cannot serve the problem. Computed by the team of the calling thread.
+// method cannot serve the problem. Each runs three times, and more often until `enough` seconds are
+// spent. Computed by the team of the calling thread.
 std::vector<double> measure_convolution(const ConvolutionProblem& problem,
-                                        const std::vector<ConvolutionMethod>& methods);
+                                        const std::vector<ConvolutionMethod>& methods,
+                                        double enough = 0.3);
 
 }  // namespace millrace::kernels

@@ -1,72 +1,57 @@
 #include "profile/costs_text.h"
 
-#include "base/json.h"
+#include "profile/json_fields.h"
 
 namespace millrace::profile {
+
+template <typename Visit>
+void visit_fields(simulate::CostedStep& step, Visit& visit) {
+  visit("kind", step.kind);
+  visit("phase", step.phase);
+  visit("seconds", step.seconds);
+  visit("busy", step.busy_seconds);
+  visit("bytes", step.bytes);
+  visit("packed", step.packed_bytes);
+  visit("ticket", step.ticket);
+  visit("collective", step.collective);
+}
+
+template <typename Visit>
+void visit_fields(CostsOfMember& one, Visit& visit) {
+  visit("stage", one.stage);
+  visit("member", one.member);
+  visit("spread", one.spread);
+  visit("copies", one.copies);
+  visit("tasks", one.program.tasks);
+  visit("persistent", one.program.persistent_bytes);
+  visit("saved", one.program.saved_bytes);
+  visit("scratch", one.program.scratch_bytes);
+}
+
 namespace {
 
-Json to_json(const simulate::CostedSteps& steps) {
-  Json list = Json::array();
-  for (const simulate::CostedStep& step : steps) {
-    list.push_back({static_cast<int>(step.kind), static_cast<int>(step.phase), step.seconds,
-                    step.busy_seconds, step.bytes, step.packed_bytes, step.ticket,
-                    static_cast<int>(step.collective)});
-  }
-  return list;
-}
+struct AllCosts {
+  std::vector<CostsOfMember> costs;
+};
 
-Json to_json(const simulate::ByWork<simulate::CostedSteps>& tasks) {
-  Json list = Json::array();
-  for (const simulate::CostedSteps& steps : tasks) list.push_back(to_json(steps));
-  return list;
-}
-
-simulate::CostedSteps steps_from(const Json& list) {
-  simulate::CostedSteps steps;
-  for (const Json& entry : list) {
-    steps.push_back({static_cast<simulate::CostedStep::Kind>(entry[0].get<int>()),
-                     static_cast<graph::Phase>(entry[1].get<int>()), entry[2].get<double>(),
-                     entry[3].get<double>(), entry[4].get<double>(), entry[5].get<double>(),
-                     entry[6].get<int64_t>(),
-                     static_cast<simulate::Collective>(entry[7].get<int>())});
-  }
-  return steps;
+template <typename Visit>
+void visit_fields(AllCosts& all, Visit& visit) {
+  visit("costs", all.costs);
 }
 
 }  // namespace
 
 std::string costs_to_text(const std::vector<CostsOfMember>& costs) {
-  Json list = Json::array();
-  for (const CostsOfMember& one : costs) {
-    const simulate::CostedProgram& program = one.program;
-    list.push_back({{"stage", one.stage},
-                    {"member", one.member},
-                    {"spread", one.spread},
-                    {"copies", one.copies},
-                    {"tasks", to_json(program.tasks)},
-                    {"persistent", program.persistent_bytes},
-                    {"saved", program.saved_bytes},
-                    {"scratch", program.scratch_bytes}});
-  }
-  return list.dump();
+  AllCosts all{costs};
+  return written(all).dump();
 }
 
 std::vector<CostsOfMember> costs_from_text(std::string_view text) {
-  std::vector<CostsOfMember> costs;
-  for (const Json& entry : Json::parse(text)) {
-    CostsOfMember one;
-    one.stage = entry["stage"].get<int>();
-    one.member = entry["member"].get<int>();
-    one.spread = entry["spread"].get<double>();
-    one.copies = entry["copies"].get<std::map<std::string, double>>();
-    auto steps = one.program.tasks.begin();
-    for (const Json& task : entry["tasks"]) *steps++ = steps_from(task);
-    one.program.persistent_bytes = entry["persistent"].get<double>();
-    one.program.saved_bytes = entry["saved"].get<double>();
-    one.program.scratch_bytes = entry["scratch"].get<double>();
-    costs.push_back(std::move(one));
-  }
-  return costs;
+  const Json json = Json::parse(text);
+  const FieldReader reader(json, "another process");
+  AllCosts all;
+  visit_fields(all, reader);
+  return std::move(all.costs);
 }
 
 }  // namespace millrace::profile

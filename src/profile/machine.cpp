@@ -3,17 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <thread>
-#include <unordered_map>
 
 #include "backend/cpu/cores.h"
 #include "backend/device.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
-#include "base/median.h"
 #include "base/version.h"
 #include "comm/job_groups.h"
 #include "comm/mpi_group.h"
@@ -27,38 +23,14 @@
 namespace millrace::profile {
 namespace {
 
-constexpr int kRounds = 5;
 constexpr int kFileVersion = 2;
 
-// Operations per second of a product of matrices in bfloat16; 0 where the processor has none.
-double measure_bf16() {
+bool has_bf16() {
 #if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx512bf16")) return 0;
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return true;
 #endif
-  constexpr int64_t kSize = 1024;
-  try {
-    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    dnnl::stream stream(engine);
-    const dnnl::memory::desc shape({kSize, kSize}, dnnl::memory::data_type::bf16,
-                                   dnnl::memory::format_tag::ab);
-    const dnnl::matmul product(
-        dnnl::matmul::primitive_desc(dnnl::matmul::desc(shape, shape, shape), engine));
-    const std::unordered_map<int, dnnl::memory> arguments = {
-        {DNNL_ARG_SRC, dnnl::memory(shape, engine)},
-        {DNNL_ARG_WEIGHTS, dnnl::memory(shape, engine)},
-        {DNNL_ARG_DST, dnnl::memory(shape, engine)}};
-    std::vector<double> seconds;
-    for (int i = 0; i <= kRounds; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      product.execute(stream, arguments);
-      stream.wait();
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-      if (i > 0) seconds.push_back(elapsed.count());
-    }
-    return 2.0 * kSize * kSize * kSize / median(seconds);
-  } catch (const dnnl::error&) {
-    return 0;
-  }
 }
 
 struct DeviceSpeed {
@@ -74,7 +46,7 @@ DeviceSpeed measure_devices(const std::vector<std::vector<int>>& teams) {
     threads.emplace_back([&, i] {
       backend::Device device({.threads = static_cast<int>(teams[i].size()), .cores = teams[i]});
       speeds[i].speed = train::measure_speed(device);
-      device.run([&] { speeds[i].bf16 = measure_bf16(); });
+      if (has_bf16()) device.run([&] { speeds[i].bf16 = train::measure_convolutions(true); });
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -108,12 +80,7 @@ simulate::Cluster measure_machine(const MachineRequest& request) {
   cluster.device.bf16_operations = speed.bf16;
   cluster.device.memory_bandwidth = speed.speed.bytes_per_second;
   cluster.classes = {{"NODE", local.message}};
-  cluster.links.clear();
-  const auto count = static_cast<size_t>(request.devices);
-  for (size_t i = 0; i < count; ++i) {
-    cluster.links.emplace_back(count, "NODE");
-    cluster.links.back()[i] = std::string("X");
-  }
+  cluster.links = simulate::equal_links(request.devices, "NODE");
   if (request.processes != nullptr && request.processes->size() > 1) {
     comm::JobGroups groups(std::vector<int>(static_cast<size_t>(request.processes->size()), 1),
                            request.processes);

@@ -12,8 +12,9 @@
 
 #include "backend/cpu/cores.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "comm/texts.h"
-#include "planner/published/checked_predictions.h"
+#include "planner/published/left_out.h"
 #include "profile/costs_text.h"
 #include "train/pipeline.h"
 #include "train/plan.h"
@@ -54,14 +55,21 @@ struct Surroundings {
         devices.back().push_back(id.node * static_cast<int>(most) + static_cast<int>(place));
       }
     }
-    for (size_t i = 0; i < most; ++i) {
-      cluster.links.emplace_back(most, "MEM");
-      cluster.links.back()[i] = std::string("X");
-    }
+    cluster.links = simulate::equal_links(cluster.devices_per_machine, "MEM");
   }
 
   int most_devices() const { return cluster.devices_per_machine; }
 };
+
+// What a job's stages send each other, and in which order they work.
+void add_pipeline(simulate::SimulatedJob& simulated, const parallel::Plan& plan,
+                  const train::PipelineLayout& layout,
+                  const std::function<double(const parallel::Route&, bool sends)>& copy_seconds) {
+  simulated.channels = layout.request().channels;
+  simulated.costs.messages =
+      simulate::messages_of(parallel::routes_between(layout.request()), copy_seconds);
+  simulated.schedule = [&plan](int64_t steps) { return train::schedule_of(plan, steps); };
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -144,7 +152,7 @@ void estimate_error(HerePrediction& prediction, const std::vector<CostsOfMember>
   for (const CostsOfMember& one : costs) {
     prediction.round_spread = std::max(prediction.round_spread, one.spread);
   }
-  prediction.checked_error = planner::quantile(planner::checked_errors(), kShare);
+  prediction.checked_error = quantile(planner::checked_errors(), kShare);
   prediction.error_estimate = std::hypot(prediction.round_spread, prediction.checked_error);
 }
 
@@ -195,13 +203,10 @@ void simulate_job(const train::TrainJob& job, train::Engine& engine, const Known
   }
   simulated.steps = std::min(job.steps > 0 ? job.steps : kUsualSteps, kMostSteps);
   if (!job.plan.runs_whole()) {
-    simulated.channels = engine.layout().request().channels;
-    simulated.costs.messages =
-        simulate::messages_of(parallel::routes_between(engine.layout().request()),
-                              [&](const parallel::Route& route, bool sends) {
-                                return copies.at(copy_key(route, sends));
-                              });
-    simulated.schedule = [&](int64_t steps) { return train::schedule_of(job.plan, steps); };
+    add_pipeline(simulated, job.plan, engine.layout(),
+                 [&](const parallel::Route& route, bool sends) {
+                   return copies.at(copy_key(route, sends));
+                 });
   }
   prediction.simulation = simulate::build_simulation(simulated);
   prediction.result = simulate::simulate(prediction.simulation.input);
@@ -291,13 +296,9 @@ double step_seconds_by_formula(const train::PlannedPrograms& planned) {
   simulated.devices = here.devices;
   simulated.steps = kUsualSteps;
   if (planned.layout != nullptr) {
-    simulated.channels = planned.layout->request().channels;
-    simulated.costs.messages =
-        simulate::messages_of(parallel::routes_between(planned.layout->request()),
-                              [&](const parallel::Route& route, bool) {
-                                return static_cast<double>(route.bytes) / rate;
-                              });
-    simulated.schedule = [&](int64_t steps) { return train::schedule_of(plan, steps); };
+    add_pipeline(simulated, plan, *planned.layout, [&](const parallel::Route& route, bool) {
+      return static_cast<double>(route.bytes) / rate;
+    });
   }
   const simulate::JobSimulation simulation = simulate::build_simulation(simulated);
   return simulate::steps_of(simulation, simulate::simulate(simulation.input)).median;

@@ -22,6 +22,13 @@ int bonded_links(std::string_view link) {
 
 std::string class_of(const std::string& link) { return bonded_links(link) > 0 ? "NV" : link; }
 
+LinkMatrix equal_links(int devices, const std::string& link) {
+  const auto count = static_cast<size_t>(devices);
+  LinkMatrix links(count, std::vector<std::string>(count, link));
+  for (size_t i = 0; i < count; ++i) links[i][i] = std::string("X");
+  return links;
+}
+
 LinkClass Cluster::link_between(int from, int to) const {
   if (from / devices_per_machine != to / devices_per_machine) return network;
   const auto row = static_cast<size_t>(from % devices_per_machine);

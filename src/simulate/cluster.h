@@ -37,6 +37,9 @@ struct LinkClass {
 // device itself); "NV2" is two bonded links of class "NV".
 using LinkMatrix = std::vector<std::vector<std::string>>;
 
+// Every device with every other, all of one class.
+LinkMatrix equal_links(int devices, const std::string& link);
+
 // "NV12" → 12; 0 for every other class.
 int bonded_links(std::string_view link);
 
@@ -52,7 +55,7 @@ struct Cluster {
   std::map<std::string, LinkClass> classes;
   LinkMatrix links;              // of every machine
   LinkClass network;             // of one machine, to others like it; no bandwidth: not known
-  int host_cores = 1;            // of one machine, for reading and decoding images
+  int host_cores = 0;            // of one machine, for reading and decoding images; 0: not known
   double host_memory_bytes = 0;  // of one machine; 0: not known
   bool devices_in_host_memory = false;  // processors: the devices of a machine share its memory
 

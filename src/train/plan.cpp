@@ -14,6 +14,7 @@
 #include "compile/arithmetic.h"
 #include "compile/program_text.h"
 #include "kernels/convolution_choices.h"
+#include "kernels/convolution_problem.h"
 #include "parallel/job_graphs.h"
 #include "passes/kept_layers.h"
 #include "train/device_report.h"
@@ -29,77 +30,34 @@ namespace {
 constexpr int kRepeats = 3;
 constexpr double kUsualRate = 0.1;  // of pfc, for a head that is laid out otherwise
 
-template <typename Work>
-double best_seconds(Work&& work) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRepeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    best = std::min(best, elapsed.count());
-  }
-  return best;
+}  // namespace
+
+double measure_convolutions(bool halves) {
+  kernels::ConvolutionProblem problem;
+  problem.x = problem.y = {{8, 256, 14, 14}, graph::DataType::f32};
+  problem.w = {{256, 256, 3, 3}, graph::DataType::f32};
+  problem.stride = problem.padding = problem.dilation = {1, 1};
+  problem.halves = halves;
+  const double seconds =
+      kernels::measure_convolution(problem, {kernels::ConvolutionMethod::direct}, 0).front();
+  return 2.0 * 8 * 14 * 14 * 256 * 256 * 9 / seconds;
 }
 
-double measure_operations(int threads) {
-  graph::Graph graph;
-  const auto add_tensor = [&](const char* name, graph::Shape shape, graph::Role role) {
-    graph::Tensor tensor;
-    tensor.name = name;
-    tensor.type = {std::move(shape), graph::DataType::f32};
-    tensor.role = role;
-    return graph.add_tensor(std::move(tensor));
-  };
-  const graph::TensorId image = add_tensor("x", {8, 256, 14, 14}, graph::Role::input);
-  const graph::TensorId weight = add_tensor("w", {256, 256, 3, 3}, graph::Role::parameter);
-  using Integers = graph::Attributes::Integers;
-  const graph::OperatorId id = graph.add_operator("convolution", "probe", {image, weight},
-                                                  {{"stride", Integers{1, 1}},
-                                                   {"padding", Integers{1, 1}},
-                                                   {"dilation", Integers{1, 1}},
-                                                   {"groups", int64_t{1}}});
-  const graph::Operator& op = graph.op(id);
-  kernels::KernelOptions options;
-  options.threads = threads;
-  options.convolution = kernels::ConvolutionAlgorithm::direct;
-  kernels::KernelRequest request{op, {}, {}, options};
-  for (const graph::TensorId input : op.inputs)
-    request.inputs.push_back({graph.tensor(input).type, {}});
-  for (const graph::TensorId output : op.outputs) {
-    request.outputs.push_back({graph.tensor(output).type, {}});
-  }
-  const kernels::LayoutWish wish = kernels::layouts_of(request);
-  for (size_t i = 0; i < wish.inputs.size(); ++i) request.inputs[i].layout = wish.inputs[i];
-  for (size_t i = 0; i < wish.outputs.size(); ++i) request.outputs[i].layout = wish.outputs[i];
-  const std::unique_ptr<kernels::Kernel> kernel = kernels::make_kernel(request);
-
-  const auto storage_of = [](const kernels::TensorSpec& spec) {
-    return std::vector<float>(static_cast<size_t>(spec.physical_elements()), 0.5f);
-  };
-  std::vector<float> x = storage_of(request.inputs[0]);
-  std::vector<float> w = storage_of(request.inputs[1]);
-  std::vector<float> y = storage_of(request.outputs[0]);
-  std::vector<std::byte> workspace(kernel->workspace_bytes() + 64);
-  const auto address = reinterpret_cast<uintptr_t>(workspace.data());
-  std::byte* inputs[] = {reinterpret_cast<std::byte*>(x.data()),
-                         reinterpret_cast<std::byte*>(w.data())};
-  std::byte* outputs[] = {reinterpret_cast<std::byte*>(y.data())};
-  const kernels::StepState step;
-  const kernels::KernelArguments arguments{inputs, outputs, workspace.data() + (64 - address % 64),
-                                           &step};
-  const double operations = 2.0 * 8 * 14 * 14 * 256 * 256 * 9;
-  return operations / best_seconds([&] { kernel->run(arguments); });
-}
+namespace {
 
 double measure_bandwidth() {
   constexpr int64_t kBytes = int64_t{64} << 20;
   std::vector<std::byte> from(kBytes), to(kBytes);
-  const double seconds = best_seconds([&] {
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepeats; ++i) {
+    const auto start = std::chrono::steady_clock::now();
     parallel_ranges(kBytes, 1, [&](int, int64_t begin, int64_t end) {
       std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
     });
-  });
-  return 2.0 * kBytes / seconds;
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    best = std::min(best, elapsed.count());
+  }
+  return 2.0 * kBytes / best;
 }
 
 }  // namespace
@@ -107,7 +65,7 @@ double measure_bandwidth() {
 MachineSpeed measure_speed(backend::Device& device) {
   MachineSpeed speed;
   device.run([&] {
-    speed.operations_per_second = measure_operations(device.threads());
+    speed.operations_per_second = measure_convolutions(false);
     speed.bytes_per_second = measure_bandwidth();
   });
   return speed;
@@ -172,10 +130,12 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
   CompiledPlan compiled;
   for (int stage = 0; stage < job.plan.stage_count(); ++stage) {
     const parallel::Placement& placement = job.plan.stages[static_cast<size_t>(stage)];
-    // By the rows of a micro-batch and the classes of the head.
-    std::map<std::pair<int64_t, int64_t>, DeviceReport> known;
-    std::map<std::pair<int64_t, int64_t>, std::string> texts;
-    std::map<std::pair<int64_t, int64_t>, const compile::Program*> programs;
+    struct Known {
+      DeviceReport report;
+      std::string text;
+      const compile::Program* program = nullptr;
+    };
+    std::map<std::pair<int64_t, int64_t>, Known> all;  // by rows of a micro-batch, and classes
     compiled.by_member.emplace_back();
     for (int member = 0; member < placement.size(); ++member) {
       const int64_t rows =
@@ -186,7 +146,9 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
       // What members send to other stages differs.
       const bool own = divided_weights || job.plan.share_optimizer || with_programs;
       const std::pair<int64_t, int64_t> key = {own ? member : rows, classes};
-      if (!known.contains(key)) {
+      const auto [found, is_new] = all.try_emplace(key);
+      Known& known = found->second;
+      if (is_new) {
         const auto compiled_program = std::make_shared<compile::Program>();
         compile::Program& program = *compiled_program;
         compile::CompileOptions options =
@@ -196,14 +158,12 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
           program = compile::compile_stage(graphs.local(stage, job.plan.round_robin ? 0 : member),
                                            options);
         });
-        DeviceReport report;
-        report.stage = stage;
-        report.arena_bytes = program.arena_bytes;
-        report.breakdown = program.breakdown;
-        known[key] = report;
-        if (with_programs) texts[key] = compile::to_text(program);
-        if (with_programs && layout) texts[key] += order_of(job.plan, *layout, stage, member);
-        programs[key] = compiled_program.get();
+        known.report.stage = stage;
+        known.report.arena_bytes = program.arena_bytes;
+        known.report.breakdown = program.breakdown;
+        if (with_programs) known.text = compile::to_text(program);
+        if (with_programs && layout) known.text += order_of(job.plan, *layout, stage, member);
+        known.program = &program;
         compiled.programs.push_back(compiled_program);
         compiled.reorders += program.reorders;
         compiled.recomputed += program.recomputed;
@@ -212,11 +172,11 @@ CompiledPlan compile_plan(const TrainJob& job, const parallel::JobGraphs& graphs
         compiled.in_place += program.in_place;
         compiled.instructions += program.instructions.size();
       }
-      DeviceReport report = known[key];
+      DeviceReport report = known.report;
       report.id = parallel::to_string(placement.devices[static_cast<size_t>(member)]);
       compiled.devices.push_back(report);
-      compiled.texts.push_back(texts[key]);
-      compiled.by_member.back().push_back(programs[key]);
+      compiled.texts.push_back(known.text);
+      compiled.by_member.back().push_back(known.program);
     }
   }
   return compiled;

@@ -25,6 +25,10 @@ struct MachineSpeed {
   double bytes_per_second = 0;       // of a copy, read and written bytes together
 };
 
+// Operations per second of a convolution that runs well, by the team of the calling thread, in
+// float32 or in bfloat16; 0: it cannot be done.
+double measure_convolutions(bool halves);
+
 // Takes a fraction of a second.
 MachineSpeed measure_speed(backend::Device& device);
 

@@ -5,6 +5,7 @@
 #include "made_up.h"
 #include "parallel/simulation.h"
 #include "planner/cost/boundary.h"
+#include "planner/cost/memory_needs.h"
 
 namespace millrace::planner {
 namespace {
@@ -245,6 +246,25 @@ TEST(PredictionTest, ReadingImagesCanBeTheLimit) {
   EXPECT_EQ(prediction.limited_by, "reading images");
 }
 
+// Of what is above a V100's rate, twice as much is 2^0.5 times as fast; below nothing changes.
+TEST(PredictionTest, RatesBeyondThoseMeasuredCountLess) {
+  OperatorConstants constants;
+  constants.beyond = 0.5;
+  constants.kernel_seconds = 0;
+  const OperatorWork moving = {WorkKind::memory, {}, {0, 1e6}};
+  const OperatorWork computing = {WorkKind::linear, {0, 1e12}, {0, 1}};
+  const auto seconds = [&](const OperatorWork& work, double times) {
+    simulate::DeviceKind device;
+    device.fp32_operations = 15.7e12 * times;
+    device.memory_bandwidth = 900e9 * times;
+    return seconds_of(work, 10, device, graph::DataType::f32, constants);
+  };
+  for (const OperatorWork& work : {moving, computing}) {
+    EXPECT_NEAR(seconds(work, 1) / seconds(work, 4), 2, 1e-9);
+    EXPECT_NEAR(seconds(work, 0.25) / seconds(work, 1), 4, 1e-9);
+  }
+}
+
 TEST(PredictionTest, MemoryOfStages) {
   const simulate::Cluster cluster = made_up::cluster(1, 4);
   const NetworkWork network = made_up::network(std::vector<double>(4, 1.0), 1000, 10);
@@ -253,7 +273,7 @@ TEST(PredictionTest, MemoryOfStages) {
   job.batch = 2;
   job.micro_batches = 8;  // one sample each
   const auto memory = [&](int stage) {
-    return stage_memory({network, cluster, constants, constants.software[0]}, job, stage);
+    return memory_needs({network, cluster, constants, constants.software[0]}, job).stages[stage];
   };
   job.schedule = parallel::ScheduleKind::one_f_one_b_flush;
   EXPECT_DOUBLE_EQ(memory(1).weights, 4000);
@@ -266,8 +286,11 @@ TEST(PredictionTest, MemoryOfStages) {
   job.schedule = parallel::ScheduleKind::two_bw;
   EXPECT_DOUBLE_EQ(memory(1).weights, 8000);
   job.schedule = parallel::ScheduleKind::ssp;
-  EXPECT_DOUBLE_EQ(memory(0).weights, 16000);
+  EXPECT_DOUBLE_EQ(memory(0).weights, 8000);  // an update is of all eight
   EXPECT_DOUBLE_EQ(memory(3).weights, 4000);
+  job.micro_batches = 1;
+  EXPECT_DOUBLE_EQ(memory(0).weights, 16000);
+  job.micro_batches = 8;
   job.recompute = true;
   EXPECT_DOUBLE_EQ(memory(1).activations, 4 * (100 + 10 * 3));
 }
@@ -279,7 +302,9 @@ TEST(PredictionTest, RecomputationKeepsWhatEntersItsSegments) {
   const CostConstants constants = made_up::constants();
   PlannedJob job = made_up::straight(1, 9);
   const auto bytes = [&] {
-    return stage_memory({network, cluster, constants, constants.software[0]}, job, 0).activations;
+    return memory_needs({network, cluster, constants, constants.software[0]}, job)
+        .stages[0]
+        .activations;
   };
   EXPECT_DOUBLE_EQ(bytes(), 4 * 900);
   job.recompute = true;
@@ -292,32 +317,33 @@ TEST(PredictionTest, MiniBatchesInFlightWithTurns) {
   job.stages = {{{0, 1, 2, 3, 4, 5, 6}, 0, 1}, {{7}, 1, 2}};
   job.schedule = parallel::ScheduleKind::one_f_one_b;
   job.round_robin = true;
-  EXPECT_EQ(in_flight(job, 0), 2);
-  EXPECT_EQ(in_flight(job, 1), 1);
+  const parallel::Schedule schedule = whole_schedule_of(job);
+  EXPECT_EQ(schedule.rows[schedule.row_of(0, 0)].in_flight, 2);
+  EXPECT_EQ(schedule.rows[schedule.row_of(1, 0)].in_flight, 1);
 }
 
-TEST(PredictionTest, InFlightAndVersionsAreTheSchedules) {
+// What is under way and kept is all there in the steps that memory is counted by.
+TEST(PredictionTest, MoreStepsKeepNoMore) {
   for (const parallel::ScheduleKind order :
        {parallel::ScheduleKind::gpipe, parallel::ScheduleKind::one_f_one_b_flush,
         parallel::ScheduleKind::zero_bubble, parallel::ScheduleKind::one_f_one_b,
         parallel::ScheduleKind::ssp, parallel::ScheduleKind::two_bw}) {
-    for (const int stages : {2, 3, 5}) {
-      PlannedJob job = made_up::straight(stages, 10);
-      job.schedule = order;
-      job.micro_batches =
-          order == parallel::ScheduleKind::ssp || order == parallel::ScheduleKind::one_f_one_b ? 1
-                                                                                               : 8;
-      parallel::ScheduleRequest request;
-      request.kind = order;
-      request.stages = stages;
-      request.micro_batches = job.micro_batches;
-      request.steps = 20;
-      const parallel::Schedule schedule = parallel::make_schedule(request);
-      for (int stage = 0; stage < stages; ++stage) {
-        EXPECT_EQ(in_flight(job, stage), schedule.rows[stage].in_flight)
-            << parallel::name_of(order) << " stage " << stage << " of " << stages;
-        EXPECT_EQ(weight_versions(job, stage), schedule.rows[stage].versions)
-            << parallel::name_of(order) << " stage " << stage << " of " << stages;
+    for (const int stages : {1, 2, 3, 5}) {
+      for (const int replicas : {1, 3}) {
+        PlannedJob job = made_up::straight(stages, 10);
+        job.schedule = order;
+        job.round_robin = replicas > 1 && order == parallel::ScheduleKind::one_f_one_b;
+        if (job.round_robin) job.stages[0].devices.resize(replicas);
+        job.micro_batches =
+            order == parallel::ScheduleKind::ssp || order == parallel::ScheduleKind::one_f_one_b
+                ? 1
+                : 8;
+        const parallel::Schedule counted = whole_schedule_of(job), longer = schedule_of(job, 60);
+        for (size_t row = 0; row < longer.rows.size(); ++row) {
+          EXPECT_EQ(counted.rows[row].in_flight, longer.rows[row].in_flight)
+              << parallel::name_of(order) << " row " << row << " of " << stages << " stages";
+          EXPECT_EQ(counted.rows[row].versions, longer.rows[row].versions);
+        }
       }
     }
   }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "made_up.h"
+#include "planner/cost/memory_needs.h"
 #include "planner/search/candidates.h"
 #include "planner/search/cuts.h"
 #include "planner/search/stale_accuracy.h"
@@ -279,10 +280,10 @@ TEST(SearchTest, SharedOptimizerStateTakesItsPartOfTheMemory) {
   job.micro_batches = 1;
   job.round_robin = false;
   const StageMemory all =
-      stage_memory({network, cluster, constants, constants.software[0]}, job, 0);
+      memory_needs({network, cluster, constants, constants.software[0]}, job).stages[0];
   job.share_optimizer = true;
   const StageMemory part =
-      stage_memory({network, cluster, constants, constants.software[0]}, job, 0);
+      memory_needs({network, cluster, constants, constants.software[0]}, job).stages[0];
   EXPECT_DOUBLE_EQ(all.optimizer, 4 * part.optimizer);
   EXPECT_DOUBLE_EQ(all.total() - part.total(), all.optimizer - part.optimizer);
   request.share_optimizer = true;

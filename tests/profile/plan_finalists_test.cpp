@@ -142,44 +142,48 @@ TEST_F(PlanFinalistsTest, CalibratedLayersTakeWhatWasMeasured) {
   const simulate::Cluster cluster = planner::divided(machine_, 1);
   const planner::SoftwareConstants software = constants_.system("millrace", "");
   const size_t count = network_.layers.size();
-  LayerSeconds few, many;
+  JobProfile few, many;
   few.samples = 4;
   many.samples = 16;
   double forward = 0, backward = 0;
   for (size_t i = 0; i < count; ++i) {
     const double x = 1e-3 * static_cast<double>(i + 1);
-    const std::string& name = network_.layers[i].name;
+    LayerCost layer;
+    layer.name = network_.layers[i].name;
+    layer.update_seconds = i == 1 ? 0.5 : 0;
     const bool joined = i == 2;
-    many.layers.push_back({name, joined ? 0 : 10 * x, joined ? 0 : 16 * x});
-    few.layers.push_back({name, joined ? 0 : 4 * x, joined ? 0 : 4 * x});
-    forward += many.layers[i].forward;
-    backward += many.layers[i].backward;
+    layer.forward_seconds = joined ? 0 : 10 * x;
+    layer.backward_seconds = joined ? 0 : 16 * x;
+    many.layers.push_back(layer);
+    layer.forward_seconds = layer.backward_seconds = joined ? 0 : 4 * x;
+    few.layers.push_back(layer);
+    forward += many.layers[i].forward_seconds;
+    backward += many.layers[i].backward_seconds;
   }
-  many.update = 0.5;
-  const LayerSeconds read = parse_layer_seconds(to_json(many));
-  const CalibratedCosts costs = calibrate({network_, cluster, constants_, software},
-                                          graph::DataType::f32, cluster.device, few, read);
+  planner::NetworkWork network = network_;
+  calibrate(network, few, many);
   planner::PlannedJob job;
   job.batch = 16;
   job.stages = {{{0}, 0, static_cast<int>(count)}};
-  const auto cost_on = [&](const simulate::Cluster& here) {
-    return planner::stage_cost({costs.network, here, costs.constants, costs.software}, job, 0);
+  const auto cost_of = [&](const planner::NetworkWork& work) {
+    return planner::stage_cost({work, cluster, constants_, software}, job, 0);
   };
-  EXPECT_NEAR(cost_on(cluster).forward, forward, 1e-9);
-  EXPECT_NEAR(cost_on(cluster).backward_seconds(), backward, 1e-9);
-  EXPECT_NEAR(cost_on(cluster).update, 0.5, 1e-9);
-  EXPECT_NEAR(cost_on(planner::divided(machine_, 2)).forward, 2 * forward, 1e-9);
+  EXPECT_NEAR(cost_of(network).forward, forward, 1e-9);
+  EXPECT_NEAR(cost_of(network).backward_seconds(), backward, 1e-9);
+  EXPECT_NEAR(cost_of(network).update, 0.5, 1e-9);
+  EXPECT_NEAR(cost_of(slower(network, 2)).forward, 2 * forward, 1e-9);
+  EXPECT_NEAR(cost_of(slower(network, 2)).update, 1, 1e-9);
   job.batch = 4;
-  EXPECT_NEAR(cost_on(cluster).forward, 0.4 * forward, 1e-9);
-  EXPECT_NEAR(cost_on(cluster).backward_seconds(), 0.25 * backward, 1e-9);
+  EXPECT_NEAR(cost_of(network).forward, 0.4 * forward, 1e-9);
+  EXPECT_NEAR(cost_of(network).backward_seconds(), 0.25 * backward, 1e-9);
   job.batch = 8;
-  EXPECT_NEAR(cost_on(cluster).forward, 0.6 * forward, 1e-9);
+  EXPECT_NEAR(cost_of(network).forward, 0.6 * forward, 1e-9);
 
   job.stages = {{{0}, 0, 2}, {{1}, 2, static_cast<int>(count)}};
-  cut_behind_joined(costs.network, job);
+  cut_behind_joined(network, job);
   EXPECT_EQ(job.stages[0].end, 3);
   EXPECT_EQ(job.stages[1].begin, 3);
-  cut_behind_joined(costs.network, job);
+  cut_behind_joined(network, job);
   EXPECT_EQ(job.stages[0].end, 3);
 }
 

@@ -5,7 +5,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "planner/published/checked_predictions.h"
+#include "base/median.h"
+#include "planner/published/left_out.h"
 #include "profile/prediction_here.h"
 #include "small_job.h"
 
@@ -131,11 +132,11 @@ TEST_F(SavedProfileTest, OtherJobsAreRefused) {
 constexpr double kChecked = 0.059;
 
 TEST(ErrorEstimateTest, IsTheRootOfTheSquaresOfSpreadAndCheckedErrors) {
-  EXPECT_EQ(planner::quantile({3, 1, 2}, 0.5), 2);
-  EXPECT_DOUBLE_EQ(planner::quantile({0, 1, 2, 3, 4}, 0.75), 3);
-  EXPECT_DOUBLE_EQ(planner::quantile({0, 10}, 0.75), 7.5);
+  EXPECT_EQ(quantile({3, 1, 2}, 0.5), 2);
+  EXPECT_DOUBLE_EQ(quantile({0, 1, 2, 3, 4}, 0.75), 3);
+  EXPECT_DOUBLE_EQ(quantile({0, 10}, 0.75), 7.5);
   EXPECT_EQ(planner::checked_errors().size(), 24u);
-  EXPECT_NEAR(planner::quantile(planner::checked_errors(), 0.75), kChecked, 1e-12);
+  EXPECT_NEAR(quantile(planner::checked_errors(), 0.75), kChecked, 1e-12);
   train::TrainingObserver silent;
   const HerePrediction prediction = predict_here(job_of(kAlone), {.rounds = 3}, silent);
   EXPECT_NEAR(prediction.error_estimate,

@@ -95,17 +95,26 @@ class Fields {
   std::string file_;
 };
 
+// The numbers of a device by their names; those that must be there have a least value of 1.
+template <typename Device, typename Visit>
+void visit_device(Device& device, Visit&& visit) {
+  visit("memory_bytes", device.memory_bytes, 1);
+  visit("fp32_operations", device.fp32_operations, 1);
+  visit("tf32_operations", device.tf32_operations, 0);
+  visit("fp16_operations", device.fp16_operations, 0);
+  visit("bf16_operations", device.bf16_operations, 0);
+  visit("memory_bandwidth", device.memory_bandwidth, 1);
+}
+
 simulate::DeviceKind parse_device(const Fields& fields) {
-  fields.allow({"name", "memory_bytes", "fp32_operations", "tf32_operations", "fp16_operations",
-                "bf16_operations", "memory_bandwidth"});
   simulate::DeviceKind device;
+  std::vector<std::string> names = {"name"};
+  visit_device(device, [&](const char* name, double, int) { names.emplace_back(name); });
+  fields.allow(names);
   device.name = fields.text("name");
-  device.memory_bytes = fields.number("memory_bytes", 1);
-  device.fp32_operations = fields.number("fp32_operations", 1);
-  device.memory_bandwidth = fields.number("memory_bandwidth", 1);
-  device.tf32_operations = fields.has("tf32_operations") ? fields.number("tf32_operations", 0) : 0;
-  device.fp16_operations = fields.has("fp16_operations") ? fields.number("fp16_operations", 0) : 0;
-  device.bf16_operations = fields.has("bf16_operations") ? fields.number("bf16_operations", 0) : 0;
+  visit_device(device, [&](const char* name, double& value, int least) {
+    if (least > 0 || fields.has(name)) value = fields.number(name, least);
+  });
   return device;
 }
 
@@ -181,7 +190,7 @@ simulate::Cluster to_cluster(const Json& json, const std::string& file) {
   if (fields.has("source")) cluster.source = fields.text("source");
   cluster.machines = fields.has("machines") ? fields.count("machines", kMostMachines) : 1;
   cluster.devices_per_machine = fields.count("devices_per_machine", kMostDevicesOfMachine);
-  cluster.host_cores = fields.has("host_cores") ? fields.count("host_cores", 65536) : 1;
+  if (fields.has("host_cores")) cluster.host_cores = fields.count("host_cores", 65536);
   if (fields.has("host_memory_bytes")) {
     cluster.host_memory_bytes = fields.number("host_memory_bytes", 1);
   }
@@ -238,17 +247,13 @@ Json describe(const simulate::Cluster& cluster) {
   Json json = {{"name", cluster.name},
                {"source", cluster.source},
                {"machines", cluster.machines},
-               {"devices_per_machine", cluster.devices_per_machine},
-               {"host_cores", cluster.host_cores}};
+               {"devices_per_machine", cluster.devices_per_machine}};
+  if (cluster.host_cores > 0) json["host_cores"] = cluster.host_cores;
   if (cluster.host_memory_bytes > 0) json["host_memory_bytes"] = cluster.host_memory_bytes;
   if (cluster.devices_in_host_memory) json["devices_in_host_memory"] = true;
-  json["device"] = {{"name", cluster.device.name},
-                    {"memory_bytes", cluster.device.memory_bytes},
-                    {"fp32_operations", cluster.device.fp32_operations},
-                    {"tf32_operations", cluster.device.tf32_operations},
-                    {"fp16_operations", cluster.device.fp16_operations},
-                    {"bf16_operations", cluster.device.bf16_operations},
-                    {"memory_bandwidth", cluster.device.memory_bandwidth}};
+  json["device"] = {{"name", cluster.device.name}};
+  visit_device(cluster.device,
+               [&](const char* name, double value, int) { json["device"][name] = value; });
   json["links"] = Json::object();
   for (const auto& [name, value] : cluster.classes) json["links"][name] = link(value);
   json["topology"] = Json::array();

@@ -15,14 +15,6 @@ constexpr simulate::LinkClass kBetweenNodes = {15e9, 1e-6};  // through the sock
 constexpr int kMostHosts = 1024;
 constexpr int kMostCores = 65536;
 
-// Every device with every other, all of one class.
-simulate::LinkMatrix links_between(int devices) {
-  const auto count = static_cast<size_t>(devices);
-  simulate::LinkMatrix links(count, std::vector<std::string>(count, "NODE"));
-  for (size_t i = 0; i < count; ++i) links[i][i] = std::string("X");
-  return links;
-}
-
 // The value behind ` name="` in a tag; empty if it has no such attribute.
 std::string_view attribute(std::string_view tag, std::string_view name) {
   for (size_t at = tag.find(name); at != std::string_view::npos; at = tag.find(name, at + 1)) {
@@ -55,7 +47,7 @@ simulate::Cluster cluster_of(const ProcessorMachine& machine, double operations_
   cluster.device.fp32_operations = cores_of_node * kUsualClock * operations_per_cycle;
   cluster.device.memory_bandwidth = std::min(cores_of_node * kCoreBandwidth, kNodeBandwidth);
   cluster.classes["NODE"] = kBetweenNodes;
-  cluster.links = links_between(machine.nodes);
+  cluster.links = simulate::equal_links(machine.nodes, "NODE");
   return cluster;
 }
 
@@ -71,18 +63,20 @@ simulate::Cluster divided(const simulate::Cluster& machine, int devices) {
   const simulate::LinkClass link =
       machine.classes.empty() ? kBetweenNodes : machine.classes.begin()->second;
   cluster.classes = {{"NODE", link}};
-  cluster.links = links_between(devices);
+  cluster.links = simulate::equal_links(devices, "NODE");
   return cluster;
 }
 
 ProcessorMachine parse_lstopo(std::string_view text, const std::string& file) {
   ProcessorMachine machine;
   machine.processor = std::string("processor");
+  int units = 0;
   for (size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at + 1)) {
     const std::string_view tag = text.substr(at, std::min(text.find('>', at), text.size()) - at);
     if (tag.starts_with("<object")) {
       const std::string_view type = attribute(tag, "type");
       if (type == "Core") ++machine.cores;
+      if (type == "PU") ++units;
       if (type != "NUMANode") continue;
       const double memory = number(attribute(tag, "local_memory"));
       machine.node_memory = machine.nodes == 0 ? memory : std::min(machine.node_memory, memory);
@@ -91,6 +85,7 @@ ProcessorMachine parse_lstopo(std::string_view text, const std::string& file) {
       machine.processor = std::string(attribute(tag, "value").substr(0, 100));
     }
   }
+  if (machine.cores == 0) machine.cores = units;  // virtual machines may not tell cores
   const bool sensible = machine.nodes >= 1 && machine.nodes <= kMostHosts && machine.cores >= 1 &&
                         machine.cores <= kMostCores && machine.node_memory >= 1 &&
                         machine.node_memory <= 1e18;

@@ -141,12 +141,8 @@ void parse_row(const Line& line, const Header& header, std::string_view file, To
           file, line.number, shown(name), shown(header.columns[column]), shown(links[column]));
     }
   }
-  const auto first_adapter = links.begin() + static_cast<long>(header.devices);
-  topology.adapter_links.emplace_back(first_adapter, links.end());
-  links.erase(first_adapter, links.end());
+  links.resize(header.devices);
   topology.links.push_back(std::move(links));
-  const size_t next = header.columns.size() + 1;
-  topology.affinity.push_back(next < line.words.size() ? line.words[next] : "");
 }
 
 }  // namespace
@@ -159,9 +155,8 @@ Topology parse_topology(std::string_view text, std::string_view file) {
   }
   const Header header = parse_header(lines.front(), file);
   Topology topology;
-  const auto first_adapter = header.columns.begin() + static_cast<long>(header.devices);
-  topology.devices.assign(header.columns.begin(), first_adapter);
-  topology.adapters.assign(first_adapter, header.columns.end());
+  topology.devices.assign(header.columns.begin(),
+                          header.columns.begin() + static_cast<long>(header.devices));
   for (size_t i = 1; i < lines.size() && topology.links.size() < header.devices; ++i) {
     parse_row(lines[i], header, file, topology);
   }

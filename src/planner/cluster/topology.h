@@ -9,14 +9,11 @@
 
 namespace millrace::planner {
 
-// Devices only; columns of network cards are kept apart. Plain data. `links` is square and
-// symmetric with "X" on its diagonal.
+// Devices only, without the columns of network cards and affinities. Plain data. `links` is square
+// and symmetric with "X" on its diagonal.
 struct Topology {
   std::vector<std::string> devices;  // "GPU0", ...
   simulate::LinkMatrix links;
-  std::vector<std::string> adapters;   // "mlx5_0", ...
-  simulate::LinkMatrix adapter_links;  // [device][adapter]
-  std::vector<std::string> affinity;   // of each device, as printed; empty where there is none
 };
 
 // Takes any bytes. Throws InputError naming `file` and the line at fault.

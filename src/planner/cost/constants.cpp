@@ -26,6 +26,7 @@ void visit_operators(OperatorConstants& o, Visit&& visit) {
   visit("half_linear", o.half_linear);
   visit("half_operations", o.half_operations);
   visit("kernel_seconds", o.kernel_seconds);
+  visit("beyond", o.beyond);
 }
 
 template <typename Visit>

@@ -23,6 +23,9 @@ struct OperatorConstants {
   double half_linear = 0.5;
   double half_operations = 2e8;  // an operator with so many operations reaches half of its share
   double kernel_seconds = 6e-6;  // to start an operator
+  // Of rates above those of a V100, from which the shares are: software reaches less of what is
+  // more. Twice the rate is 2 to this power times as fast.
+  double beyond = 1;
 };
 
 // A training system, as far as its time and memory depend on it.

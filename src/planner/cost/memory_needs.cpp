@@ -50,8 +50,10 @@ size_t MemoryNeeds::fullest() const {
 
 MemoryNeeds memory_needs(const CostContext& context, const PlannedJob& job) {
   MemoryNeeds needs;
-  for (size_t stage = 0; stage < job.stages.size(); ++stage) {
-    needs.stages.push_back(stage_memory(context, job, static_cast<int>(stage)));
+  const parallel::Schedule schedule = whole_schedule_of(job);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const auto row = static_cast<size_t>(schedule.row_of(stage, 0));
+    needs.stages.push_back(stage_memory(context, job, stage, schedule.rows[row]));
   }
   for (size_t stage = 0; stage < job.stages.size(); ++stage) {
     needs.devices.push_back(bytes_of_device(job, stage, needs.stages));

@@ -61,6 +61,27 @@ int PlannedJob::turns() const {
 
 double PlannedJob::samples_per_step() const { return round_robin ? batch : batch * devices(); }
 
+parallel::Schedule schedule_of(const PlannedJob& job, int64_t steps) {
+  parallel::ScheduleRequest request;
+  request.kind = job.schedule;
+  request.stages = static_cast<int>(job.stages.size());
+  request.micro_batches = job.micro_batches;
+  request.steps = steps;
+  request.round_robin = job.round_robin;
+  if (job.schedule == parallel::ScheduleKind::interleaved) request.turns = job.turns();
+  for (const PlannedStage& stage : job.stages) {
+    if (job.round_robin) request.replicas.push_back(static_cast<int>(stage.devices.size()));
+  }
+  return parallel::make_schedule(request);
+}
+
+parallel::Schedule whole_schedule_of(const PlannedJob& job) {
+  if (parallel::is_synchronous(job.schedule)) return schedule_of(job, 1);
+  size_t rows = 0;
+  for (const PlannedStage& stage : job.stages) rows += job.round_robin ? stage.devices.size() : 1;
+  return schedule_of(job, 2 * static_cast<int64_t>(rows) / std::max(1, job.micro_batches) + 1);
+}
+
 std::vector<std::vector<int>> devices_on(const std::vector<parallel::Placement>& stages,
                                          int machines, int devices_per_machine,
                                          std::string_view flag) {

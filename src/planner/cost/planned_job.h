@@ -62,6 +62,10 @@ struct PlannedJob {
   bool is_exact() const { return stages.size() == 1 || parallel::is_synchronous(schedule); }
 };
 
+// What its stages do in so many steps, and in as many as show all that is ever under way.
+parallel::Schedule schedule_of(const PlannedJob& job, int64_t steps);
+parallel::Schedule whole_schedule_of(const PlannedJob& job);
+
 // The devices of each stage, counted through the cluster. Throws InputError naming `flag` and a
 // device that does not exist.
 std::vector<std::vector<int>> devices_on(const std::vector<parallel::Placement>& stages,

@@ -217,20 +217,6 @@ class StageMessages {
   std::vector<simulate::Message> messages_;
 };
 
-parallel::Schedule schedule_of(const PlannedJob& job, int64_t steps) {
-  parallel::ScheduleRequest request;
-  request.kind = job.schedule;
-  request.stages = static_cast<int>(job.stages.size());
-  request.micro_batches = job.micro_batches;
-  request.steps = steps;
-  request.round_robin = job.round_robin;
-  if (job.schedule == parallel::ScheduleKind::interleaved) request.turns = job.turns();
-  for (const PlannedStage& stage : job.stages) {
-    if (job.round_robin) request.replicas.push_back(replicas_of(stage));
-  }
-  return parallel::make_schedule(request);
-}
-
 }  // namespace
 
 simulate::JobSimulation simulation_of(const CostContext& context, const PlannedJob& job,
@@ -251,7 +237,8 @@ simulate::JobSimulation simulation_of(const CostContext& context, const PlannedJ
   simulated.costs.messages = StageMessages(context, job, fabric, costs).make();
   simulated.costs.collective_efficiency = context.software.collective_efficiency;
   simulated.schedule = [&](int64_t steps) { return schedule_of(job, steps); };
-  const int filling = 2 * (in_flight(job, 0) / std::max(1, job.micro_batches) + 1);
+  const auto under_way = static_cast<int>(whole_schedule_of(job).rows.front().in_flight);
+  const int filling = 2 * (under_way / std::max(1, job.micro_batches) + 1);
   simulated.steps = period_of(job) * (kSteps + filling);
   return simulate::build_simulation(simulated);
 }

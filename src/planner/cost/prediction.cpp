@@ -11,7 +11,7 @@ namespace {
 // Seconds in which the machines of the job decode the images of a step.
 double reading_seconds(const PlannedJob& job, const simulate::Cluster& cluster,
                        const SoftwareConstants& software) {
-  if (!job.real_data) return 0;
+  if (!job.real_data || cluster.host_cores == 0) return 0;
   std::set<int> machines;
   for (const PlannedStage& stage : job.stages) {
     for (const int device : stage.devices) machines.insert(device / cluster.devices_per_machine);

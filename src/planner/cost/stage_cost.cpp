@@ -10,6 +10,18 @@ namespace {
 constexpr double kBucketBytes = 25e6;  // gradients are reduced in pieces of about this size
 constexpr double kElementBytes = 4;
 
+// Rates of a V100: of the devices that the shares were fitted on, it is the fastest.
+constexpr double kKnownOperations = 15.7e12, kKnownHalfOperations = 125e12, kKnownBandwidth = 900e9;
+
+double counted(double rate, double known, const OperatorConstants& constants) {
+  return rate > known ? known * std::pow(rate / known, constants.beyond) : rate;
+}
+
+// Bytes per second that operators reach.
+double memory_rate(const simulate::DeviceKind& device, const OperatorConstants& constants) {
+  return counted(device.memory_bandwidth, kKnownBandwidth, constants) * constants.memory;
+}
+
 double share_of(WorkKind kind, graph::DataType precision, const OperatorConstants& constants) {
   const bool half = precision != graph::DataType::f32;
   switch (kind) {
@@ -32,34 +44,20 @@ double share_of(WorkKind kind, graph::DataType precision, const OperatorConstant
 // or all that it can.
 double rate_of(WorkKind kind, const simulate::DeviceKind& device, graph::DataType precision,
                const OperatorConstants& constants) {
+  const auto reached = [&](double rate, double known, graph::DataType type) {
+    return counted(rate, known, constants) * share_of(kind, type, constants);
+  };
   constexpr auto kFull = graph::DataType::f32;
   const double full =
-      std::max(device.operations(kFull) * share_of(kind, kFull, constants),
-               device.tf32_operations * share_of(kind, graph::DataType::f16, constants));
-  return std::max(full, device.operations(precision) * share_of(kind, precision, constants));
+      std::max(reached(device.operations(kFull), kKnownOperations, kFull),
+               reached(device.tf32_operations, kKnownHalfOperations, graph::DataType::f16));
+  if (precision == kFull) return full;
+  return std::max(full, reached(device.operations(precision), kKnownHalfOperations, precision));
 }
 
 bool is_convolution(WorkKind kind) {
   return kind == WorkKind::convolution || kind == WorkKind::convolution3 ||
          kind == WorkKind::pointwise;
-}
-
-int devices_behind(const PlannedJob& job, int stage) {
-  int count = 0;
-  for (size_t i = static_cast<size_t>(stage); i < job.stages.size(); ++i) {
-    count += static_cast<int>(job.stages[i].devices.size());
-  }
-  return count;
-}
-
-int in_flight_in_turns(const PlannedJob& job, int stage) {
-  parallel::ScheduleRequest request;
-  request.kind = parallel::ScheduleKind::interleaved;
-  request.stages = static_cast<int>(job.stages.size());
-  request.micro_batches = job.micro_batches;
-  request.turns = job.turns();
-  return static_cast<int>(
-      parallel::make_schedule(request).rows.at(static_cast<size_t>(stage)).in_flight);
 }
 
 bool shares_optimizer(const PlannedJob& job, int stage) {
@@ -93,8 +91,8 @@ double seconds_of(const OperatorWork& work, double samples, const simulate::Devi
                   graph::DataType precision, const OperatorConstants& constants) {
   const double elements = work.elements.at(samples);
   if (elements <= 0 || work.kind == WorkKind::exchange) return 0;
-  const double memory = elements * static_cast<double>(graph::size_of(precision)) /
-                        (device.memory_bandwidth * constants.memory);
+  const double memory =
+      elements * static_cast<double>(graph::size_of(precision)) / memory_rate(device, constants);
   double compute = 0;
   if (work.kind != WorkKind::memory) {
     compute = (work.operations.at(samples) + constants.half_operations) /
@@ -111,7 +109,7 @@ PassSeconds seconds_of(const LayerWork& layer, double samples, const simulate::D
     return {layer.measured->forward.at(samples), backward, layer.measured->update,
             layer.parameters > 0 ? backward / 2 : 0};
   }
-  const double memory_rate = device.memory_bandwidth * constants.memory;
+  const double bytes_per_second = memory_rate(device, constants);
   const auto sum = [&](const std::vector<OperatorWork>& works, bool weights_only) {
     double seconds = 0;
     for (const OperatorWork& work : works) {
@@ -119,12 +117,12 @@ PassSeconds seconds_of(const LayerWork& layer, double samples, const simulate::D
       seconds += seconds_of(work, samples, device, precision, constants);
       if (precision == graph::DataType::f32 || !is_convolution(work.kind)) continue;
       seconds += software.transpose_passes * work.elements.at(samples) *
-                 static_cast<double>(graph::size_of(precision)) / memory_rate;
+                 static_cast<double>(graph::size_of(precision)) / bytes_per_second;
     }
     return seconds * software.slowness;
   };
   return {sum(layer.forward, false), sum(layer.backward, false),
-          layer.parameters * kElementBytes * software.update_passes / memory_rate,
+          layer.parameters * kElementBytes * software.update_passes / bytes_per_second,
           sum(layer.backward, true)};
 }
 
@@ -203,11 +201,10 @@ HeadCost head_cost(const CostContext& context, const PlannedJob& job) {
   const double row_bytes = head.features * kElementBytes;
   const OperatorConstants& operators = constants.operators;
   const double linear = rate_of(WorkKind::linear, cluster.device, job.precision, operators);
-  const double memory_rate = cluster.device.memory_bandwidth * operators.memory;
   cost.compute = 6 * rows * head.features * used / linear +
                  (rows * used * kElementBytes * software.head_logit_passes +
                   used * row_bytes * software.head_weight_passes) /
-                     memory_rate;
+                     memory_rate(cluster.device, operators);
   if (head.parallel == Parallel::sampled) cost.compute *= software.head_sampling;
   if (replicated) {
     cost.gradient_bytes = used * row_bytes;
@@ -224,54 +221,13 @@ double StageMemory::total() const {
   return weights + gradients + optimizer + activations + workspace + communication + context;
 }
 
-int in_flight(const PlannedJob& job, int stage) {
-  const int stages = static_cast<int>(job.stages.size());
-  const int behind = stages - stage;
-  switch (job.schedule) {
-    case parallel::ScheduleKind::gpipe:
-      return job.micro_batches;
-    case parallel::ScheduleKind::one_f_one_b_flush:
-    case parallel::ScheduleKind::two_bw:
-      return std::min(behind, job.micro_batches);
-    case parallel::ScheduleKind::zero_bubble:  // also those that wait for gradients of weights
-                                               // alone
-      return std::min(stages, job.micro_batches);
-    case parallel::ScheduleKind::interleaved:
-      return in_flight_in_turns(job, stage);
-    case parallel::ScheduleKind::one_f_one_b: {
-      const int replicas = static_cast<int>(job.stages[stage].devices.size());
-      return job.round_robin ? (devices_behind(job, stage) - 1) / replicas + 1 : behind;
-    }
-    case parallel::ScheduleKind::ssp:
-      return behind;
-  }
-  return 1;
-}
-
-int weight_versions(const PlannedJob& job, int stage) {
-  if (job.stages.size() < 2) return 1;
-  switch (job.schedule) {
-    case parallel::ScheduleKind::gpipe:
-    case parallel::ScheduleKind::one_f_one_b_flush:
-    case parallel::ScheduleKind::zero_bubble:
-    case parallel::ScheduleKind::interleaved:
-      return 1;
-    case parallel::ScheduleKind::two_bw:
-      return 2;
-    case parallel::ScheduleKind::one_f_one_b:
-    case parallel::ScheduleKind::ssp:
-      return in_flight(job, stage);
-  }
-  return 1;
-}
-
 namespace {
 
 // Bytes of activations where they are computed again: what enters each segment of the stage is kept
 // for every micro-batch in flight, and one segment is there in full. As many segments as take
 // least.
 double recomputed_bytes(const NetworkWork& network, const PlannedStage& stage, double samples,
-                        double entering, int in_flight, double bytes_per_element,
+                        double entering, double in_flight, double bytes_per_element,
                         double bytes_per_saved) {
   constexpr int kMostSegments = 16;
   std::vector<double> saved = {0};  // up to each layer of the stage
@@ -297,7 +253,8 @@ double recomputed_bytes(const NetworkWork& network, const PlannedStage& stage, d
 
 }  // namespace
 
-StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int stage) {
+StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int stage,
+                         const parallel::Row& row) {
   const auto& [network, cluster, constants, software] = context;
   const PlannedStage& planned = job.stages.at(stage);
   const double replicas = job.round_robin ? 1 : static_cast<double>(planned.devices.size());
@@ -305,7 +262,7 @@ StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int 
   const double size = static_cast<double>(graph::size_of(job.precision));
   const double parameters = parameters_of(network, planned.begin, planned.end) * kElementBytes;
   StageMemory memory;
-  memory.weights = parameters * weight_versions(job, stage);
+  memory.weights = parameters * (job.stages.size() > 1 ? static_cast<double>(row.versions) : 1);
   if (job.precision != graph::DataType::f32) memory.weights += parameters / 2;
   memory.gradients = parameters;
   memory.optimizer = parameters * job.optimizer_states;
@@ -324,7 +281,7 @@ StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int 
   }
   const Linear entering =
       planned.begin == 0 ? network.input : network.layers[planned.begin - 1].cut;
-  const int flying = in_flight(job, stage);
+  const auto flying = static_cast<double>(row.in_flight);
   const double saved_size = size * software.activation_factor;
   memory.activations =
       job.recompute ? recomputed_bytes(network, planned, samples, entering.at(samples), flying,

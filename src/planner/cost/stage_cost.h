@@ -78,10 +78,9 @@ struct StageMemory {
   double total() const;
 };
 
-StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int stage);
-
-// Micro-batches of a stage that are under way at once, and versions of its weights that are kept.
-int in_flight(const PlannedJob& job, int stage);
-int weight_versions(const PlannedJob& job, int stage);
+// `row`: what the stage does, which tells the micro-batches that are under way at once and the
+// versions of its weights that are kept.
+StageMemory stage_memory(const CostContext& context, const PlannedJob& job, int stage,
+                         const parallel::Row& row);
 
 }  // namespace millrace::planner

@@ -144,13 +144,11 @@ bool belongs(const PublishedRow& row, Rows which) {
   return which == Rows::all || row.fitted == (which == Rows::fitted);
 }
 
-FitQuality quality_of_sizes(Vector sizes) {
-  if (sizes.empty()) return {};
-  std::sort(sizes.begin(), sizes.end());
-  return {median(sizes), sizes.back(), sizes.size()};
-}
-
 }  // namespace
+
+FitQuality quality_of(const std::vector<double>& errors) {
+  return {median(errors), quantile(errors, 1), errors.size()};
+}
 
 Prediction predict_row(const PublishedTables& tables, const PublishedRow& row,
                        const CostConstants& constants) {
@@ -187,7 +185,7 @@ FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>
   for (const RowError& error : errors) {
     if (belongs(tables.rows[error.row], which)) sizes.push_back(std::abs(error.relative()));
   }
-  return quality_of_sizes(std::move(sizes));
+  return quality_of(sizes);
 }
 
 FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
@@ -201,7 +199,7 @@ FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<Ro
       sizes.push_back(std::abs(predicted / row.memory_mib[stage] - 1));
     }
   }
-  return quality_of_sizes(std::move(sizes));
+  return quality_of(sizes);
 }
 
 CostConstants fit_constants(const CostConstants& start, const PublishedTables& tables) {
@@ -210,8 +208,34 @@ CostConstants fit_constants(const CostConstants& start, const PublishedTables& t
   return constants;
 }
 
+double fit_beyond(const PublishedTables& tables, CostConstants constants,
+                  std::string_view without) {
+  constexpr double kLeast = 0.2, kMost = 1, kFine = 1e-3;
+  const auto squares = [&](double beyond) {
+    constants.operators.beyond = beyond;
+    double sum = 0;
+    for (const PublishedRow& row : tables.elsewhere) {
+      if (row.system == without) continue;
+      const Prediction prediction = predict_row(tables, row, constants);
+      sum += std::pow(std::log(prediction.seconds_per_step / *row.seconds_per_step), 2);
+    }
+    return sum;
+  };
+  double low = kLeast, high = kMost;
+  while (high - low > kFine) {  // one valley: more is faster
+    const double left = low + (high - low) / 3, right = high - (high - low) / 3;
+    if (squares(left) < squares(right)) {
+      high = right;
+    } else {
+      low = left;
+    }
+  }
+  return (low + high) / 2;
+}
+
 CostConstants fit_constants(const CostConstants& start) {
   CostConstants constants = fit_constants(start, published_tables(start));
+  constants.operators.beyond = fit_beyond(published_tables(start), constants);
   const PublishedTables tables = published_tables(constants);
   const FitQuality unseen =
       quality_of(tables, errors_of(tables, constants, Rows::unseen), Rows::unseen);

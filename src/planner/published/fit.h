@@ -22,10 +22,13 @@ struct RowError {
 };
 
 struct FitQuality {
-  double median = 0;  // of the absolute relative errors
+  double median = 0;
   double worst = 0;
   size_t rows = 0;
 };
+
+// Of relative errors without their sign.
+FitQuality quality_of(const std::vector<double>& errors);
 
 // By the constants of the system that was measured.
 Prediction predict_row(const PublishedTables& tables, const PublishedRow& row,
@@ -43,6 +46,11 @@ FitQuality quality_of(const PublishedTables& tables, const std::vector<RowError>
 // The same of the memory, device by device as published.
 FitQuality memory_quality_of(const PublishedTables& tables, const std::vector<RowError>& errors,
                              Rows which);
+
+// How much of rates above V100's counts, by the rates of other architectures but those of one
+// system ("": none is left out).
+double fit_beyond(const PublishedTables& tables, CostConstants constants,
+                  std::string_view without = "");
 
 // Least squares over the fitted rows, with each free constant of `start` held near its value there
 // as firmly as its spread is small. Deterministic.

@@ -7,8 +7,6 @@
 #include <cmath>
 #include <map>
 
-#include "planner/published/checked_predictions.h"
-
 namespace millrace::planner {
 namespace {
 
@@ -72,8 +70,10 @@ TimeInterval interval_for(const JobKind& job, const std::vector<HeldOutError>& e
         std::pair(LeftOut::system, &job.system)}) {
     if (is_known(kind, *group, errors)) continue;
     const bool elsewhere = kind == LeftOut::cluster && !is_known_architecture(job.device);
-    interval.unlike.push_back(
-        elsewhere && any_of_kind(LeftOut::architecture, errors) ? LeftOut::architecture : kind);
+    interval.unlike.push_back(elsewhere && is_known(LeftOut::pair, *group, errors) ? LeftOut::pair
+                              : elsewhere && any_of_kind(LeftOut::architecture, errors)
+                                  ? LeftOut::architecture
+                                  : kind);
   }
   std::vector<LeftOut> kinds = interval.unlike;
   if (kinds.empty()) kinds.push_back(LeftOut::nothing);
@@ -88,7 +88,7 @@ TimeInterval interval_for(const JobKind& job, const std::vector<HeldOutError>& e
   return interval;
 }
 
-KindErrors errors_like(const TimeInterval& interval, const std::vector<HeldOutError>& errors) {
+FitQuality errors_like(const TimeInterval& interval, const std::vector<HeldOutError>& errors) {
   const std::vector<LeftOut> kinds =
       interval.unlike.empty() ? std::vector<LeftOut>{LeftOut::nothing} : interval.unlike;
   std::vector<double> relative;
@@ -96,8 +96,7 @@ KindErrors errors_like(const TimeInterval& interval, const std::vector<HeldOutEr
     if (std::find(kinds.begin(), kinds.end(), error.kind) == kinds.end()) continue;
     relative.push_back(std::abs(std::exp(error.logarithm) - 1));
   }
-  if (relative.empty()) return {};
-  return {quantile(relative, 0.5), quantile(relative, 1)};
+  return quality_of(std::move(relative));
 }
 
 size_t held_by_others(LeftOut kind, const std::vector<HeldOutError>& errors) {
@@ -115,13 +114,15 @@ size_t held_by_others(LeftOut kind, const std::vector<HeldOutError>& errors) {
 std::string interval_sentence(const TimeInterval& interval, double samples_per_second) {
   std::vector<std::string_view> unlike;
   for (const LeftOut kind : interval.unlike) unlike.push_back(name_of(kind));
-  return fmt::format(
-      "{:.0f} % interval: {:.1f} to {:.1f} samples/s, from {} held-out errors of {}.",
-      kIntervalShare * 100, samples_per_second / interval.high, samples_per_second / interval.low,
-      interval.rows,
-      unlike.empty()
-          ? std::string("rows like this")
-          : fmt::format("rows whose {} the fit had not seen either", fmt::join(unlike, " or ")));
+  const auto rate = [](double value) {
+    return value < 10 ? fmt::format("{:.2g}", value) : fmt::format("{:.1f}", value);
+  };
+  return fmt::format("{:.0f} % interval: {} to {} samples/s, from {} held-out errors of {}.",
+                     kIntervalShare * 100, rate(samples_per_second / interval.high),
+                     rate(samples_per_second / interval.low), interval.rows,
+                     unlike.empty() ? std::string("rows like this")
+                                    : fmt::format("rows whose {} the fit had not seen either",
+                                                  fmt::join(unlike, " or ")));
 }
 
 Json describe(const TimeInterval& interval, double seconds, double samples_per_second) {

@@ -34,12 +34,8 @@ struct JobKind {
 // or a model that no published row has; bands of several add up as squares.
 TimeInterval interval_for(const JobKind& job, const std::vector<HeldOutError>& errors);
 
-// Of the errors that the interval rests on, relative and without their sign.
-struct KindErrors {
-  double median = 0, worst = 0;
-};
-
-KindErrors errors_like(const TimeInterval& interval, const std::vector<HeldOutError>& errors);
+// Of the errors that the interval rests on.
+FitQuality errors_like(const TimeInterval& interval, const std::vector<HeldOutError>& errors);
 
 // How many errors of one kind lie in the band that the other groups give.
 size_t held_by_others(LeftOut kind, const std::vector<HeldOutError>& errors);

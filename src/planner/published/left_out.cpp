@@ -7,14 +7,13 @@
 #include <set>
 #include <stdexcept>
 
-#include "base/text.h"
-#include "planner/data/embedded.h"
+#include "planner/data/table.h"
 
 namespace millrace::planner {
 namespace {
 
-constexpr std::string_view kLeftOutNames[] = {"nothing", "model", "cluster", "system",
-                                              "architecture"};
+constexpr std::string_view kLeftOutNames[] = {"nothing", "model",        "cluster",
+                                              "system",  "architecture", "system and architecture"};
 
 void add_errors(const PublishedTables& tables, const CostConstants& constants, LeftOut kind,
                 const std::string& group, std::vector<HeldOutError>& found) {
@@ -49,6 +48,7 @@ std::string group_of(LeftOut kind, const PublishedTables& tables, const Publishe
     case LeftOut::system:
       return row.system;
     case LeftOut::architecture:
+    case LeftOut::pair:
       return tables.cluster(row).device.name;
   }
   throw std::logic_error("unknown kind of group");
@@ -77,13 +77,15 @@ std::vector<HeldOutError> leave_out(const CostConstants& start) {
       add_errors(tables, constants, kind, group, found);
     }
   }
-  const CostConstants constants = fit_constants(start, all);
-  for (const PublishedRow& row : all.elsewhere) {
-    const Prediction prediction = predict(
-        {all.network(row), all.cluster(row), constants, constants.system(row.system, "system")},
-        row.job);
-    found.push_back({LeftOut::architecture, group_of(LeftOut::architecture, all, row),
-                     std::log(prediction.seconds_per_step / *row.seconds_per_step)});
+  CostConstants constants = fit_constants(start, all);
+  for (const LeftOut kind : {LeftOut::architecture, LeftOut::pair}) {
+    for (const PublishedRow& row : all.elsewhere) {
+      constants.operators.beyond =
+          kind == LeftOut::pair ? fit_beyond(all, constants, row.system) : 1;
+      const Prediction prediction = predict_row(all, row, constants);
+      found.push_back({kind, group_of(kind, all, row),
+                       std::log(prediction.seconds_per_step / *row.seconds_per_step)});
+    }
   }
   return found;
 }
@@ -98,13 +100,19 @@ std::string to_csv(const std::vector<HeldOutError>& errors) {
 
 std::vector<HeldOutError> kept_held_out_errors() {
   std::vector<HeldOutError> errors;
-  for (const std::string& line : split(embedded_file("held_out_errors.csv"), '\n')) {
-    const std::vector<std::string> fields = split_fields(line);
+  for (const TableRecord& record : embedded_table("held_out_errors.csv")) {
     const auto* kind =
-        std::find(std::begin(kLeftOutNames), std::end(kLeftOutNames), fields.front());
-    if (fields.size() != 3 || kind == std::end(kLeftOutNames)) continue;
-    errors.push_back(
-        {static_cast<LeftOut>(kind - std::begin(kLeftOutNames)), fields[1], std::stod(fields[2])});
+        std::find(std::begin(kLeftOutNames), std::end(kLeftOutNames), record.at("left_out"));
+    errors.push_back({static_cast<LeftOut>(kind - std::begin(kLeftOutNames)), record.at("group"),
+                      std::stod(record.at("logarithm"))});
+  }
+  return errors;
+}
+
+std::vector<double> checked_errors() {
+  std::vector<double> errors;
+  for (const TableRecord& record : embedded_table("checked_predictions.csv")) {
+    errors.push_back(std::stod(record.at("error")));
   }
   return errors;
 }

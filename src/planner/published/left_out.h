@@ -14,7 +14,8 @@ enum class LeftOut : uint8_t {
   model,
   cluster,  // by its devices
   system,
-  architecture,  // rates of devices whose architecture no other row has
+  architecture,  // rates of devices whose architecture no other row has, by those of V100 alone
+  pair,          // the same by those of other systems on that architecture too
 };
 
 inline constexpr LeftOut kLeftOut[] = {LeftOut::nothing, LeftOut::model, LeftOut::cluster,
@@ -37,11 +38,16 @@ std::string group_of(LeftOut kind, const PublishedTables& tables, const Publishe
 
 // Fits to all rows but those of each group in turn, calibration without it too, and predicts the
 // rows of the group; `nothing`: fits to the marked rows, and predicts the others; `architecture`:
-// predicts the rates of other architectures, which no fit sees.
+// predicts the rates of other architectures by constants of V100 alone; `pair`: by how much of them
+// the other systems reach, too.
 std::vector<HeldOutError> leave_out(const CostConstants& start);
 
 // As data/held_out_errors.csv has them, and back.
 std::string to_csv(const std::vector<HeldOutError>& errors);
 std::vector<HeldOutError> kept_held_out_errors();
+
+// How far predictions from profiles were off where they were checked against runs: relative errors
+// without their sign, kept in data/checked_predictions.csv.
+std::vector<double> checked_errors();
 
 }  // namespace millrace::planner

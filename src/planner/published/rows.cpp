@@ -2,35 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <utility>
 
 #include "base/text.h"
 #include "parallel/partition.h"
-#include "planner/data/embedded.h"
+#include "planner/data/table.h"
 #include "planner/search/cuts.h"
 
 namespace millrace::planner {
 namespace {
-
-// Records of a table by the names of its header.
-std::vector<std::map<std::string, std::string>> read_table(std::string_view text) {
-  std::vector<std::map<std::string, std::string>> records;
-  std::vector<std::string> header;
-  for (const std::string& line : split(text, '\n')) {
-    if (line.empty()) continue;
-    const std::vector<std::string> fields = split_fields(line);
-    if (header.empty()) {
-      header = fields;
-      continue;
-    }
-    if (fields.size() != header.size()) throw std::logic_error("damaged published table");
-    std::map<std::string, std::string> record;
-    for (size_t i = 0; i < header.size(); ++i) record[header[i]] = fields[i];
-    records.push_back(std::move(record));
-  }
-  return records;
-}
 
 std::string model_of(const std::string& published) {
   return published == "resnet50-v1.5" ? "resnet50" : published;
@@ -46,10 +26,10 @@ std::vector<double> parse_memory(const std::string& text) {
 class TableReader {
  public:
   PublishedTables read() {
-    for (auto& record : read_table(embedded_file("published_training.csv"))) add_training(record);
-    for (auto& record : read_table(embedded_file("published_heads.csv"))) add_head(record);
-    for (auto& record : read_table(embedded_file("calibration.csv"))) add_calibration(record);
-    for (auto& record : read_table(embedded_file("other_architectures.csv"))) {
+    for (auto& record : embedded_table("published_training.csv")) add_training(record);
+    for (auto& record : embedded_table("published_heads.csv")) add_head(record);
+    for (auto& record : embedded_table("calibration.csv")) add_calibration(record);
+    for (auto& record : embedded_table("other_architectures.csv")) {
       tables_.elsewhere.push_back(rate_row(record));
     }
     for (const PublishedRow& row : tables_.rows) add_cluster(row);
@@ -71,7 +51,7 @@ class TableReader {
   }
 
   // Data parallel on the first devices of a cluster; one where the table does not say how many.
-  PublishedRow rate_row(std::map<std::string, std::string>& record) {
+  PublishedRow rate_row(TableRecord& record) {
     PublishedRow row;
     row.system = record["system"];
     row.model = record["model"];
@@ -89,11 +69,11 @@ class TableReader {
     return row;
   }
 
-  void add_calibration(std::map<std::string, std::string>& record) {
+  void add_calibration(TableRecord& record) {
     tables_.calibration.push_back({rate_row(record), std::stod(record["tolerance"])});
   }
 
-  void add_training(std::map<std::string, std::string>& record) {
+  void add_training(TableRecord& record) {
     PublishedRow row;
     row.system = record["system"];
     row.model = model_of(record["model"]);
@@ -122,8 +102,7 @@ class TableReader {
     tables_.rows.push_back(std::move(row));
   }
 
-  void place(PublishedRow& row, std::map<std::string, std::string>& record, int cards,
-             int machines) {
+  void place(PublishedRow& row, TableRecord& record, int cards, int machines) {
     const NetworkWork& work = network(row.model, row.options);
     const int layers = static_cast<int>(work.layers.size());
     const std::string& placement = record["placement"];
@@ -153,7 +132,7 @@ class TableReader {
                               "stage_weights"));
   }
 
-  void add_head(std::map<std::string, std::string>& record) {
+  void add_head(TableRecord& record) {
     using Parallel = PlannedHead::Parallel;
     PublishedRow row;
     row.system = "insightface";
@@ -188,21 +167,6 @@ class TableReader {
 };
 
 }  // namespace
-
-std::vector<std::string> split_fields(std::string_view line) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (const char c : line) {
-    if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      fields.emplace_back();
-    } else if (c != '\r') {
-      fields.back().push_back(c);
-    }
-  }
-  return fields;
-}
 
 const NetworkWork& PublishedTables::network(const PublishedRow& row) const {
   return networks.at(row.model);

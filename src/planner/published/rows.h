@@ -57,7 +57,4 @@ PublishedTables published_tables(const CostConstants& constants);
 // Cuts those pipelines anew.
 void cut_again(PublishedTables& tables, const CostConstants& constants);
 
-// Fields of a line of comma-separated values; quotes protect commas.
-std::vector<std::string> split_fields(std::string_view line);
-
 }  // namespace millrace::planner

@@ -9,8 +9,10 @@ namespace millrace::planner {
 
 struct Candidate {
   PlannedJob job;
-  double estimate = 0;     // seconds for the global batch by formula, before simulation
-  bool pipedream = false;  // divided as PipeDream would
+  double estimate = 0;       // seconds for the global batch by formula, before simulation
+  bool pipedream = false;    // divided as PipeDream would
+  double memory = 0;         // of the fullest device
+  std::string refusal = {};  // why it does not fit
 };
 
 // What all jobs of a request have in common; no stages yet.

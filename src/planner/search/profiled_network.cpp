@@ -79,11 +79,7 @@ simulate::Cluster cluster_of(const std::vector<Level>& levels) {
                     .memory_bandwidth = kAnySpeed};
   cluster.classes["PHB"] = {levels[0].bandwidth, 0};
   if (levels.size() > 1) cluster.network = {levels[1].bandwidth, 0};
-  const auto count = static_cast<size_t>(cluster.devices_per_machine);
-  for (size_t i = 0; i < count; ++i) {
-    cluster.links.emplace_back(count, "PHB");
-    cluster.links.back()[i] = std::string("X");
-  }
+  cluster.links = simulate::equal_links(cluster.devices_per_machine, "PHB");
   return cluster;
 }
 

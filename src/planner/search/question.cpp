@@ -13,19 +13,14 @@ namespace millrace::planner {
 namespace {
 
 constexpr int kMostDividing = 64;  // devices
-constexpr size_t kMostBest = 5;
 
-PlanAnswer answer_given(const PlanInputs& inputs, const PlannedJob& job) {
-  const Prediction prediction = predict(inputs, job);
-  PlanAnswer result;
-  result.job = job;
-  result.shape = describe_shape(job);
-  result.seconds_per_step = prediction.seconds_per_step;
-  result.samples_per_second = prediction.samples_per_second;
-  result.memory =
-      *std::max_element(prediction.device_memory.begin(), prediction.device_memory.end());
-  result.fits = prediction.fits;
-  return result;
+PlanAnswer answer_of(const SearchResult& result) {
+  return {result.job,
+          describe_shape(result.job),
+          result.seconds_per_step,
+          result.samples_per_second,
+          result.memory,
+          result.fits};
 }
 
 // So many devices in one stage, in every way that divides its layers.
@@ -63,23 +58,6 @@ std::vector<PlannedJob> dividing_jobs(const PlanInputs& inputs, const SearchRequ
   return jobs;
 }
 
-// Puts a result where its rate belongs.
-void insert_result(SearchOutcome& outcome, SearchResult result) {
-  std::vector<SearchResult>& plans = outcome.plans;
-  const auto slower = [&](const SearchResult& other) {
-    return other.samples_per_second < result.samples_per_second;
-  };
-  const auto place = result.fits ? std::find_if(plans.begin(), plans.end(), slower) : plans.end();
-  if (result.fits && (place != plans.end() || plans.size() < kMostBest)) {
-    plans.insert(place, std::move(result));
-  } else {
-    outcome.others.push_back(std::move(result));
-  }
-  if (plans.size() <= kMostBest) return;
-  outcome.others.insert(outcome.others.begin(), std::move(plans.back()));
-  plans.pop_back();
-}
-
 }  // namespace
 
 NetworkWork PlanInputs::network_of(const PlannedJob& job) const {
@@ -99,26 +77,15 @@ Prediction predict(const PlanInputs& inputs, const PlannedJob& job) {
 }
 
 SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
-  SearchOutcome outcome = search_plans(inputs.context(), request);
+  std::vector<SearchResult> dividing;
   for (const PlannedJob& job : dividing_jobs(inputs, request)) {
-    SearchResult result;
-    result.job = job;
     try {
-      const Prediction prediction = predict(inputs, job);
-      ++outcome.tried;
-      result.seconds_per_step = prediction.seconds_per_step;
-      result.samples_per_second = prediction.samples_per_second;
-      result.bubble = prediction.bubble;
-      result.memory = prediction.device_memory.front();
-      result.fits = prediction.fits;
-      result.reason =
-          prediction.fits ? "waits for what divided layers exchange" : prediction.reason;
+      dividing.push_back(result_of(job, predict(inputs, job)));
+      if (dividing.back().fits) dividing.back().reason = "waits for what divided layers exchange";
     } catch (const InputError&) {  // the layers cannot be divided over so many
-      continue;
     }
-    insert_result(outcome, std::move(result));
   }
-  outcome.judge(request.allow_stale);
+  const SearchOutcome outcome = search_plans(inputs.context(), request, std::move(dividing));
   const double least = inputs.network.least_samples;
   if (outcome.tried == 0 && !outcome.pipedream && request.global_batch < least) {
     fail_input(
@@ -136,21 +103,14 @@ SearchOutcome search(const PlanInputs& inputs, const SearchRequest& request) {
 }
 
 PlanAnswer answer(const PlanQuestion& question) {
-  if (question.given) return answer_given(question.inputs, *question.given);
-  const SearchOutcome outcome = search(question.inputs, question.request);
-  PlanAnswer result;
-  if (outcome.plans.empty()) {
-    result.shape = outcome.others.empty() ? "no plan" : outcome.others.front().verdict;
-    return result;
+  if (question.given) {
+    return answer_of(result_of(*question.given, predict(question.inputs, *question.given)));
   }
-  const SearchResult& best = outcome.plans.front();
-  result.job = best.job;
-  result.shape = describe_shape(best.job);
-  result.seconds_per_step = best.seconds_per_step;
-  result.samples_per_second = best.samples_per_second;
-  result.memory = best.memory;
-  result.fits = true;
-  return result;
+  const SearchOutcome outcome = search(question.inputs, question.request);
+  if (!outcome.plans.empty()) return answer_of(outcome.plans.front());
+  PlanAnswer none;
+  none.shape = outcome.others.empty() ? "no plan" : outcome.others.front().verdict;
+  return none;
 }
 
 PlanQuestion with_devices(PlanQuestion question, int devices, std::string_view flag) {
@@ -209,12 +169,12 @@ PlanQuestion with_precision(PlanQuestion question, graph::DataType precision) {
 }
 
 PlanQuestion with_faster_devices(PlanQuestion question, double arithmetic, double memory) {
-  simulate::DeviceKind& device = question.inputs.cluster.device;
-  device.fp32_operations *= arithmetic;
-  device.tf32_operations *= arithmetic;
-  device.fp16_operations *= arithmetic;
-  device.bf16_operations *= arithmetic;
-  device.memory_bandwidth *= memory;
+  OperatorConstants& reached = question.inputs.constants.operators;
+  for (double* share : {&reached.convolution, &reached.convolution3, &reached.pointwise,
+                        &reached.linear, &reached.half_convolution, &reached.half_linear}) {
+    *share *= arithmetic;
+  }
+  reached.memory *= memory;
   return question;
 }
 

@@ -63,7 +63,7 @@ PlanQuestion with_bandwidth(PlanQuestion question, double bandwidth);
 // All links and the network so many times as fast.
 PlanQuestion with_faster_links(PlanQuestion question, double times);
 PlanQuestion with_precision(PlanQuestion question, graph::DataType precision);
-// Devices of so many times the arithmetic and of so many times the memory traffic.
+// Devices that reach so many times the arithmetic and so many times the memory traffic.
 PlanQuestion with_faster_devices(PlanQuestion question, double arithmetic, double memory);
 
 }  // namespace millrace::planner

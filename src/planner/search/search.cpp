@@ -24,13 +24,6 @@ constexpr double kItemsOfCuts = 2e5;  // that the simulator runs for each of the
 constexpr double kPromising = 0.5;    // of the best one's rate, for that
 constexpr double kNothing = 1000;     // times as long as a stage takes that hardly works
 
-struct Scored {
-  Candidate candidate;
-  double estimate = 0;
-  double memory = 0;    // of the fullest device
-  std::string refusal;  // why it does not fit
-};
-
 // Candidates of one kind differ only in cuts, micro-batches or recomputation.
 std::string kind_of(const PlannedJob& job) {
   std::vector<size_t> replicas;
@@ -80,67 +73,66 @@ bool are_same(const PlannedJob& a, const PlannedJob& b) {
 
 class Search {
  public:
-  Search(const CostContext& context, const SearchRequest& request)
+  Search(const CostContext& context, const SearchRequest& request, std::vector<SearchResult> beside)
       : context_(context),
         request_(request),
         limit_(request.memory_limit > 0 ? request.memory_limit
-                                        : context.cluster.device.memory_bytes) {}
+                                        : context.cluster.device.memory_bytes) {
+    outcome_.tried = most_beside_ = beside.size();
+    for (SearchResult& result : beside) {
+      (result.fits ? beside_ : refused_beside_).push_back(std::move(result));
+    }
+  }
 
   SearchOutcome run() {
     add_pipedream();
-    std::vector<Scored> fitting, refused;
+    std::vector<Candidate> fitting, refused;
     for (Candidate& candidate : candidates(context_, request_)) {
-      Scored scored = scored_by_memory(std::move(candidate));
-      (scored.refusal.empty() ? fitting : refused).push_back(std::move(scored));
+      weigh(candidate);
+      (candidate.refusal.empty() ? fitting : refused).push_back(std::move(candidate));
     }
-    outcome_.tried = fitting.size() + refused.size();
-    const auto by_estimate = [](const Scored& a, const Scored& b) {
+    outcome_.tried += fitting.size() + refused.size();
+    const auto by_estimate = [](const Candidate& a, const Candidate& b) {
       return a.estimate < b.estimate;
     };
     std::stable_sort(fitting.begin(), fitting.end(), by_estimate);
     std::stable_sort(refused.begin(), refused.end(), by_estimate);
-    if (!fitting.empty() || !theirs_.empty()) simulate_best(fitting);
+    if (!fitting.empty() || !beside_.empty()) simulate_best(fitting);
     explain_refused(refused);
+    std::move(refused_beside_.begin(), refused_beside_.end(), std::back_inserter(outcome_.others));
     outcome_.judge(request_.allow_stale);
     return std::move(outcome_);
   }
 
  private:
-  using Simulated = std::pair<SearchResult, Prediction>;
-
-  Scored scored_by_memory(Candidate candidate) const {
+  void weigh(Candidate& candidate) const {
     const MemoryNeeds needs = memory_needs(context_, candidate.job);
-    Scored scored;
-    scored.memory = needs.most();
-    scored.refusal = why_not(needs, context_.cluster, limit_);
-    scored.estimate = candidate.estimate;
-    scored.candidate = std::move(candidate);
-    return scored;
+    candidate.memory = needs.most();
+    candidate.refusal = why_not(needs, context_.cluster, limit_);
   }
 
   void add_pipedream() {
     const std::optional<PlannedJob> job = pipedream_job(context_, request_);
     if (!job) return;
-    const Scored scored = scored_by_memory({*job, 1, true});
-    Simulated simulated = simulated_result(scored);
-    outcome_.pipedream = simulated.first;
-    outcome_.pipedream->fits = scored.refusal.empty();
-    if (!outcome_.pipedream->fits) {
-      outcome_.pipedream->reason = scored.refusal;
-    } else if (allows(request_, *job)) {
-      theirs_.push_back(std::move(simulated));
-    }
+    Candidate theirs{*job, 1, true};
+    weigh(theirs);
+    SearchResult simulated = simulated_result(theirs);
+    outcome_.pipedream = simulated;
+    outcome_.pipedream->fits = theirs.refusal.empty();
+    outcome_.pipedream->reason = theirs.refusal;
+    if (theirs.refusal.empty() && allows(request_, *job)) beside_.push_back(std::move(simulated));
   }
 
   // The best by formula, and the best of every kind after them.
-  void simulate_best(const std::vector<Scored>& fitting) {
+  void simulate_best(const std::vector<Candidate>& fitting) {
     std::map<std::string, size_t> seen;
-    std::vector<Simulated> simulated = std::move(theirs_);
-    std::vector<const Scored*> skipped;  // the first of a kind
+    std::vector<SearchResult> simulated = std::move(beside_);
+    std::vector<const Candidate*> skipped;  // the first of a kind
     for (size_t i = 0; i < fitting.size(); ++i) {
-      const bool divided = fitting[i].candidate.pipedream;
-      const size_t before = seen[kind_of(fitting[i].candidate.job) + (divided ? " divided" : "")]++;
-      const bool first = before == 0 && (divided || simulated.size() < kSimulated + kShown);
+      const bool divided = fitting[i].pipedream;
+      const size_t before = seen[kind_of(fitting[i].job) + (divided ? " divided" : "")]++;
+      const bool first =
+          before == 0 && (divided || simulated.size() < kSimulated + kShown + most_beside_);
       if (i < kSimulated || first) {
         simulated.push_back(simulated_result(fitting[i]));
       } else if (before == 0) {
@@ -151,83 +143,83 @@ class Search {
     cut_anew(simulated);
     sort_by_rate(simulated);
     keep(simulated);
-    for (const Scored* scored : skipped) explain_skipped(*scored, fitting.front().estimate);
+    for (const Candidate* one : skipped) explain_skipped(*one, fitting.front().estimate);
   }
 
-  static void sort_by_rate(std::vector<Simulated>& simulated) {
+  static void sort_by_rate(std::vector<SearchResult>& simulated) {
     std::stable_sort(simulated.begin(), simulated.end(), [](const auto& a, const auto& b) {
-      return a.first.samples_per_second > b.first.samples_per_second;
+      return a.samples_per_second > b.samples_per_second;
     });
   }
 
   // Looks for better cuts of the fastest pipelines; those that PipeDream divided keep theirs.
-  void cut_anew(std::vector<Simulated>& simulated) const {
-    const double promising = kPromising * simulated.front().first.samples_per_second;
+  void cut_anew(std::vector<SearchResult>& simulated) const {
+    const double promising = kPromising * simulated.front().samples_per_second;
     size_t left = kCutAnew;
-    for (Simulated& one : simulated) {
-      const SearchResult& result = one.first;
+    for (SearchResult& result : simulated) {
       if (left == 0 || result.samples_per_second < promising) return;
       if (result.job.stages.size() < 2 || result.pipedream) continue;
       --left;
-      Simulated better = simulated_result(scored_by_memory(
-          {cut_by_simulation(context_, result.job, {limit_, kItemsOfCuts}), 0, false}));
-      if (better.first.samples_per_second > result.samples_per_second) one = std::move(better);
+      Candidate better{cut_by_simulation(context_, result.job, {limit_, kItemsOfCuts})};
+      weigh(better);
+      SearchResult again = simulated_result(better);
+      if (again.samples_per_second > result.samples_per_second) result = std::move(again);
     }
   }
 
-  void keep(std::vector<Simulated>& simulated) {
+  // Divided layers are a kind of their own, which is always shown.
+  void keep(const std::vector<SearchResult>& simulated) {
     const PlannedJob* before = nullptr;
-    for (auto& [result, prediction] : simulated) {
+    size_t shown = 0;
+    for (const SearchResult& result : simulated) {
       // Searches for cuts may end at a plan that is there already.
       if (before != nullptr && are_same(*before, result.job)) continue;
-      result.reason = reason_for(result, prediction);
       const bool best = outcome_.plans.size() < kMostPlans;
-      if (!best && outcome_.others.size() >= kShown) return;
-      std::vector<SearchResult>& list = best ? outcome_.plans : outcome_.others;
-      list.push_back(result);
+      const bool divides = result.job.parallelism != parallel::Parallelism::data;
+      if (!best && !divides && ++shown > kShown) continue;
+      (best ? outcome_.plans : outcome_.others).push_back(result);
       before = &result.job;
     }
   }
 
-  Simulated simulated_result(const Scored& scored) const {
-    Prediction prediction = predict(context_, scored.candidate.job);
-    SearchResult result = basic_result(scored);
-    result.seconds_per_step = prediction.seconds_per_step;
-    result.samples_per_second = prediction.samples_per_second;
-    result.bubble = prediction.bubble;
-    prediction.simulation = {};
-    prediction.result = {};
-    return {std::move(result), std::move(prediction)};
-  }
-
-  // With the formula's time.
-  SearchResult basic_result(const Scored& scored) const {
-    SearchResult result;
-    result.job = scored.candidate.job;
-    result.samples_per_second = request_.global_batch / scored.estimate;
-    result.seconds_per_step = result.job.samples_per_step() / result.samples_per_second;
-    result.memory = scored.memory;
-    result.pipedream = scored.candidate.pipedream;
+  SearchResult simulated_result(const Candidate& candidate) const {
+    const Prediction prediction = predict(context_, candidate.job);
+    SearchResult result = result_of(candidate.job, prediction);
+    result.memory = candidate.memory;
+    result.fits = true;
+    result.pipedream = candidate.pipedream;
+    result.reason = reason_for(result, prediction);
     return result;
   }
 
-  void explain_skipped(const Scored& scored, double best) {
-    SearchResult result = basic_result(scored);
+  // With the formula's time.
+  SearchResult basic_result(const Candidate& candidate) const {
+    SearchResult result;
+    result.job = candidate.job;
+    result.samples_per_second = request_.global_batch / candidate.estimate;
+    result.seconds_per_step = result.job.samples_per_step() / result.samples_per_second;
+    result.memory = candidate.memory;
+    result.pipedream = candidate.pipedream;
+    return result;
+  }
+
+  void explain_skipped(const Candidate& candidate, double best) {
+    SearchResult result = basic_result(candidate);
     result.simulated = false;
     // Beside rates of the simulator.
-    const double rate = outcome_.plans.front().samples_per_second * best / scored.estimate;
+    const double rate = outcome_.plans.front().samples_per_second * best / candidate.estimate;
     result.seconds_per_step *= result.samples_per_second / rate;
     result.samples_per_second = rate;
     outcome_.others.push_back(std::move(result));
   }
 
-  void explain_refused(const std::vector<Scored>& refused) {
+  void explain_refused(const std::vector<Candidate>& refused) {
     std::map<std::string, size_t> seen;
-    for (const Scored& scored : refused) {
-      if (seen[kind_of(scored.candidate.job)]++ > 0) continue;
-      SearchResult result = basic_result(scored);
+    for (const Candidate& candidate : refused) {
+      if (seen[kind_of(candidate.job)]++ > 0) continue;
+      SearchResult result = basic_result(candidate);
       result.fits = false;
-      result.reason = scored.refusal;
+      result.reason = candidate.refusal;
       outcome_.others.push_back(std::move(result));
     }
   }
@@ -237,11 +229,26 @@ class Search {
   const CostContext& context_;
   const SearchRequest& request_;
   const double limit_;
-  std::vector<Simulated> theirs_;  // PipeDream's plan, if it may be chosen
+  // Plans that are not among the candidates; PipeDream's is one if it may be chosen.
+  std::vector<SearchResult> beside_, refused_beside_;
+  size_t most_beside_ = 0;
   SearchOutcome outcome_;
 };
 
 }  // namespace
+
+SearchResult result_of(const PlannedJob& job, const Prediction& prediction) {
+  SearchResult result;
+  result.job = job;
+  result.seconds_per_step = prediction.seconds_per_step;
+  result.samples_per_second = prediction.samples_per_second;
+  result.bubble = prediction.bubble;
+  result.memory =
+      *std::max_element(prediction.device_memory.begin(), prediction.device_memory.end());
+  result.fits = prediction.fits;
+  result.reason = prediction.reason;
+  return result;
+}
 
 std::string describe_shape(const PlannedJob& job) {
   std::vector<size_t> replicas;
@@ -305,7 +312,8 @@ void SearchOutcome::judge(bool allow_stale) {
   }
 }
 
-SearchOutcome search_plans(const CostContext& context, const SearchRequest& request) {
+SearchOutcome search_plans(const CostContext& context, const SearchRequest& request,
+                           std::vector<SearchResult> beside) {
   if (request.devices < 1 || request.devices > context.cluster.devices()) {
     fail_input("‹devices› is {}, but cluster '{}' has {}.", request.devices, context.cluster.name,
                context.cluster.devices());
@@ -323,7 +331,7 @@ SearchOutcome search_plans(const CostContext& context, const SearchRequest& requ
   }
   SearchRequest divided = request;
   divided.divisions = divisions_for(context, request);
-  return Search(context, divided).run();
+  return Search(context, divided, std::move(beside)).run();
 }
 
 }  // namespace millrace::planner

@@ -73,8 +73,12 @@ struct SearchOutcome {
 // every schedule of PipeDream's divisions, and PipeDream's own schedule. All plans compute what one
 // device would unless the request allows others. Throws InputError if the request makes no sense
 // (more devices than there are, an empty batch or one that they cannot divide, a stale schedule
-// that is not allowed).
-SearchOutcome search_plans(const CostContext& context, const SearchRequest& request);
+// that is not allowed). `beside`: other plans, simulated, that are compared with them.
+SearchOutcome search_plans(const CostContext& context, const SearchRequest& request,
+                           std::vector<SearchResult> beside = {});
+
+// What was predicted of a job; no verdict yet.
+SearchResult result_of(const PlannedJob& job, const Prediction& prediction);
 
 // "4 stages on 2 devices each, 1f1b-flush, 8 micro-batches, recompute".
 std::string describe_shape(const PlannedJob& job);

@@ -4,8 +4,7 @@
 
 #include <cstdlib>
 
-#include "base/text.h"
-#include "planner/data/embedded.h"
+#include "planner/data/table.h"
 
 namespace millrace::planner {
 
@@ -13,14 +12,13 @@ std::optional<StaleAccuracy> stale_accuracy(parallel::ScheduleKind kind, int sta
   if (parallel::is_synchronous(kind) || stages < 2) return std::nullopt;
   std::optional<StaleAccuracy> found;
   double one_device = 0;
-  for (const std::string& line : split(embedded_file("stale_accuracy.csv"), '\n')) {
-    const std::vector<std::string> fields = split(line, ',');
-    if (fields.size() != 3) continue;
-    if (fields[0] == "one device") one_device = std::stod(fields[2]);
-    if (fields[0] != parallel::name_of(kind)) continue;
-    const int its_stages = fields[1].empty() ? 0 : std::stoi(fields[1]);
+  for (const TableRecord& record : embedded_table("stale_accuracy.csv")) {
+    const double measured = std::stod(record.at("correct_percent"));
+    if (record.at("schedule") == "one device") one_device = measured;
+    if (record.at("schedule") != parallel::name_of(kind)) continue;
+    const int its_stages = record.at("stages").empty() ? 0 : std::stoi(record.at("stages"));
     if (found && std::abs(found->stages - stages) <= std::abs(its_stages - stages)) continue;
-    found = StaleAccuracy{one_device, std::stod(fields[2]), its_stages};
+    found = StaleAccuracy{one_device, measured, its_stages};
   }
   return found;
 }

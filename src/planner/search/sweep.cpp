@@ -158,24 +158,16 @@ std::string format_sweep(const Json& described) {
 }
 
 std::string sweep_csv(const Json& described) {
-  std::vector<std::string> columns = {"value",
-                                      "devices",
-                                      "fits",
-                                      "shape",
-                                      "predicted_seconds_per_step",
-                                      "predicted_samples_per_second",
-                                      "predicted_epoch_seconds",
-                                      "efficiency",
-                                      "peak_bytes"};
-  if (described["points"].front().contains("epoch_cost")) columns.emplace_back("epoch_cost");
-  std::string text = fmt::format("{}\n", fmt::join(columns, ","));
-  text.replace(0, columns[0].size(), described["over"].get<std::string>() + "_value");
+  std::string text;
+  for (const auto& [name, value] : described["points"].front().items()) {
+    text += text.empty() ? described["over"].get<std::string>() + "_value" : "," + name;
+  }
   for (const Json& one : described["points"]) {
     std::vector<std::string> cells;
-    for (const std::string& column : columns) cells.push_back(cell(one[column]));
-    text += fmt::format("{}\n", fmt::join(cells, ","));
+    for (const Json& value : one) cells.push_back(cell(value));
+    text += fmt::format("\n{}", fmt::join(cells, ","));
   }
-  return text;
+  return text + "\n";
 }
 
 }  // namespace millrace::planner
