@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/rows.h"
+#include "base/untouched.h"
 #include "data/image/transform.h"
 #include "data/mixing.h"
 #include "data/order.h"
@@ -61,7 +62,7 @@ struct Batch {
   uint64_t next_position = 0;  // where a run that stops after this batch goes on
   int64_t valid = 0;           // rows with a label
   int64_t skipped = 0;         // bad records met
-  std::vector<float> images;
+  UntouchedVector<float> images;
   std::vector<int32_t> labels;
   // Where rows are mixed, for each: the label of the other, and the own share of kWholeShare.
   std::vector<int32_t> mixing;

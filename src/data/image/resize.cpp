@@ -47,45 +47,91 @@ int make_taps(double start, double extent, int input, int output, Surroundings s
   return stride;
 }
 
-MILLRACE_VECTORIZED
-void set_scaled(float* __restrict line, const uint8_t* __restrict from, float weight, int size) {
-  for (int i = 0; i < size; ++i) line[i] = weight * static_cast<float>(from[i]);
+// Two or four rows at a time, of which some may have the weight 0.
+struct Rows {
+  const uint8_t* __restrict from[4];
+  float weights[4];
+};
+
+MILLRACE_INLINE float pair(const Rows& rows, int k, int i) {
+  return rows.weights[k] * static_cast<float>(rows.from[k][i]) +
+         rows.weights[k + 1] * static_cast<float>(rows.from[k + 1][i]);
 }
 
 MILLRACE_VECTORIZED
-void set_scaled_pair(float* __restrict line, const uint8_t* __restrict from,
-                     const uint8_t* __restrict next, float weight, float next_weight, int size) {
-  for (int i = 0; i < size; ++i) {
-    line[i] = weight * static_cast<float>(from[i]) + next_weight * static_cast<float>(next[i]);
-  }
+void set_pair(float* __restrict line, const Rows& __restrict given, int size) {
+  const Rows rows = given;
+  for (int i = 0; i < size; ++i) line[i] = pair(rows, 0, i);
 }
 
 MILLRACE_VECTORIZED
-void add_scaled(float* __restrict line, const uint8_t* __restrict from, float weight, int size) {
-  for (int i = 0; i < size; ++i) line[i] += weight * static_cast<float>(from[i]);
+void set_four(float* __restrict line, const Rows& __restrict given, int size) {
+  const Rows rows = given;
+  for (int i = 0; i < size; ++i) line[i] = pair(rows, 0, i) + pair(rows, 2, i);
 }
 
 MILLRACE_VECTORIZED
-void add_scaled_pair(float* __restrict line, const uint8_t* __restrict from,
-                     const uint8_t* __restrict next, float weight, float next_weight, int size) {
-  for (int i = 0; i < size; ++i) {
-    line[i] += weight * static_cast<float>(from[i]) + next_weight * static_cast<float>(next[i]);
-  }
+void add_four(float* __restrict line, const Rows& __restrict given, int size) {
+  const Rows rows = given;
+  for (int i = 0; i < size; ++i) line[i] += pair(rows, 0, i) + pair(rows, 2, i);
 }
 
 // All pixels take the same number of taps, the weights past a pixel's own being zero: a loop of
-// known length costs less than its branches.
+// known length costs less than its branches. `line` begins with column `offset`.
 template <int Taps>
-void gather_colour(const float* line, float* output, int width, int stride,
-                   const ResizeWorkspace& workspace, int offset, bool mirrored) {
+MILLRACE_INLINE void gather(const float* line, float* output, int width, int stride,
+                            const ResizeWorkspace& workspace, int offset, bool mirrored) {
   const float* weights = workspace.column_weights.data();
-  for (int x = 0; x < width; ++x, weights += stride) {
-    const float* from = line + 3 * (workspace.column_first[static_cast<size_t>(x)] - offset);
+  const int* first = workspace.column_first.data();
+  const int step = mirrored ? -4 : 4;
+  if (mirrored) output += 4 * (width - 1);
+  for (int x = 0; x < width; ++x, weights += stride, output += step) {
+    const float* from = line + 3 * (first[x] - offset);
     Lanes sum = *reinterpret_cast<const Lanes*>(from) * weights[0];
     for (int k = 1; k < (Taps > 0 ? Taps : stride); ++k) {
       sum += *reinterpret_cast<const Lanes*>(from + 3 * k) * weights[k];
     }
-    *reinterpret_cast<Lanes*>(output + 4 * (mirrored ? width - 1 - x : x)) = sum;
+    *reinterpret_cast<Lanes*>(output) = sum;
+  }
+}
+
+using Gather = void(const float*, float*, int, int, const ResizeWorkspace&, int, bool);
+
+MILLRACE_VECTORIZED
+void gather_two(const float* line, float* output, int width, int stride,
+                const ResizeWorkspace& workspace, int offset, bool mirrored) {
+  gather<2>(line, output, width, stride, workspace, offset, mirrored);
+}
+
+MILLRACE_VECTORIZED
+void gather_three(const float* line, float* output, int width, int stride,
+                  const ResizeWorkspace& workspace, int offset, bool mirrored) {
+  gather<3>(line, output, width, stride, workspace, offset, mirrored);
+}
+
+MILLRACE_VECTORIZED
+void gather_four(const float* line, float* output, int width, int stride,
+                 const ResizeWorkspace& workspace, int offset, bool mirrored) {
+  gather<4>(line, output, width, stride, workspace, offset, mirrored);
+}
+
+MILLRACE_VECTORIZED
+void gather_many(const float* line, float* output, int width, int stride,
+                 const ResizeWorkspace& workspace, int offset, bool mirrored) {
+  gather<0>(line, output, width, stride, workspace, offset, mirrored);
+}
+
+Gather* gather_of(int taps) {
+  switch (taps) {
+    case 1:
+    case 2:
+      return gather_two;
+    case 3:
+      return gather_three;
+    case 4:
+      return gather_four;
+    default:
+      return gather_many;
   }
 }
 
@@ -120,27 +166,22 @@ void resize(const ImageView& view, const PixelRegion& region, int height, int wi
   workspace.output.resize(static_cast<size_t>(width) * resize_lanes(channels));
   float* line = workspace.line.data();
   const int taps = *std::max_element(workspace.column_count.begin(), workspace.column_count.end());
-  const auto gather = taps <= 2   ? gather_colour<2>
-                      : taps <= 3 ? gather_colour<3>
-                      : taps <= 4 ? gather_colour<4>
-                                  : gather_colour<0>;
+  Gather* const gather_colour = gather_of(taps);
   for (int y = 0; y < height; ++y) {
     const float* weights = &workspace.row_weights[static_cast<size_t>(y) * row_stride];
     const int first = workspace.row_first[static_cast<size_t>(y)];
     const int count = workspace.row_count[static_cast<size_t>(y)];
-    const auto input = [&](int k) { return view.row(first + k) + left * channels; };
-    int k = std::min(2, count);
-    if (count == 1) {
-      set_scaled(line, input(0), weights[0], values);
-    } else {
-      set_scaled_pair(line, input(0), input(1), weights[0], weights[1], values);
+    for (int k = 0; k < count; k += 4) {
+      Rows rows;
+      for (int j = 0; j < 4; ++j) {
+        const bool used = k + j < count;
+        rows.from[j] = view.row(first + (used ? k + j : k)) + left * channels;
+        rows.weights[j] = used ? weights[k + j] : 0.0f;
+      }
+      (k > 0 ? add_four : count <= 2 ? set_pair : set_four)(line, rows, values);
     }
-    for (; k + 1 < count; k += 2) {
-      add_scaled_pair(line, input(k), input(k + 1), weights[k], weights[k + 1], values);
-    }
-    if (k < count) add_scaled(line, input(k), weights[k], values);
     if (channels == 3) {
-      gather(line, workspace.output.data(), width, column_stride, workspace, left, mirrored);
+      gather_colour(line, workspace.output.data(), width, column_stride, workspace, left, mirrored);
     } else {
       gather_gray(line, workspace.output.data(), width, column_stride, workspace, left, mirrored);
     }
