@@ -8,6 +8,9 @@ one that warms up. Then Millrace and that way take turns, a step each. The figur
 median steps and of the largest resident memory, of PyTorch's processes together. Face networks are
 trained with ArcFace of 10 000 classes.
 
+With --parted Millrace, too, divides the batch: over as many devices as there are threads, in one process or in
+MPI's ranks, and PyTorch's ways are those of DistributedDataParallel.
+
 On a machine that others use too, `--clock processor` compares processor time; threads that wait for each
 other by spinning count as working there, so take --threads 1 with it.
 """
@@ -27,6 +30,7 @@ BARS = {"resnet50:64": (1.7, 0.50), "vgg16:28": (3.0, 0.55), "alexnet:252": (1.8
         "iresnet50:64": (1.7, 0.50), "mobilefacenet:128": (1.7, 0.50)}
 # Depthwise and grouped convolutions, by `--jobs` of their own.
 DEPTHWISE = {job: (1.3, math.inf) for job in ("mobilenet_v2:32", "efficientnet_b0:32", "resnext50_32x4d:16")}
+PARTED = {"resnet50:64": (1.7, math.inf)}
 INFERENCE = {job: (1.5, math.inf) for job in ("resnet50:32", "mobilenet_v2:32", "efficientnet_b0:32")}
 FACES = ("iresnet50", "mobilefacenet")
 FACE_CLASSES = 10000
@@ -112,10 +116,17 @@ def peer(options, job, way):
 
 
 def millrace(options, job):
-    head = ["--head", "arcface"] if job.split(":")[0] in FACES else []
-    return Steps([os.path.join(options.build, "millrace"), "bench", "steps", *size_of(options, job), *head,
-                  "--threads-per-device", str(options.threads),
-                  *(["--inference"] if options.inference else [])], options.clock)
+    """With --parted each of as many devices as there are threads takes its part of the batch."""
+    model, batch = job.split(":")
+    parts = options.threads if options.parted else 1
+    launcher = ["mpirun", "--bind-to", "none", "-n", str(parts)] if options.parted == "ranks" else []
+    devices = ["--devices", str(parts)] if options.parted == "devices" else []
+    head = ["--head", "arcface"] if model in FACES else []
+    return Steps([*launcher, os.path.join(options.build, "millrace"), "bench", "steps",
+                  *size_of(options, f"{model}:{int(batch) // parts}"), *head, *devices,
+                  "--threads-per-device", str(options.threads // parts),
+                  *(["--inference"] if options.inference else [])], options.clock,
+                 {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
 
 
 def describe(way):
@@ -124,12 +135,21 @@ def describe(way):
             f"{processes} process{'es' if processes > 1 else ''}")
 
 
-def best_way(options, job):
-    times = {}
+def ways_to_try(options):
     processes = (1, options.threads) if options.threads > 1 and not options.inference else (1,)
-    for way in itertools.product((False, True), ("nchw", "nhwc"), allocators(), processes):
-        if options.ways and not all(word in describe(way) for word in options.ways.split(",")):
-            continue
+    if options.parted:
+        processes = (options.threads,)
+    words = options.ways.split(",") if options.ways else []
+    ways = itertools.product((False, True), ("nchw", "nhwc"), allocators(), processes)
+    return [way for way in ways if all(word in describe(way) for word in words)]
+
+
+def best_way(options, job):
+    ways = ways_to_try(options)
+    if len(ways) == 1:
+        return ways[0]
+    times = {}
+    for way in ways:
         try:
             process = peer(options, job, way)
             process.step()
@@ -160,7 +180,8 @@ def measure(options, job):
     other.end()
     mine, theirs = map(statistics.median, seconds)
     spread = [(max(list_) - min(list_)) / statistics.median(list_) for list_ in seconds]
-    fast, small = (INFERENCE if options.inference else BARS | DEPTHWISE).get(job, (1, math.inf))
+    bars = INFERENCE if options.inference else PARTED if options.parted else BARS | DEPTHWISE
+    fast, small = bars.get(job, (1, math.inf))
     met = theirs / mine >= fast and memory <= small
     print(f"  Millrace {mine:.3f} s (spread {spread[0]:.0%}), PyTorch {torch} {theirs:.3f} s ({spread[1]:.0%}; "
           f"{describe(way)}): {theirs / mine:.2f} times as fast (bar {fast}), {memory:.2f} of the memory "
@@ -183,6 +204,8 @@ def main():
     parser.add_argument("--python", help="that has PyTorch [tools/peer-environment]")
     parser.add_argument("--jobs", help="MODEL:BATCH,… [those that have bars]")
     parser.add_argument("--inference", action="store_true", help="forward passes of trained networks")
+    parser.add_argument("--parted", choices=["devices", "ranks"],
+                        help="devices of one thread each, in a process or in MPI's ranks, against DistributedDataParallel")
     parser.add_argument("--rounds", type=int, default=5, help="steps of each")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--image", type=int, help="pixels [the network's usual]")
@@ -190,7 +213,9 @@ def main():
     parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
     parser.add_argument("--json", metavar="FILE", help="write the results there too")
     options = parser.parse_args()
-    options.jobs = options.jobs or ",".join(INFERENCE if options.inference else BARS)
+    if options.parted and (options.inference or options.threads < 2):
+        sys.exit("--parted trains, with --threads of at least 2.")
+    options.jobs = options.jobs or ",".join(INFERENCE if options.inference else PARTED if options.parted else BARS)
     if not options.python:
         made = subprocess.run([os.path.join(runs.ROOT, "tools", "peer-environment")], check=True,
                               stdout=subprocess.PIPE, text=True)

@@ -4,7 +4,8 @@
 // Protocol, lines of JSON: first {"ready": true, ...}; then "step" runs one step and answers
 // {"seconds", "loss"}; "memory" answers {"peak_rss_bytes", "arena_bytes"}; "limit" times the
 // primitives alone once more and answers {"seconds", "convolution", "linear", "batch_norm"};
-// "quit" or the end of the input ends.
+// "quit" or the end of the input ends. Of the processes of one job the first is asked, and the
+// others take the same steps.
 #pragma once
 
 #include "bench/request_loop.h"

@@ -17,6 +17,7 @@
 #include "cli/interruption.h"
 #include "cli/job_flags.h"
 #include "cli/standard_files.h"
+#include "comm/mpi_group.h"
 
 namespace millrace::cli {
 namespace {
@@ -63,14 +64,18 @@ struct ServedSteps : JobFlags {
   bool inference = false;
 };
 
-int serve(const ServedSteps& flags) {
-  bench::serve_steps(to_job(flags), standard_lines(), flags.inference);
+int serve(const ServedSteps& flags, comm::MpiSession* session) {
+  train::TrainJob job = to_job(flags, session == nullptr ? 1 : session->size());
+  job.processes = session;
+  if (flags.inference && session != nullptr) fail_input("--inference evaluates in one process.");
+  bench::serve_steps(job, standard_lines(), flags.inference);
   return kExitSuccess;
 }
 
 }  // namespace
 
-void add_bench_command(CLI::App& program, Action& chosen, Interruption& interruption) {
+void add_bench_command(CLI::App& program, Action& chosen, comm::MpiSession* session,
+                       Interruption& interruption) {
   CLI::App* bench = program.add_subcommand("bench", "Measure against other systems and limits");
   bench->require_subcommand(1);
 
@@ -105,7 +110,8 @@ void add_bench_command(CLI::App& program, Action& chosen, Interruption& interrup
   add_device_flags(*server, *steps);
   add_training_flags(*server, *steps);
   server->add_flag("--inference", steps->inference, "Evaluate batches instead");
-  server->callback([&chosen, steps] { chosen = [steps] { return serve(*steps); }; });
+  server->callback(
+      [&chosen, steps, session] { chosen = [steps, session] { return serve(*steps, session); }; });
 }
 
 }  // namespace millrace::cli

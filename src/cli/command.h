@@ -34,7 +34,8 @@ void add_verify_command(CLI::App& program, Action& chosen);
 void add_export_command(CLI::App& program, Action& chosen);
 void add_data_command(CLI::App& program, Action& chosen, Interruption& interruption);
 void add_ckpt_command(CLI::App& program, Action& chosen);
-void add_bench_command(CLI::App& program, Action& chosen, Interruption& interruption);
+void add_bench_command(CLI::App& program, Action& chosen, comm::MpiSession* session,
+                       Interruption& interruption);
 void add_report_command(CLI::App& program, Action& chosen);
 void add_demo_command(CLI::App& program, Action& chosen, Interruption& interruption);
 

@@ -117,7 +117,7 @@ int run_command_line(std::vector<std::string> arguments, comm::MpiSession* sessi
   add_export_command(program, chosen);
   add_data_command(program, chosen, interruption);
   add_ckpt_command(program, chosen);
-  add_bench_command(program, chosen, interruption);
+  add_bench_command(program, chosen, session, interruption);
   add_report_command(program, chosen);
   add_demo_command(program, chosen, interruption);
   allow_extras_everywhere(&program);
