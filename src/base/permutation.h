@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace millrace {
 
@@ -13,6 +14,9 @@ class Permutation {
 
   // The value at this position; position < count.
   uint64_t at(uint64_t position) const;
+
+  // The values at `first` and the positions behind it: the same, in much less time for each.
+  void list(uint64_t first, std::span<uint64_t> values) const;
 
  private:
   static constexpr uint64_t kRounds = 8;

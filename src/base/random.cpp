@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "base/vectorize.h"
+#include "base/word_mix.h"
 
 namespace millrace {
 namespace {
@@ -103,12 +104,7 @@ uint64_t Random::below(uint64_t index, uint64_t bound) const {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(word) * bound) >> 64);
 }
 
-uint64_t hash_combine(uint64_t first, uint64_t second) {
-  uint64_t mixed =
-      first + 0x9E3779B97F4A7C15ull + (second ^ (second >> 30)) * 0xBF58476D1CE4E5B9ull;
-  mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EBull;
-  return mixed ^ (mixed >> 31);
-}
+uint64_t hash_combine(uint64_t first, uint64_t second) { return mix_words(first, second); }
 
 uint64_t hash_bytes(const void* data, uint64_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);

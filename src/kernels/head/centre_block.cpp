@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kLine = 64;
 constexpr int64_t kCentreRowsAhead = 4;
+constexpr int64_t kClocksAhead = 16;
 
 float centre_norm(const float* values, int64_t count) {
   return std::max(std::sqrt(sum_of_squares(values, count)), kLeastNorm);
@@ -31,8 +32,13 @@ CentreBlock load_block(const CentreRows& centres, std::span<const int32_t> class
   const int64_t operand_bytes = width * graph::size_of(operand);
   const auto count = static_cast<int64_t>(classes.size());
   const bool in_place = in_order && late == nullptr && count == rows && centres.storage == operand;
+  const auto prefetch_clock = [&](int64_t r) {
+    if (late != nullptr && r < count) late->clock().prefetch(classes[static_cast<size_t>(r)]);
+  };
+  for (int64_t r = 0; r < kClocksAhead; ++r) prefetch_clock(r);
   for (int64_t r = 0; r < count; ++r) {
     const int64_t number = classes[static_cast<size_t>(r)];
+    prefetch_clock(r + kClocksAhead);
     const std::byte* row = centres.row(number);
     if (!in_order && r + kCentreRowsAhead < count) {
       const int64_t ahead = classes[static_cast<size_t>(r + kCentreRowsAhead)];

@@ -1,6 +1,8 @@
 #include "kernels/head/sampling.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -83,30 +85,34 @@ ClassSample::ClassSample(const int32_t* tensor, const graph::ClassRange& range, 
 // it as have at most `number` others before them.
 int32_t ClassSample::other(int64_t number) const {
   size_t before = 0;
-  size_t end = positives_.size();
-  while (before < end) {
-    const size_t middle = (before + end) / 2;
-    if (positives_[middle] - static_cast<int64_t>(middle) <= number) {
-      before = middle + 1;
-    } else {
-      end = middle;
-    }
+  for (size_t left = positives_.size(); left > 0;) {
+    const size_t half = (left + 1) / 2;
+    const auto last = static_cast<int64_t>(before + half - 1);
+    const bool counts = positives_[before + half - 1] - last <= number;
+    before += counts ? half : 0;
+    left = counts ? left - half : half - 1;
   }
   return static_cast<int32_t>(number + static_cast<int64_t>(before));
 }
 
 void ClassSample::list(int64_t first, std::span<int32_t> classes) const {
+  if (everything_) {
+    std::iota(classes.begin(), classes.end(), static_cast<int32_t>(first));
+    return;
+  }
   const auto taken = static_cast<int64_t>(positives_.size());
-  int64_t position = first;
-  for (int32_t& entry : classes) {
-    if (everything_) {
-      entry = static_cast<int32_t>(position);
-    } else if (position < taken) {
-      entry = positives_[static_cast<size_t>(position)];
-    } else {
-      entry = other(static_cast<int64_t>(order_.at(static_cast<uint64_t>(position - taken))));
+  const auto own = static_cast<size_t>(
+      std::clamp<int64_t>(taken - first, 0, static_cast<int64_t>(classes.size())));
+  for (size_t i = 0; i < own; ++i) classes[i] = positives_[static_cast<size_t>(first) + i];
+  constexpr size_t kAtOnce = 128;
+  std::array<uint64_t, kAtOnce> numbers;
+  for (size_t begin = own; begin < classes.size(); begin += kAtOnce) {
+    const size_t count = std::min(kAtOnce, classes.size() - begin);
+    order_.list(static_cast<uint64_t>(first + static_cast<int64_t>(begin) - taken),
+                std::span(numbers).first(count));
+    for (size_t i = 0; i < count; ++i) {
+      classes[begin + i] = other(static_cast<int64_t>(numbers[i]));
     }
-    ++position;
   }
 }
 
