@@ -176,6 +176,7 @@ void measure(const HeadBenchOptions& options, const HeadRow* earlier, HeadRow& r
   const Json memory = own.process.ask("memory");
   const auto batch = static_cast<double>(options.batch);
   row.seconds_per_step = median(own.seconds);
+  row.limit_seconds = own.process.ask("limit").at("seconds").get<double>();
   row.samples_per_second = batch / row.seconds_per_step;
   row.peak_bytes = memory.at("arena_bytes").get<int64_t>();
   row.process_peak_rss_bytes = memory.at("peak_rss_bytes").get<int64_t>();
@@ -229,6 +230,10 @@ double HeadRow::speed_ratio() const {
   return peer_samples_per_second > 0 ? samples_per_second / peer_samples_per_second : 0;
 }
 
+double HeadRow::share_of_limit() const {
+  return seconds_per_step > 0 ? limit_seconds / seconds_per_step : 0;
+}
+
 double HeadRow::memory_ratio() const {
   if (peer_peak_rss_bytes == 0) return 0;
   return static_cast<double>(process_peak_rss_bytes) / static_cast<double>(peer_peak_rss_bytes);
@@ -255,15 +260,15 @@ std::vector<HeadRow> run_head_bench(const HeadBenchOptions& options, const Progr
 }
 
 std::string to_table(const std::vector<HeadRow>& rows) {
-  std::string text = fmt::format("{:>10} {:<5} {:>10} {:>10} {:>8} {:>11} {:>11} {:>11} {:>8}\n",
-                                 "identities", "mode", "samples/s", "PyTorch", "speed", "device",
-                                 "process", "PyTorch", "memory");
+  std::string text = fmt::format(
+      "{:>10} {:<5} {:>10} {:>9} {:>10} {:>8} {:>11} {:>11} {:>11} {:>8}\n", "identities", "mode",
+      "samples/s", "of limit", "PyTorch", "speed", "device", "process", "PyTorch", "memory");
   for (const HeadRow& row : rows) {
-    text += fmt::format("{:>10} {:<5} {:>10.2f} {:>10.2f} {:>8} {:>11} {:>11} {:>11} {:>8}\n",
-                        row.classes, row.mode, row.samples_per_second, row.peer_samples_per_second,
-                        shown_ratio(row.speed_ratio()), bytes(row.peak_bytes),
-                        bytes(row.process_peak_rss_bytes), bytes(row.peer_peak_rss_bytes),
-                        shown_ratio(row.memory_ratio()));
+    text += fmt::format(
+        "{:>10} {:<5} {:>10.2f} {:>9.2f} {:>10.2f} {:>8} {:>11} {:>11} {:>11} {:>8}\n", row.classes,
+        row.mode, row.samples_per_second, row.share_of_limit(), row.peer_samples_per_second,
+        shown_ratio(row.speed_ratio()), bytes(row.peak_bytes), bytes(row.process_peak_rss_bytes),
+        bytes(row.peer_peak_rss_bytes), shown_ratio(row.memory_ratio()));
   }
   return text;
 }
@@ -275,6 +280,7 @@ Json to_json(const std::vector<HeadRow>& rows, const HeadBenchOptions& options) 
                   {"mode", row.mode},
                   {"samples_per_second", row.samples_per_second},
                   {"seconds_per_step", row.seconds_per_step},
+                  {"limit_seconds", row.limit_seconds},
                   {"peak_bytes", row.peak_bytes},
                   {"process_peak_rss_bytes", row.process_peak_rss_bytes},
                   {"sample_rate", row.mode == "pfc" ? options.sample_rate : 1.0},

@@ -37,12 +37,14 @@ struct HeadRow {
   std::string refusal;  // why it could not be measured; then the numbers are 0
   double samples_per_second = 0;
   double seconds_per_step = 0;
-  int64_t peak_bytes = 0;  // of the device
+  double limit_seconds = 0;  // of the products alone
+  int64_t peak_bytes = 0;    // of the device
   int64_t process_peak_rss_bytes = 0;
   double peer_samples_per_second = 0;  // 0: not measured
   int64_t peer_peak_rss_bytes = 0;
 
   double speed_ratio() const;
+  double share_of_limit() const;
   double memory_ratio() const;
 };
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
+#include "bench/head_limit.h"
 #include "compile/compiler.h"
 #include "graph/builder.h"
 #include "runtime/session.h"
@@ -68,6 +69,12 @@ class HeadServer {
             {"arena_bytes", program_.arena_bytes}};
   }
 
+  Json limit() {
+    double seconds = 0;
+    device_.run([&] { seconds = head_product_seconds(job_); });
+    return {{"seconds", seconds}};
+  }
+
  private:
   HeadJob job_;
   backend::Device device_;
@@ -80,9 +87,10 @@ class HeadServer {
 
 void serve_head_steps(const HeadJob& job, const RequestLines& lines) {
   HeadServer server(job);
-  serve_requests(
-      lines, {{"ready", true}, {"classes", job.head.classes}, {"batch", job.batch}},
-      {{"step", [&] { return server.step(); }}, {"memory", [&] { return server.memory(); }}});
+  serve_requests(lines, {{"ready", true}, {"classes", job.head.classes}, {"batch", job.batch}},
+                 {{"step", [&] { return server.step(); }},
+                  {"memory", [&] { return server.memory(); }},
+                  {"limit", [&] { return server.limit(); }}});
 }
 
 }  // namespace millrace::bench

@@ -1,7 +1,7 @@
 // A classifier head by itself, run a step at a time on request.
 //
-// Protocol as in bench/step_server.h, with the requests "step" ({"seconds", "loss"}) and "memory"
-// ({"peak_rss_bytes", "arena_bytes"}).
+// Protocol as in bench/step_server.h, with the requests "step" ({"seconds", "loss"}), "memory"
+// ({"peak_rss_bytes", "arena_bytes"}) and "limit" ({"seconds"} of the products alone).
 #pragma once
 
 #include <cstdint>
