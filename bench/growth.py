@@ -89,12 +89,12 @@ CURVES = {
         lambda o, n: head(o, 3 if n > 1000000 else 10, n, 0.1, "bf16"),
         lambda n: (1, n), "a + b · identities"),
     "stages": Curve(
-        f"stages (ResNet-18, 64 pixels, batch 64 in {MICRO_BATCHES} micro-batches, a thread each)", "stages",
+        f"stages (ResNet-18, 64 pixels, 64 samples a stage, {MICRO_BATCHES} micro-batches)", "stages",
         [1, 2, 3, 4, 6, 8],
         lambda o, n: train(o, 5, "--batch", 64, "--image", 64, "--threads-per-device", 1, "--microbatches",
                            MICRO_BATCHES, *(["--placement", stages(n)] if n > 1 else [])),
-        lambda n: (max((MICRO_BATCHES + n - 1) / (MICRO_BATCHES * n), 1 / CORES),),
-        "a · max((m + p − 1) / (m · p), 1 / cores)"),
+        lambda n: (n * max((MICRO_BATCHES + n - 1) / (MICRO_BATCHES * n), 1 / CORES),),
+        "a · p · max((m + p − 1) / (m · p), 1 / cores), for p stages of a thread and m micro-batches"),
     "devices": Curve(
         "devices (ResNet-18, 64 pixels, 64 samples in all, a thread each)", "devices", [1, 2, 3, 4, 6, 8],
         lambda o, n: train(o, 5, "--global-batch", 64 - 64 % n, "--image", 64, "--threads-per-device", 1,
