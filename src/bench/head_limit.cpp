@@ -45,7 +45,8 @@ double head_product_seconds(const HeadJob& job) {
                 to_centres.scratchpad_bytes()});
   std::vector<Operands> parts(static_cast<size_t>(job.threads));
   for (Operands& part : parts) {
-    part = {Floats(static_cast<size_t>(rows * dimension)), Floats(static_cast<size_t>(rows * batch)),
+    part = {Floats(static_cast<size_t>(rows * dimension)),
+            Floats(static_cast<size_t>(rows * batch)),
             Floats(static_cast<size_t>(batch * dimension)),
             Floats(static_cast<size_t>(rows * dimension)), std::vector<std::byte>(scratchpad)};
   }
