@@ -1,14 +1,17 @@
 // A flag that does nothing is refused with what it needs; one that holds anyway is not.
 #include "cli/flag_effects.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <CLI/Config.hpp>
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "cli/command.h"
 #include "cli/interruption.h"
+#include "graph/optimizers.h"
 #include "program.h"
 
 namespace millrace::cli {
@@ -207,6 +210,18 @@ TEST_F(FlagEffectsTest, WhatWorksOrHoldsAnywayPasses) {
 }
 
 // A rule for a flag that does not exist would never speak.
+TEST_F(FlagEffectsTest, EveryOptimizerTakesItsOwnSettings) {
+  for (const graph::OptimizerDefinition& row : graph::optimizers()) {
+    for (const std::string_view setting : row.settings) {
+      std::string flag(setting);
+      std::replace(flag.begin(), flag.end(), '_', '-');
+      const std::string value = flag == "nesterov" ? "" : " 0.5";
+      const std::string line = fmt::format("train --optimizer {} --{}{}", row.name, flag, value);
+      EXPECT_EQ(complaint(line), "") << line;
+    }
+  }
+}
+
 TEST_F(FlagEffectsTest, RulesNameFlagsThatExist) {
   std::map<std::string, bool> known;
   for (const char* name :
