@@ -13,15 +13,18 @@ and how far the centres (2 %) and the whole backbone (5 %) have moved.
 At a rate of 0.1 these bounds are closer than weights of float32 can tell: mobilefacenet decides at PReLUs
 whose input is 0 but for rounding, one decision among millions changes gradients by a thousandth, and each
 step makes ten times as much of that. In double, too, such a job ends elsewhere if the weights that it begins
-with are moved by their last bit of float32. So above a rate of 0.02 it may be off by twice the furthest of a
-few such runs, which are printed: their arithmetic is exact, that of the program rounds everything as much
-once more. What PyTorch's float32 is off by plays no part.
+with are moved by their last bit of float32. So each step of mobilefacenet is also compared by itself, from
+what the program had before it (single_steps.py), much closer than that; and all five together may, above a
+rate of 0.02, be off by twice the furthest of a few runs from moved weights, which are printed: their
+arithmetic is exact, that of the program rounds everything as much once more. What PyTorch's float32 is off
+by plays no part.
 """
 
 import argparse
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +36,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import face_models  # noqa: E402
 import safetensors_file  # noqa: E402
+import single_steps  # noqa: E402
 
 STEPS, BATCH, CLASSES, SCALE = 5, 8, 24, 64.0
 TOLERANCES = {"losses": 1e-2, "centres": 2e-2, "backbone": 5e-2}
@@ -105,20 +109,29 @@ QUICK = ["iresnet18, arcface, plain", "iresnet18, cosface", "mobilefacenet, arcf
          "mobilefacenet, cosface, mp on two devices"]
 
 
+def loss_function(margin, pixels, labels, kind):
+    images = (pixels.permute(0, 3, 1, 2).to(kind) / 255 - 0.5) / 0.5
+    normalize = torch.nn.functional.normalize
+
+    def loss_of(model, centres):
+        cosines = normalize(model(images)) @ normalize(centres).T
+        return torch.nn.functional.cross_entropy(margin(cosines, labels), labels)
+
+    return loss_of
+
+
 def train_here(network, image, start, kind, margin, pixels, labels, rate):
     """The losses in PyTorch, and what the weights have become."""
     model = face_models.build(network, image)
     model.load_state_dict({key: value for key, value in start.items() if key != "head.centres"}, strict=False)
     model = model.to(kind).train()
-    images = (pixels.permute(0, 3, 1, 2).to(kind) / 255 - 0.5) / 0.5
+    loss_of = loss_function(margin, pixels, labels, kind)
     centres = torch.nn.Parameter(start["head.centres"].to(kind, copy=True))
     everything = [weight for weight in model.parameters() if weight.requires_grad] + [centres]
     optimizer = torch.optim.SGD(everything, lr=rate, momentum=0.9, weight_decay=5e-4)
-    normalize = torch.nn.functional.normalize
     losses = []
     for _ in range(STEPS):
-        cosines = normalize(model(images)) @ normalize(centres).T
-        loss = torch.nn.functional.cross_entropy(margin(cosines, labels), labels)
+        loss = loss_of(model, centres)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -136,8 +149,10 @@ def train_there(program, directory, flags, image, rate):
                "--momentum", 0.9, "--weight-decay", 5e-4, "--decay-all", "--dropout", "off",
                "--augment", "none", "--conv-algo", "direct", "--threads-per-device", 1,
                "--load-weights", path("start"), "--save-weights", path("end"),
+               "--checkpoint", path("steps"), "--checkpoint-every", 1, "--keep", STEPS,
                "--metrics", path("metrics"), *flags]
     command = [str(word) for word in command]
+    shutil.rmtree(path("steps"), ignore_errors=True)
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr}")
@@ -193,9 +208,16 @@ def compare(program, directory, name, image, rate, seed):
             other = reference(moved_by_a_bit(start, seed + sample), torch.double)
             for part, distance in distances(other, expected, start).items():
                 allowed[part] = max(allowed[part], TIMES * distance)
-    good = len(own[0]) == STEPS and all(found[part] <= allowed[part] for part in allowed)
+    single, bounds = {}, single_steps.TOLERANCES
+    if network == "mobilefacenet":
+        single = single_steps.compare_steps(
+            face_models.build(network, image).double().train(), loss_function(margin, pixels, labels, torch.double),
+            start, os.path.join(directory, "steps"), own[0], rate=rate, momentum=0.9, decay=5e-4)
+    good = (len(own[0]) == STEPS and all(found[part] <= allowed[part] for part in allowed)
+            and all(single[part] <= bounds[part] for part in single))
     print(f"{name}, rate {rate}: losses {expected[0][0]:.2f} to {expected[0][-1]:.2f}; apart: "
           + ", ".join(f"{part} {found[part]:.1e} (of {allowed[part]:.1e})" for part in allowed)
+          + "".join(f"; each step: {part} {single[part]:.1e}" for part in single)
           + ("" if good else "  WRONG"), flush=True)
     if not good:
         print(f"  {own[0]} instead of {expected[0]}")
