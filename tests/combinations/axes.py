@@ -5,6 +5,8 @@ A draw is a dictionary: axis -> word. The first word of an axis says nothing: it
 
 import random
 
+import numpy
+
 # The families. Images are so small that a step takes milliseconds, and so large that batch norms
 # still see several values per channel. What a draw costs is the starting values and the checkpoints of
 # the weights, so that the `share` of a model in the draws falls with how many it has.
@@ -33,6 +35,7 @@ LAYOUTS = {
     "3": [[0, 1, 2]],
     "4": [[0, 1, 2, 3]],
     "5": [[0, 1, 2, 3, 4]],
+    "6": [[0, 1, 2, 3, 4, 5]],
     "1.1": [[0], [1]],
     "2.1": [[0, 1], [2]],
     "1.2": [[0], [1, 2]],
@@ -43,6 +46,7 @@ LAYOUTS = {
     "1.1.1": [[0], [1], [2]],
     "1.2.1": [[0], [1, 2], [3]],
     "2.1.1": [[0, 1], [2], [3]],
+    "2.2.1": [[0, 1], [2, 3], [4]],
     "1.1.1.1": [[0], [1], [2], [3]],
     "same1.1": [[0], [0]],
     "same2.2": [[0, 1], [0, 1]],
@@ -56,7 +60,8 @@ LAYOUTS = {
 AXES = {
     "model": list(MODELS),
     "layout": list(LAYOUTS),
-    "ranks": ["1", "2"],
+    "ranks": ["1", "2", "3", "turned"],
+    "threads": ["", "2"],
     "batch": ["2", "3", "4", "1"],
     "parallel": ["", "data", "model", "hybrid"],
     "schedule": ["", "gpipe", "1f1b-flush", "zero-bubble", "interleaved", "1f1b", "ssp",
@@ -82,7 +87,7 @@ AXES = {
     "scale": ["", "32", "1024", "0.125", "dynamic", "window", "bounded", "overflow"],
     "dropout": ["", "off"],
     "smoothing": ["", "0.1", "0.9"],
-    "trained": ["", "late", "middle", "only", "decayed", "scaled", "thawed"],
+    "trained": ["", "late", "middle", "only", "decayed", "scaled", "both", "thawed"],
     "norms": ["", "frozen"],
     "weighted": ["", "balanced", "file"],
     "average": ["", "0.9"],
@@ -90,11 +95,12 @@ AXES = {
     "head": ["", "softmax", "arcface", "arcface-32", "cosface", "combined", "adaface", "magface",
              "curricularface", "filtered"],
     "head-rate": ["", "high"],
-    "head-parallel": ["", "dp", "mp", "pfc", "pfc-all"],
+    "head-parallel": ["", "dp", "mp", "pfc", "pfc-few", "pfc-all"],
     "head-momentum": ["", "none", "frozen"],
     "head-gradient": ["", "plain"],
     "head-dtype": ["", "bf16", "fp16"],
     "eval": ["", "end", "every", "share", "faces"],
+    "epochs": ["", "short"],
     "data": ["raw", "small", "synthetic", "changed", "jitter", "mixup", "cutmix", "either",
              "sampled"],
     "finite": ["", "on"],
@@ -116,6 +122,10 @@ def stages_of(draw):
 def devices_of(draw):
     """How many different devices the job has."""
     return len({device for stage in stages_of(draw) for device in stage})
+
+
+def ranks_of(draw):
+    return 2 if draw["ranks"] == "turned" else int(draw["ranks"])
 
 
 def normalises(draw):
@@ -157,7 +167,8 @@ def mended(draw):
     stages = stages_of(draw)
     widest = max(len(stage) for stage in stages)
     wanting = {
-        "ranks": devices_of(draw) > 1,
+        "ranks": devices_of(draw) >= ranks_of(draw),
+        "epochs": draw["data"] != "synthetic" and draw["eval"] != "share",
         "static": draw["schedule"] == "ssp",
         "cut": len(stages) > 1,
         "replicas": widest > 1,
@@ -193,7 +204,7 @@ def mended(draw):
             draw["data"] = "changed"
         if draw["head"] == "softmax":
             draw["head-gradient"] = ""
-        if draw["head"] == "curricularface" and draw["head-parallel"] == "pfc":
+        if draw["head"] == "curricularface" and draw["head-parallel"] in ("pfc", "pfc-few"):
             draw["head-parallel"] = "mp"
         if draw["head"] in ("adaface", "curricularface"):
             draw["microbatches"] = "1"  # they look at whole steps
@@ -205,7 +216,7 @@ def mended(draw):
         if draw["head"] and draw["schedule"] == "2bw":
             draw["schedule"] = "1f1b"
     in_stages = len(stages) > 1 or draw["resume"] == "stages"
-    if draw["scale"] == "overflow" and draw["trained"] in ("late", "only", "thawed") and in_stages:
+    if draw["scale"] == "overflow" and draw["trained"] in ("late", "only", "both", "thawed") and in_stages:
         draw["scale"] = "dynamic"  # the first device may have no gradient that could overflow
     draw = in_range(draw)
     if draw["head-parallel"].startswith("pfc"):
@@ -271,9 +282,39 @@ def with_room(draw):
     return {**draw, "batch": str(batch)}
 
 
-def pairs_of(draw):
-    items = sorted(draw.items())
-    return {(a, b) for i, a in enumerate(items) for b in items[i + 1:]}
+class Pairs:
+    """How often each pair of words of two axes has been drawn."""
+
+    def __init__(self):
+        self.places = {(axis, word): place for place, (axis, word) in enumerate(
+            (axis, word) for axis, words in AXES.items() for word in words)}
+        self.worth = numpy.ones((len(self.places), len(self.places)))  # halved by each draw
+
+    def places_of(self, draw):
+        """Of the words in the matrix of all pairs; a batch that is larger than any word has a new one."""
+        for item in draw.items():
+            if item not in self.places:
+                self.places[item] = len(self.places)
+                self.worth = numpy.pad(self.worth, (0, 1), constant_values=1)
+        found = [self.places[item] for item in draw.items()]
+        return numpy.ix_(found, found)
+
+    def gain(self, draw):
+        """Each pair of the draw is worth half of what it was the last time."""
+        places = self.places_of(draw)
+        worth = self.worth[places]
+        return float(worth.sum() - worth.trace())
+
+    def add(self, draw):
+        places = self.places_of(draw)
+        self.worth[places] /= 2
+
+    def coverage(self):
+        """(pairs of words seen, pairs that there are)."""
+        names = [axis for axis, words in AXES.items() for _ in words]  # larger batches are no words of the axis
+        apart = numpy.not_equal.outer(names, names)
+        seen = self.worth[:len(names), :len(names)] < 1
+        return int((seen & apart).sum()) // 2, int(apart.sum()) // 2
 
 
 class Sampler:
@@ -283,22 +324,22 @@ class Sampler:
         self.random = random.Random(seed)
         self.light = light  # none of the large models
         self.tries = tries
-        self.seen = {}
+        self.pairs = Pairs()
+        self.fits = True  # whether the last draw says nothing that need be refused
 
     def draw(self):
-        sense = self.random.random() >= SHARE_OF_NONSENSE
+        self.fits = self.random.random() >= SHARE_OF_NONSENSE
         model = self.model()
         best, best_gain = None, -1.0
         for _ in range(self.tries):
             candidate = self.candidate(model)
             if model in LARGE and candidate["schedule"] in STALE:
                 candidate["schedule"] = ""  # its reference would keep all versions of all weights
-            candidate = mended(candidate) if sense else self.broken(mended(candidate))
-            gain = sum(2.0 ** -self.seen.get(pair, 0) for pair in pairs_of(candidate))
+            candidate = mended(candidate) if self.fits else self.broken(mended(candidate))
+            gain = self.pairs.gain(candidate)
             if gain > best_gain:
                 best, best_gain = candidate, gain
-        for pair in pairs_of(best):
-            self.seen[pair] = self.seen.get(pair, 0) + 1
+        self.pairs.add(best)
         return best
 
     def model(self):
@@ -325,10 +366,3 @@ class Sampler:
         if normalises(draw) and not draw["sync"]:
             draw["plan"] = draw["plan"] and "file"  # norms behind divided layers see all samples, others not
         return with_room(draw)
-
-    def coverage(self):
-        """(pairs of words seen, pairs that there are)."""
-        axes = sorted(AXES)
-        total = sum(len(AXES[a]) * len(AXES[b]) for i, a in enumerate(axes) for b in axes[i + 1:])
-        known = [pair for pair in self.seen if all(word in AXES[axis] for axis, word in pair)]
-        return len(known), total  # larger batches are no words of the axis

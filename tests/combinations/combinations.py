@@ -23,6 +23,9 @@ import references
 import runner
 
 
+NEEDLESS = "refused, though its words fit: "
+
+
 def shrink(draw, verdict, judge_draw, budget=40):
     """The draw with the fewest words that still fails in the same way."""
     changed = True
@@ -44,7 +47,8 @@ def said(draw):
 
 
 def judge_all(draws, options, room):
-    """(number, draw, verdict) of each, told as they come; those that are wrong shrunk at the end."""
+    """(number, draw, verdict) of each, told as they come; those that are wrong shrunk at the end. Entries of
+    `draws` are a number, a draw, and whether it has to run."""
     signal.signal(signal.SIGTERM, lambda *_: (room.clear(), os._exit(1)))
     began = time.monotonic()
     started = runner.Runner(os.path.abspath(options.program), options.launcher,
@@ -69,8 +73,10 @@ def judge_all(draws, options, room):
     verdicts = []
 
     def work(entry):
-        number, draw = entry
+        number, draw, fits = entry
         verdict = judge_draw(draw)
+        if fits and verdict.kind == "refused":
+            verdict = judge.Verdict("wrong", NEEDLESS + verdict.why, verdict.detail, verdict.command)
         with lock:
             verdicts.append((number, draw, verdict))
             elapsed = time.monotonic() - began
@@ -86,7 +92,7 @@ def judge_all(draws, options, room):
 
     wrong = [entry for entry in verdicts if entry[2].kind == "wrong"]
     if not options.no_shrink:
-        for number, draw, verdict in wrong[:12]:
+        for number, draw, verdict in [entry for entry in wrong if not entry[2].why.startswith(NEEDLESS)][:12]:
             small, small_verdict = shrink(draw, verdict, judge_draw)
             print(f"\nDraw {number}, shrunk: {said(small)}\n  {small_verdict}\n"
                   f"  {small_verdict.detail}\n  {judge.pasted(small_verdict.command)}", flush=True)
@@ -110,13 +116,12 @@ def main():
 
     part, parts = map(int, options.shard.split("/"))
     sampler = axes.Sampler(options.seed, options.light)
-    draws = [sampler.draw() for _ in range(options.draws)]
+    draws = [(number, sampler.draw(), sampler.fits) for number in range(1, options.draws + 1)]
     for text in options.only:
         axis, word = text.split("=")
-        draws = [axes.mended({**draw, axis: word}) for draw in draws]
-    draws = list(enumerate(draws, 1))
+        draws = [(number, axes.mended({**draw, axis: word}), False) for number, draw, _ in draws]
     if options.found:
-        draws = [(f"found {i}", axes.DEFAULT | draw) for i, draw in enumerate(found.DRAWS, 1)] + draws
+        draws = [(f"found {i}", axes.DEFAULT | draw, True) for i, draw in enumerate(found.DRAWS, 1)] + draws
     draws = draws[part - 1::parts]
 
     began = time.monotonic()
@@ -126,7 +131,7 @@ def main():
     finally:
         room.clear()
 
-    seen, total = sampler.coverage()
+    seen, total = sampler.pairs.coverage()
     kinds = collections.Counter(verdict.kind for _, _, verdict in verdicts)
     used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     print(f"\nSeed {options.seed}: {len(verdicts)} draws, {seen} of {total} pairs of words seen, "

@@ -49,7 +49,7 @@ WORDS = {
                           "--loss-scale-max", "1024"],
               "window": ["--loss-scale", "dynamic", "--loss-scale-window", "2"],
               "overflow": ["--loss-scale", "dynamic", "--inject-overflow", "2"]},
-    "trained": {"decayed": ["--layer-decay", "0.5"]},
+    "trained": {"decayed": ["--layer-decay", "0.5"], "both": ["--layer-decay", "0.7"]},
     "norms": {"frozen": ["--freeze-norms"]},
     "weighted": {"balanced": ["--class-weights", "balanced"]},
     "average": {"0.9": ["--ema", "0.9"]},
@@ -90,6 +90,8 @@ WORDS = {
                   "all": ["--recompute", "all"]},
     "head-parallel": {"dp": ["--head-parallel", "dp"], "mp": ["--head-parallel", "mp"],
                       "pfc": ["--head-parallel", "pfc", "--sample-rate", "0.5"],
+                      # No class but those of the batch: the same sample, however classes are divided.
+                      "pfc-few": ["--head-parallel", "pfc", "--sample-rate", "0.01"],
                       "pfc-all": ["--head-parallel", "pfc", "--sample-rate", "1"]},
 }
 
@@ -172,8 +174,8 @@ def words(draw, names):
     flags = [flag for axis in names for flag in WORDS[axis].get(draw[axis], [])]
     if "head-rate" in names and draw["head-rate"]:
         flags += ["--head-lr", f"{3 * float(learning_rate(draw)):g}"]
-    if "trained" in names and draw["trained"] in ("late", "middle"):
-        flags += ["--freeze", FROZEN[draw["model"]][draw["trained"]]]
+    if "trained" in names and draw["trained"] in ("late", "middle", "both"):
+        flags += ["--freeze", FROZEN[draw["model"]][draw["trained"].replace("both", "late")]]
     if "trained" in names and draw["trained"] == "thawed":
         flags += ["--freeze", FROZEN[draw["model"]]["late"], "--freeze-epochs", "1"]
     if "trained" in names and draw["trained"] == "only":
@@ -187,20 +189,31 @@ def global_batch(draw):
     return int(draw["batch"]) * axes.devices_of(draw)
 
 
+def steps_of_epoch(draw):
+    """Where epochs are short: two, or as many as see every class; how many a share of the data leaves is not
+    for this program to say."""
+    classes = axes.MODELS[draw["model"]]["classes"]
+    short = draw["epochs"] and draw["eval"] != "share" and draw["trained"] != "thawed"
+    return max(2, -(-classes // global_batch(draw))) if short else 0
+
+
 def samples(draw):
-    """Of the training data; layers thaw when an epoch of two or three steps ends."""
+    """Of the training data; layers thaw when an epoch of two or three steps ends. Short epochs leave half a
+    step's samples over."""
+    classes = axes.MODELS[draw["model"]]["classes"]
     if draw["trained"] != "thawed":
-        return SAMPLES
-    steps = 2 if 2 * global_batch(draw) >= axes.MODELS[draw["model"]]["classes"] else 3
+        steps = steps_of_epoch(draw)
+        return steps * global_batch(draw) + (global_batch(draw) + 1) // 2 if steps else SAMPLES
+    steps = 2 if 2 * global_batch(draw) >= classes else 3
     return steps * global_batch(draw)
 
 
 def placement(draw):
-    """node:device for each stage; with two ranks the second half of the devices is on node 1."""
-    count = axes.devices_of(draw)
-    first = count if draw["ranks"] == "1" else (count + 1) // 2
-    name = lambda device: f"0:{device}" if device < first else f"1:{device - first}"
-    return ".".join(",".join(map(name, stage)) for stage in axes.stages_of(draw))
+    """node:device for each stage; ranks have one range of the devices each, or take them in turn."""
+    count, ranks = axes.devices_of(draw), axes.ranks_of(draw)
+    nodes = [device % ranks if draw["ranks"] == "turned" else device * ranks // count for device in range(count)]
+    names = [f"{node}:{nodes[:device].count(node)}" for device, node in enumerate(nodes)]
+    return ".".join(",".join(names[device] for device in stage) for stage in axes.stages_of(draw))
 
 
 def where(draw):
@@ -208,8 +221,8 @@ def where(draw):
     count = axes.devices_of(draw)
     if draw["layout"] == "1" and draw["ranks"] == "1":
         flags = []
-    elif len(stages) == 1 and count % int(draw["ranks"]) == 0:
-        flags = ["--devices", str(count // int(draw["ranks"]))]
+    elif len(stages) == 1 and count % axes.ranks_of(draw) == 0 and draw["ranks"] != "turned":
+        flags = ["--devices", str(count // axes.ranks_of(draw))]
     else:
         flags = ["--placement", placement(draw)]
     if draw["schedule"]:
@@ -228,8 +241,7 @@ def common(draw, data):
     model = axes.MODELS[draw["model"]]
     flags = ["--model", draw["model"], "--image", str(model["image"]),
              "--channels", str(model["channels"]), "--classes", str(model["classes"]),
-             "--steps", str(STEPS), "--seed", "7", "--threads-per-device", "1", "--oversubscribe",
-             "--workers", "1"]
+             "--steps", str(STEPS), "--seed", "7", "--oversubscribe"]
     if draw["data"] != "synthetic":
         flags += ["--data", data.training(draw["model"], samples(draw)), *CHANGES[draw["data"]]]
     flags += ["--lr", learning_rate(draw)]
@@ -247,6 +259,10 @@ def common(draw, data):
     if draw["eval"] == "every":
         flags += ["--eval-every", "2"]
     return flags
+
+
+def threads(count="1"):
+    return ["--threads-per-device", count, "--workers", count]
 
 
 def plan_of(draw):
@@ -279,6 +295,7 @@ PLANNED = ("parallel", "static", "replicas", "share", "sync", "wire", "recompute
 def flags_of(draw, data):
     """The job itself, without the files that it writes."""
     batch = ["--global-batch", str(global_batch(draw))] if draw["total"] else ["--batch", draw["batch"]]
+    batch += threads(draw["threads"] or "1")
     if draw["plan"]:
         return (common(draw, data) + batch + ["--plan", data.plan(plan_of(draw))]
                 + words(draw, [axis for axis in DIVISION if axis not in PLANNED]))
@@ -291,7 +308,7 @@ def other_placement(draw):
         return draw
     other = dict(draw)
     for axis in ("layout", "ranks", "parallel", "schedule", "static", "replicas", "microbatches",
-                 "cut", "plan", "total", "share", "sync", "wire", "recompute", "backend"):
+                 "cut", "plan", "total", "share", "sync", "wire", "recompute", "backend", "threads"):
         other[axis] = axes.DEFAULT[axis]
     if draw["wire"] == "fp16" and not draw["scale"]:
         other["scale"] = "dynamic"  # which the wire brought
@@ -303,7 +320,7 @@ def other_placement(draw):
         other["microbatches"] = "1"
         other["share"] = "on" if max(map(len, stages)) > 1 else ""
     if draw["resume"] in ("stages", "hybrid") and axes.devices_of(other) > 1 and draw["trained"] != "thawed":
-        other["ranks"] = "2"  # of which only one process may thaw layers
+        other["ranks"] = "3" if axes.devices_of(other) > 2 else "2"  # of which only one process may thaw layers
     if draw["resume"] == "hybrid" and len(stages[0]) > 1:
         other["parallel"] = "hybrid"
     if max(map(len, stages)) == 1:

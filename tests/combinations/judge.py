@@ -36,7 +36,7 @@ class Judge:
     def commands(self, draw, folder):
         """The job as it is run, with its files."""
         flags = job.flags_of(draw, self.data)
-        ranks = int(draw["ranks"])
+        ranks = axes.ranks_of(draw)
         output = ["--metrics", str(folder / "metrics"), "--checkpoint", str(folder / "run")]
         if draw["resume"]:
             output += ["--checkpoint-every", str(job.MIDDLE), "--keep", "9"]
@@ -131,7 +131,7 @@ class Judge:
         shutil.copytree(folder / "run" / f"step-{job.MIDDLE:08d}", begin / "run" / f"step-{job.MIDDLE:08d}")
         lines = (folder / "metrics").read_text().splitlines(True)
         (begin / "metrics").write_text("".join(lines))
-        command = self.runner.command(int(other["ranks"]),
+        command = self.runner.command(axes.ranks_of(other),
                                       ["train", *job.flags_of(other, self.data), "--metrics",
                                        str(begin / "metrics"), "--checkpoint", str(begin / "run"),
                                        "--resume", "--quiet"])

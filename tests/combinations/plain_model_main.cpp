@@ -30,9 +30,8 @@ void run(const Flags& flags) {
   model.average(flags.average_decay);
   if (!flags.start.empty()) model.load(flags.start);
   if (!flags.load_weights.empty()) model.load(flags.load_weights);
-  const int64_t begun = flags.segments.front() * job.options.batch;
-  const std::unique_ptr<train::Feed> feed =
-      train::data_of(job).training({.epoch = 0, .index = begun}, {});
+  const std::unique_ptr<train::Feed> feed = train::data_of(job).training({}, {});
+  for (int64_t step = 0; step < flags.segments.front(); ++step) feed->next();
   std::string lines;
   for (size_t i = 0; i + 1 < flags.segments.size(); ++i) {
     model.run(flags.segments[i], flags.segments[i + 1], *feed, [&](const PlainModel::Step& step) {

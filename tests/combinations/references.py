@@ -47,7 +47,7 @@ def one_device(draw, data):
     """Flags of the program itself on one device, or None if its words cannot say what the draw is."""
     if is_stale(draw) or (draw["head-parallel"] == "pfc" and len(axes.stages_of(draw)[-1]) > 1):
         return None
-    flags = job.common(draw, data) + ["--batch", str(job.global_batch(draw))]
+    flags = job.common(draw, data) + ["--batch", str(job.global_batch(draw)), *job.threads()]
     if draw["head-parallel"].startswith("pfc"):
         flags += job.words(draw, ["head-parallel", "head-momentum"])
     if scale_is_dynamic(draw) and not draw["scale"]:
@@ -99,13 +99,15 @@ def scale_is_dynamic(draw):
 
 
 def segments(draw, first=0):
-    """Steps at which the pipeline is empty: where something is saved or measured, and while a
+    """Steps at which the pipeline is empty: where something is saved or measured, an epoch ends, and while a
     dynamic scale is being found after 1, 2, 4 ... steps since it last changed."""
     if not is_stale(draw):
         return [first, job.STEPS]
     stops = {job.STEPS}
     if draw["resume"] or draw["eval"] == "every":
         stops.add(job.MIDDLE)
+    if job.steps_of_epoch(draw):
+        stops.update(range(0, job.STEPS, job.steps_of_epoch(draw)))
     window = 2 if draw["scale"] in ("window", "bounded") else 2000
     marks, good = [first], first % window
     while marks[-1] < job.STEPS:
@@ -124,8 +126,8 @@ def plain_model(draw, data):
         return None
     scale = "dynamic" if scale_is_dynamic(draw) and not draw["scale"] else draw["scale"]
     quiet = {**draw, "scale": scale, "wire": "", "recompute": "", "share": "", "finite": "", "trace": "",
-             "backend": "", "plan": "", "total": "", "eval": draw["eval"] if draw["eval"] == "share" else ""}
-    return [*job.flags_of(quiet, data), "--ranks", draw["ranks"], "--segments",
+             "backend": "", "plan": "", "total": "", "threads": "", "eval": draw["eval"] if draw["eval"] == "share" else ""}
+    return [*job.flags_of(quiet, data), "--ranks", str(axes.ranks_of(draw)), "--segments",
             ",".join(map(str, segments(draw)))]
 
 
