@@ -230,7 +230,8 @@ def mended(draw):
         draw["static"] = ""
     if draw["schedule"] == "interleaved":
         turns = turns_of(stages)
-        if not turns or draw["replicas"] == "roundrobin":
+        whole = draw["head"] in ("adaface", "curricularface") and turns > 1
+        if not turns or whole or draw["replicas"] == "roundrobin":
             draw["schedule"] = ""
         elif draw["microbatches"] and int(draw["microbatches"]) % turns:
             draw["microbatches"] = ""
