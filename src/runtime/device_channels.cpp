@@ -57,6 +57,14 @@ void DeviceChannels::reserve(int channel, backend::Stream& stream, int64_t micro
   waits_.measure(WaitCause::room, micro_batch, [&] { sending(channel).reserve(stream); });
 }
 
+bool DeviceChannels::are_drained() const {
+  bool all = true;
+  for (const End& end : ends_) {
+    if (end.sends && !end.sends->is_drained()) all = false;
+  }
+  return all;
+}
+
 void DeviceChannels::drain() {
   for (End& end : ends_) {
     if (end.sends) waits_.measure(WaitCause::room, -1, [&] { end.sends->drain(); });

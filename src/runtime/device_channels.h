@@ -45,7 +45,8 @@ class DeviceChannels {
   // `stream` has written it.
   void send(int channel, backend::Stream& stream) { sending(channel).commit(stream); }
 
-  // Waits until all that was sent has been taken.
+  // Whether all that was sent has been taken; `drain` waits for that.
+  bool are_drained() const;
   void drain();
 
  private:

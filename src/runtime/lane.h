@@ -77,7 +77,8 @@ class SendLane : public Lane {
   // Sends what `stream` has written so far.
   void commit(backend::Stream& stream);
   bool has_room() const { return done(committed_ - ring_size()).is_done(); }
-  // Waits until everything committed has been taken.
+  // Whether everything committed has been taken; `drain` waits for that.
+  bool is_drained() const { return done(committed_ - 1).is_done(); }
   void drain() { done(committed_ - 1).wait(); }
 
  private:

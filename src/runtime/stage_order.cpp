@@ -54,6 +54,13 @@ std::optional<parallel::Task> StageRunner::ready_task() const {
   return std::nullopt;
 }
 
+// Before waiting for other hosts, which may need what this one has given to its queues: a queue
+// need not run before somebody asks for what is in it.
+void StageRunner::ask_for_all() const {
+  static_cast<void>(session_.stream().record().is_done());
+  static_cast<void>(channels_.are_drained());
+}
+
 // One replica decides for all, because their collectives have to meet.
 parallel::Task StageRunner::choose() {
   std::optional<comm::Group> agreement = options_.agreement;
@@ -65,11 +72,13 @@ parallel::Task StageRunner::choose() {
         const int64_t known = bell_.rings();
         task = ready_task();
         if (task) break;
+        ask_for_all();
         bell_.wait(known);
       }
     });
   }
   if (!agreement) return *task;
+  if (!decides) ask_for_all();
   std::array<int64_t, 3> words = {};
   if (task) words = {static_cast<int64_t>(task->work), task->micro_batch, task->version};
   waits_.measure(WaitCause::choice, -1,

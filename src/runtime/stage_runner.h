@@ -136,6 +136,7 @@ class StageRunner {
   DeviceChannelOptions lanes_of(const compile::Program& program);
   DeviceChannels& channels_of(const compile::Program& program);
   void begin_pass(const compile::Program& program, int64_t micro_batches, int slots);
+  void ask_for_all() const;
   parallel::Task choose();
   std::optional<parallel::Task> ready_task() const;
   std::optional<parallel::Task> due_update() const;
