@@ -86,7 +86,8 @@ TEST(CrowdWatch, KeepsAnIdleTeamWhileItsThreadIsDelayed) {
   int most = 0;
   {
     const CrowdWatch watch(id);
-    for (int i = 0; i < 1000 && most < before + 3; ++i) {  // the watch, who makes the team, and the team
+    for (int i = 0; i < 1000 && most < before + 3;
+         ++i) {  // the watch, who makes the team, and the team
       std::this_thread::sleep_for(10ms);
       most = std::max(most, threads_of_process());
     }

@@ -1,20 +1,21 @@
 // How the threads of a team wait for each other on a machine that others use too.
 //
-// They look again and again whether the others are there, for some milliseconds. Nothing is faster alone, but
-// beside busy neighbours it takes the processor from the very thread that is waited for. While others are
-// at work, threads should sleep after some microseconds.
+// They look again and again whether the others are there, for some milliseconds. Nothing is faster
+// alone, but beside busy neighbours it takes the processor from the very thread that is waited for.
+// While others are at work, threads should sleep after some microseconds.
 #pragma once
 
-#include <memory>
 #include <sys/types.h>
+
+#include <memory>
 
 namespace millrace::backend {
 
 // Whether a thread has to share its processor, by how long it was ready to run and did not.
 class CrowdRule {
  public:
-  // Told of one interval after the other, in seconds. True at once if it was kept waiting for a tenth of
-  // the last one, and until it has not been for a second.
+  // Told of one interval after the other, in seconds. True at once if it was kept waiting for a
+  // tenth of the last one, and until it has not been for a second.
   bool crowded_after(double interval, double delayed);
 
  private:
@@ -22,8 +23,8 @@ class CrowdRule {
   double calm_ = 0;
 };
 
-// While one lives, the teams of this process sleep soon: threads without work, so many that the process has
-// more than the machine has processors, which is when libgomp does so by itself.
+// While one lives, the teams of this process sleep soon: threads without work, so many that the
+// process has more than the machine has processors, which is when libgomp does so by itself.
 class IdleTeam {
  public:
   IdleTeam();
@@ -36,8 +37,8 @@ class IdleTeam {
   std::unique_ptr<Impl> impl_;
 };
 
-// Watches a thread of this process from one of its own, and keeps an idle team while it is crowded. Ends
-// before the thread does. Does nothing where the system does not tell of delays.
+// Watches a thread of this process from one of its own, and keeps an idle team while it is crowded.
+// Ends before the thread does. Does nothing where the system does not tell of delays.
 class CrowdWatch {
  public:
   explicit CrowdWatch(pid_t thread);
