@@ -339,11 +339,11 @@ RankWitness::RankWitness(const LaunchPlace& place, const JobMark& job) {
         starters.describe_end());
     const auto sentence = [&] { return fmt::format("millrace: {}{}", describe_end(ended), more); };
     // What a rank writes passes through launchers, which may end before they have passed it on. One
-    // whose launcher ended it because of another host passes on nothing any more; where that is not
-    // sure, both may have been the first.
+    // whose launcher ended it because of another host passes on nothing any more, as it should. But
+    // daemons also fall apart over a rank that is lost while they join them: nobody can tell then.
     const bool is_maybe_answer = place.local_ranks < place.ranks && may_be_answer(own_status);
     bool is_told = say(sentence(), {is_maybe_answer ? STDERR_FILENO : launcher_errors});
-    if (!is_told && is_maybe_answer && ended.told_to_end) ::_exit(1);
+    if (!is_told && is_maybe_answer && (ended.told_to_end || !ended.activity.empty())) ::_exit(1);
     if (!is_told && is_maybe_answer && ended.rivals.empty()) ended.rivals.push_back({});
     if (!is_told) is_told = say(sentence(), {is_maybe_answer ? launcher_errors : STDERR_FILENO});
     if (!is_told) ::_exit(1);
