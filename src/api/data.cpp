@@ -10,6 +10,7 @@ namespace millrace::api {
 namespace {
 
 constexpr std::string_view kSynthetic = "synthetic";
+constexpr int64_t kMostClasses = int64_t{1} << 30;
 
 class PictureSource : public data::RecordSource {
  public:
@@ -99,8 +100,9 @@ std::shared_ptr<const data::RecordSource> records_of(const Pictures& pictures) {
   if (!labels.empty() && static_cast<int64_t>(labels.size()) != pictures.count) {
     fail_input("There are {} pictures and {} labels.", pictures.count, labels.size());
   }
-  if (std::any_of(labels.begin(), labels.end(), [](int64_t label) { return label < 0; })) {
-    fail_input("Labels count from 0; one of them is negative.");
+  for (const int64_t label : labels) {
+    if (label < 0) fail_input("Labels count from 0; one of them is negative.");
+    if (label >= kMostClasses) fail_input("The label {} is too large.", label);
   }
   return std::make_shared<PictureSource>(pictures);
 }

@@ -7,6 +7,7 @@
 #include "api/keywords.h"
 #include "api/temporary.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "data/record_source.h"
 #include "graph/optimizers.h"
@@ -105,6 +106,7 @@ class CallingObserver : public train::TrainingObserver {
       failure_ = std::current_exception();
       stop_ = true;
     }
+    end_team();  // of what was called
   }
 
   void require_going_on(std::string_view what) const {
@@ -134,6 +136,9 @@ Job::Job(const Model& model, const DataPart& train, const std::optional<DataPart
   }
   job_.best = false;
   job_.checkpoint = options.checkpoint;
+  if (options.resume && options.checkpoint.empty()) {
+    fail_input("‹resume› needs ‹checkpoint›, the directory of the run that goes on.");
+  }
   job_.resume = options.resume;
   job_.trace = options.trace;
   set_training_data(job_, train);

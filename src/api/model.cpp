@@ -4,6 +4,7 @@
 
 #include "api/temporary.h"
 #include "base/error.h"
+#include "base/parallel.h"
 #include "data/image/transform.h"
 #include "data/record_source.h"
 #include "data/weights/weights_file.h"
@@ -29,6 +30,16 @@ void set_weights(train::TrainJob& job, const ModelSettings& settings) {
   (std::filesystem::is_directory(settings.weights) ? job.checkpoint : job.load_weights) =
       settings.weights;
   job.best = settings.best;
+}
+
+void require_sizes(const ModelSettings& settings) {
+  const std::pair<std::string_view, int64_t> sizes[] = {{"classes", settings.classes},
+                                                        {"image", settings.image},
+                                                        {"channels", settings.channels},
+                                                        {"threads_per_device", settings.threads}};
+  for (const auto& [name, size] : sizes) {
+    if (size < 0) fail_input("‹{}› is {}; it must not be negative.", name, size);
+  }
 }
 
 // Given, or else what the weights tell, or else what is usual.
@@ -66,6 +77,13 @@ void require_own_name(const Metric& metric) {
 }  // namespace
 
 Model::Model(const std::string& name, const ModelSettings& settings) {
+  require_sizes(settings);
+  if (name.empty() && settings.weights.empty()) {
+    fail_input("Name a model, or weights that tell of which model they are.");
+  }
+  if (settings.best && !std::filesystem::is_directory(settings.weights)) {
+    fail_input("‹best› chooses among the checkpoints of a run, and no run is given as weights.");
+  }
   set_weights(job_, settings);
   train::ModelCard card;
   if (!settings.weights.empty()) card = train::find_card(job_.checkpoint, job_.load_weights);
@@ -88,6 +106,7 @@ Model::Model(const std::string& name, const ModelSettings& settings) {
 }
 
 Model::Model(const std::string& name, Describe network, const ModelSettings& settings) {
+  require_sizes(settings);
   set_weights(job_, settings);
   job_.model = name;
   if (settings.classes < 1) fail_input("A network of one's own needs its number of classes.");
@@ -169,6 +188,7 @@ train::Embedder& Model::embedder(int64_t batch) {
 train::EvaluationReport Model::evaluate(const DataPart& data, const std::vector<Metric>& metrics,
                                         const std::atomic<bool>* stop) {
   for (const Metric& metric : metrics) require_own_name(metric);
+  end_team();
   std::unique_lock turn(loaded_->turn);
   train::EvaluationModel& model = classifier(kMany);
   train::TrainJob job = model.job();
@@ -192,6 +212,7 @@ train::EvaluationReport Model::evaluate(const DataPart& data, const std::vector<
 }
 
 Rows Model::predict(const Pictures& pictures, const std::atomic<bool>* stop) {
+  end_team();
   const std::shared_ptr<const data::RecordSource> records = records_of(pictures);
   const std::lock_guard turn(loaded_->turn);
   train::EvaluationModel& model = classifier(batch_for(pictures.count));
@@ -213,6 +234,7 @@ Rows Model::predict(const Pictures& pictures, const std::atomic<bool>* stop) {
 }
 
 Rows Model::embed(const Pictures& pictures, const std::atomic<bool>* stop) {
+  end_team();
   const std::shared_ptr<const data::RecordSource> records = records_of(pictures);
   const std::lock_guard turn(loaded_->turn);
   train::Embedder& model = embedder(batch_for(pictures.count));

@@ -35,7 +35,7 @@ class Device::Impl {
  private:
   const int threads_;
   const std::shared_ptr<Backend> backend_;
-  TaskThread thread_;                // what it runs uses everything above
+  TaskThread thread_{end_team};      // what it runs uses everything above
   std::optional<CrowdWatch> watch_;  // of that thread
 };
 

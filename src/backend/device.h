@@ -4,7 +4,7 @@
 // thrown there is rethrown to the caller. Where the device is this processor, that thread owns a
 // team that is kept to the device's cores, and what it gives to a direct stream it runs itself.
 // Among these cores threads may move: beside a busy neighbour a team of fixed places waits for its
-// slowest.
+// slowest. A device that has nothing to do gives its team up (end_team).
 #pragma once
 
 #include <functional>

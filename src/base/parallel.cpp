@@ -38,6 +38,8 @@ int team_size() { return omp_get_max_threads(); }
 
 void set_team_size(int threads) { omp_set_num_threads(threads); }
 
+void end_team() { omp_pause_resource(omp_pause_soft, omp_get_initial_device()); }
+
 namespace detail {
 
 // The compiler hands the team what it needs in memory that is written after `started`, and libgomp

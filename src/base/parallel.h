@@ -17,6 +17,12 @@ int team_size();
 // Sets it for the calling thread; called once by whoever owns the thread.
 void set_team_size(int threads);
 
+// Ends the other threads of the calling thread's team; its next loop starts them anew. OpenMP has
+// its threads sleep at once, where they wait, while those of all teams are more than the cores. So
+// a team of a thread that does nothing slows others down: in a process that trains here and
+// computes elsewhere in turn, each gives its team up when the other's turn comes.
+void end_team();
+
 namespace detail {
 using RangeFunction = void (*)(void* context, int thread, int64_t begin, int64_t end);
 void run_team(int64_t count, int64_t grain, void* context, RangeFunction function);

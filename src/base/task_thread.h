@@ -1,6 +1,7 @@
 // A thread that is made once and runs one piece of work after the other.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -13,7 +14,9 @@ namespace millrace {
 // Work is started and waited for in turn, by one thread.
 class TaskThread {
  public:
-  TaskThread() : thread_([this] { serve(); }) {}
+  // `rest`, if given, is run once when there was no work for a while.
+  explicit TaskThread(std::function<void()> rest = {})
+      : rest_(std::move(rest)), thread_([this] { serve(); }) {}
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
   ~TaskThread() {
@@ -55,7 +58,13 @@ class TaskThread {
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this] { return stopping_ || work_ != nullptr; });
+      const auto is_called = [this] { return stopping_ || work_ != nullptr; };
+      if (rest_ && !changed_.wait_for(lock, kWhile, is_called)) {
+        lock.unlock();
+        rest_();
+        lock.lock();
+      }
+      changed_.wait(lock, is_called);
       if (stopping_) return;
       const std::function<void()>* work = work_;
       lock.unlock();
@@ -72,6 +81,9 @@ class TaskThread {
     }
   }
 
+  static constexpr std::chrono::milliseconds kWhile{3};
+
+  const std::function<void()> rest_;
   std::mutex mutex_;
   std::condition_variable changed_;
   const std::function<void()>* work_ = nullptr;

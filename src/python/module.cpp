@@ -14,7 +14,8 @@
 #include "base/version.h"
 #include "models/models.h"
 #include "python/arrays.h"
-#include "python/records.h"
+#include "python/data.h"
+#include "python/teams.h"
 #include "python/training.h"
 
 namespace millrace::python {
@@ -49,48 +50,6 @@ int64_t to_bytes(const std::variant<int64_t, std::string>& given) {
     return *number;
   }
   return static_cast<int64_t>(parse_bytes(std::get<std::string>(given), "device_memory"));
-}
-
-api::Data make_data(const std::optional<std::string>& source, const std::optional<Array>& images,
-                    const std::optional<Array>& labels, const nb::object& records, int64_t image,
-                    double valid, uint64_t seed, const std::string& augment, int workers) {
-  const api::DataOptions options = {
-      .image = image, .valid = valid, .seed = seed, .augment = augment, .workers = workers};
-  const int given = (source ? 1 : 0) + (images ? 1 : 0) + (records.is_none() ? 0 : 1);
-  if (given != 1 || images.has_value() != labels.has_value()) {
-    fail_input("Give a data set such as \"folder:pets\", or images= and labels=, or records=.");
-  }
-  if (source) {
-    return attended([&](std::atomic<bool>&) { return api::Data(*source, options); });
-  }
-  if (!records.is_none()) {
-    const std::shared_ptr<const data::RecordSource> own = to_records(records);
-    return without_lock([&] { return api::Data(own, options); });
-  }
-  api::Pictures pictures = to_pictures(*images);
-  pictures.labels = to_labels(*labels);
-  return without_lock([&] { return api::Data(pictures, options); });
-}
-
-void bind_data(nb::module_& module) {
-  nb::class_<api::DataPart>(module, "DataPart",
-                            "Data to train on or to measure on: a data set or a part of it.")
-      .def_ro("classes", &api::DataPart::classes, "How many there are; 0 if it does not tell.")
-      .def_ro("class_names", &api::DataPart::class_names, "In the order of the labels.");
-  nb::class_<api::Data>(module, "Data", "A data set; made by millrace.data.")
-      .def_prop_ro("train", &api::Data::train, "What is trained on.")
-      .def_prop_ro("valid", &api::Data::valid, "What is held back to measure on, or None.")
-      .def_prop_ro("classes", &api::Data::classes, "How many there are; 0 if it does not tell.")
-      .def_prop_ro("class_names", &api::Data::class_names, "In the order of the labels.");
-  module.def(
-      "data", &make_data, "source"_a = nb::none(), nb::kw_only(),
-      nb::arg("images").noconvert() = nb::none(), nb::arg("labels").noconvert() = nb::none(),
-      "records"_a = nb::none(), "image"_a = 0, "valid"_a = 0.0, "seed"_a = 0, "augment"_a = "auto",
-      "workers"_a = 2,
-      "A data set: FORMAT:PATH (folder, ofrecord, recordio, idx, raw) or \"synthetic\", or\n"
-      "images (uint8, count x height x width x channels) and labels (int32 or int64) in\n"
-      "memory, which are borrowed, or records: a sequence of one's own of (image, label), with\n"
-      "names of classes as its attribute `classes`. `valid` is the share that is held back.");
 }
 
 struct Timeline {
@@ -189,6 +148,7 @@ void freeze(api::Model& model, std::vector<std::string> layers,
 template <typename Look>
 api::Rows looked(const api::Pictures& pictures, Look&& look) {
   constexpr int64_t kFew = 8;
+  end_teams();
   if (pictures.count <= kFew) return without_lock([&] { return look(nullptr); });
   return attended([&](std::atomic<bool>& stop) { return look(&stop); });
 }
@@ -199,6 +159,11 @@ void bind_model(nb::module_& module) {
       .def_prop_ro("classes", &api::Model::classes, "That it tells apart.")
       .def_prop_ro("image", &api::Model::image, "Height and width of its images.")
       .def_prop_ro("class_names", &api::Model::class_names, "If it knows them.")
+      .def("__repr__",
+           [](const api::Model& model) {
+             return fmt::format("<{}: {} classes, images of {} x {}>", model.name(),
+                                model.classes(), model.image(), model.image());
+           })
       .def("freeze", &freeze, "layers"_a = std::vector<std::string>(), nb::kw_only(),
            "train_only"_a = std::vector<std::string>(),
            "Leaves layers untrained, by patterns such as \"layer4.*\": these, or all but those.")
@@ -281,6 +246,7 @@ api::Job make_job(const api::Model& model, const api::DataPart& data,
                   const std::optional<std::filesystem::path>& checkpoint, bool resume,
                   const std::optional<std::filesystem::path>& trace, const std::string& metric,
                   int64_t patience) {
+  if (patience < 0) fail_input("‹patience› is {}; give 0 or more.", patience);
   const api::JobOptions options = {.batch = batch,
                                    .epochs = epochs,
                                    .steps = steps,
@@ -306,6 +272,11 @@ api::Job make_job(const api::Model& model, const api::DataPart& data,
 
 void bind_job(nb::module_& module) {
   nb::class_<api::Run>(module, "Run", "A finished run.")
+      .def("__repr__",
+           [](const api::Run& run) {
+             const int64_t steps = run.result().step;
+             return fmt::format("<run of {} step{}>", steps, steps == 1 ? "" : "s");
+           })
       .def_prop_ro("best", &api::Run::best, "The model with the weights that were measured best.")
       .def_prop_ro("last", &api::Run::last, "The model with the weights of the end.")
       .def_prop_ro(
@@ -369,6 +340,7 @@ NB_MODULE(_millrace, module) {
                          "A mistake in what was asked for or in a file, with one sentence.");
   bind_error<JobError>(module, "JobError", PyExc_RuntimeError,
                        "A job that failed, with one sentence.");
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&stop_attended));
   bind_data(module);
   bind_reports(module);
   bind_model(module);

@@ -12,6 +12,8 @@ namespace {
 
 namespace nb = nanobind;
 
+constexpr uint64_t kMostRecords = uint64_t{1} << 40;
+
 class SequenceSource : public data::RecordSource {
  public:
   explicit SequenceSource(const nb::object& sequence) : sequence_(sequence) {
@@ -19,6 +21,7 @@ class SequenceSource : public data::RecordSource {
       fail_input("A data set of one's own needs __len__ and __getitem__.");
     }
     count_ = nb::len(sequence);
+    if (count_ > kMostRecords) fail_input("A data set cannot have {} records.", count_);
     if (nb::hasattr(sequence, "classes") &&
         !nb::try_cast(nb::object(sequence.attr("classes")), names_)) {
       fail_input("The classes of a data set of one's own must be a list of names.");

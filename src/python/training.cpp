@@ -3,12 +3,15 @@
 #include <nanobind/stl/string.h>
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
 #include "python/arrays.h"
+#include "python/teams.h"
 
 namespace millrace::python {
 namespace {
@@ -16,12 +19,23 @@ namespace {
 namespace nb = nanobind;
 using namespace std::chrono_literals;
 
+void require_callable(nb::handle called, std::string_view name) {
+  if (called.is_none() || PyCallable_Check(called.ptr()) != 0) return;
+  throw nb::type_error(
+      fmt::format("{} must be a function, not a {}.", name, nb::type_name(called.type()).c_str())
+          .c_str());
+}
+
 // Calls with the lock, from the thread that trains.
 api::Callbacks callbacks_of(const nb::object& on_step, const nb::object& on_evaluation,
                             const nb::object& on_message) {
+  require_callable(on_step, "on_step");
+  require_callable(on_evaluation, "on_evaluation");
+  require_callable(on_message, "on_message");
   api::Callbacks callbacks;
   if (!on_step.is_none()) {
     callbacks.on_step = [&on_step](const train::StepReport& report) {
+      const EndTeams ended;
       const nb::gil_scoped_acquire gil;
       const nb::object answer = on_step(report);
       return answer.is_none() || nb::cast<bool>(nb::bool_(answer));
@@ -29,17 +43,52 @@ api::Callbacks callbacks_of(const nb::object& on_step, const nb::object& on_eval
   }
   if (!on_evaluation.is_none()) {
     callbacks.on_evaluation = [&on_evaluation](const train::EvaluationReport& report) {
+      const EndTeams ended;
       const nb::gil_scoped_acquire gil;
       on_evaluation(report);
     };
   }
   if (!on_message.is_none()) {
     callbacks.on_message = [&on_message](const std::string& sentence) {
+      const EndTeams ended;
       const nb::gil_scoped_acquire gil;
       on_message(sentence);
     };
   }
   return callbacks;
+}
+
+// What is under way in this process. At the interpreter's end a thread that asks for its lock is
+// ended, which C++ cannot take part in: until then all of it has to stop.
+class Attended {
+ public:
+  void begin(std::atomic<bool>& stop) {
+    const std::lock_guard lock(mutex_);
+    stops_.insert(&stop);
+    stop = ended_;
+  }
+  void end(std::atomic<bool>& stop) {
+    const std::lock_guard lock(mutex_);
+    stops_.erase(&stop);
+    changed_.notify_all();
+  }
+  void stop_all() {
+    std::unique_lock lock(mutex_);
+    ended_ = true;
+    for (std::atomic<bool>* stop : stops_) *stop = true;
+    changed_.wait(lock, [this] { return stops_.empty(); });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::atomic<bool>*> stops_;
+  bool ended_ = false;
+};
+
+Attended& attended_here() {
+  static Attended attended;  // as there is one interpreter
+  return attended;
 }
 
 constexpr auto kListens = 50ms;
@@ -49,10 +98,14 @@ constexpr auto kLong = 300ms;  // after a signal, that a person should be told o
 
 void attend(const std::function<void(std::atomic<bool>& stop)>& action) {
   std::atomic<bool> stop = false;
+  attended_here().begin(stop);
+  const auto end = [](std::atomic<bool>* done) { attended_here().end(*done); };
+  const std::unique_ptr<std::atomic<bool>, decltype(end)> under_way(&stop, end);
   std::mutex mutex;
   std::condition_variable changed;
   bool done = false;
   std::exception_ptr failure;
+  end_teams();  // of what was done here before, such as PyTorch's
   std::thread worker([&] {
     try {
       action(stop);
@@ -88,6 +141,10 @@ void attend(const std::function<void(std::atomic<bool>& stop)>& action) {
   if (failure) std::rethrow_exception(failure);
 }
 
+void stop_attended() {
+  without_lock([] { attended_here().stop_all(); });
+}
+
 api::Run train(const api::Job& job, nb::object on_step, nb::object on_evaluation,
                nb::object on_message) {
   const api::Callbacks callbacks = callbacks_of(on_step, on_evaluation, on_message);
@@ -101,8 +158,10 @@ train::EvaluationReport evaluate(api::Model& model, const std::optional<api::Dat
   for (const auto& [name, function] : metrics) {
     std::string known_as;
     if (!nb::try_cast(name, known_as, false)) fail_input("Metrics have text as names.");
+    require_callable(function, fmt::format("The metric '{}'", known_as));
     own.push_back({known_as, [called = nb::handle(function), known_as](
                                  const api::Rows& scores, std::span<const int32_t> labels) {
+                     const EndTeams ended;
                      const nb::gil_scoped_acquire gil;
                      const nb::object answer = called(to_numpy(scores), to_numpy(labels));
                      double number = 0;

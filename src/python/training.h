@@ -24,6 +24,9 @@ auto without_lock(Action&& action) {
 // standard error.
 void attend(const std::function<void(std::atomic<bool>& stop)>& action);
 
+// Stops all that is attended to, and waits for it; what is begun later stops at once.
+void stop_attended();
+
 template <typename Action>
 auto attended(Action&& action) {
   std::optional<decltype(action(std::declval<std::atomic<bool>&>()))> result;

@@ -174,6 +174,16 @@ TEST_F(OnnxTest, RefusesFilesThatDoNotHangTogether) {
   EXPECT_THAT(refusal_of(model), HasSubstr("they must be square"));
 }
 
+TEST_F(OnnxTest, NodesWithoutInputsAreRefusedWhateverTheyAre) {
+  const Model whole = exported();
+  for (size_t i = 0; i < whole.nodes.size(); ++i) {
+    if (whole.nodes[i].type == "Constant") continue;
+    Model model = whole;
+    model.nodes[i].inputs.clear();
+    EXPECT_THAT(refusal_of(model), HasSubstr("reads nothing")) << model.nodes[i].type;
+  }
+}
+
 TEST_F(OnnxTest, PaddingOfOneSideMakesTheWindowLargerByZeros) {
   Model model = exported();
   for (NodeAttribute& each : model.nodes[0].attributes) {

@@ -1,6 +1,9 @@
 """Millrace and the PyTorch of today in one process: weights both ways, and files of its exporters trained further.
 
 Run by tools/check-onnx, with pytest."""
+import os
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -78,3 +81,31 @@ def test_tensors_are_borrowed_by_dlpack():
     assert data.classes == 2
     with pytest.raises(mr.InputError, match="Pictures must be uint8"):
         mr.data(images=images.float(), labels=torch.arange(8))
+
+
+def test_neither_keeps_its_threads_in_the_others_turn():
+    """More threads than cores would have OpenMP put them to sleep whenever they wait for each other."""
+    torch.set_num_threads(4)
+    data = mr.data(images=pictures(32, 32), labels=np.arange(32) % 2, augment="none")
+    job = mr.Job(mr.model("fashion_cnn", channels=3, image=32, classes=2), data.train, batch=16, steps=12, threads=2)
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    def train(then):
+        found = []
+
+        def on_step(report):
+            found.append(threads())
+            then()
+            found.append(threads())
+
+        job.train(on_step=on_step)
+        # The fewest: on a busy machine Millrace has some more now and then.
+        return min(found[2::2]), min(found[1::2])
+
+    alone, _ = train(lambda: None)
+    matrix = torch.ones(600, 600)
+    began, computed = train(lambda: matrix @ matrix)
+    assert began <= alone <= computed
+    assert train(lambda: time.sleep(0.05))[1] == alone - 1

@@ -199,6 +199,74 @@ def test_figures_that_are_no_numbers_and_sizes_below_zero_are_refused():
         job.plan(device_memory=-5)
 
 
+@pytest.mark.parametrize("call, named", [
+    (lambda: mr.model(), "Name a model, or weights"),
+    (lambda: mr.model("fashion_cnn", classes=-5), "classes is -5"),
+    (lambda: mr.model("fashion_cnn", image=-1), "image is -1"),
+    (lambda: mr.model("fashion_cnn", channels=-1), "channels is -1"),
+    (lambda: mr.model("fashion_cnn", threads=-1), "threads is -1"),
+    (lambda: mr.model("fashion_cnn", best=True), "best chooses among the checkpoints of a run"),
+    (lambda: small_job(resume=True), "resume needs checkpoint"),
+    (lambda: small_job(patience=-1), "patience is -1"),
+    (lambda: mr.data(images=stripes(2)[0], labels=np.array([0, 2**63 - 1])), "label 9223372036854775807 is too large"),
+    (lambda: mr.data(records=Long()), "2305843009213693952 records"),
+    (lambda: mr.data("synthetic", on_bad_record="x"), "on_bad_record is 'x'; choose fail or skip"),
+])
+def test_odd_settings_are_named(call, named):
+    with pytest.raises(mr.InputError, match=named) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+
+
+class Long(list):
+    def __len__(self):
+        return 2**61
+
+
+def test_what_cannot_be_called_is_refused_before_the_first_step():
+    job, data = small_job(steps=2)
+    for callback in ("on_step", "on_evaluation", "on_message"):
+        with pytest.raises(TypeError, match=f"{callback} must be a function, not a int"):
+            job.train(**{callback: 3})
+    with pytest.raises(TypeError, match="The metric 'a' must be a function, not a int"):
+        job.train().last.evaluate(data.valid, metrics={"a": 3})
+
+
+def test_bad_records_are_left_out_where_that_is_asked_for():
+    class Broken(Stripes):
+        def __getitem__(self, index):
+            return (self.images[index], 7) if index == 5 else super().__getitem__(index)
+
+    net = mr.model("fashion_cnn", classes=2, image=16)
+    with pytest.raises(mr.InputError, match="Record 5 .*Use on_bad_record skip"):
+        mr.Job(net, mr.data(records=Broken(64)).train, batch=16, epochs=1).train()
+    assert mr.Job(net, mr.data(records=Broken(64), on_bad_record="skip").train, batch=16, epochs=1).train().steps == 4
+
+
+def test_things_say_what_they_are():
+    job, data = small_job(steps=1)
+    assert repr(data) == "<data of 2 classes>" and repr(mr.data("synthetic").train) == "<data>"
+    assert repr(mr.model("fashion_cnn", classes=2, image=16)) == "<fashion_cnn: 2 classes, images of 16 x 16>"
+    assert repr(job.train()) == "<run of 1 step>"
+
+
+def test_threads_that_still_train_do_not_hold_up_the_end():
+    """A program that ends while a daemon thread trains: no crash, whatever the interpreter does to that thread."""
+    program = """
+import threading, time, numpy as np, millrace as mr
+images = np.zeros((64, 16, 16, 1), np.uint8)
+class Own:
+    def __len__(self): return 64
+    def __getitem__(self, index): return images[index], index % 2
+job = mr.Job(mr.model("fashion_cnn", classes=2, image=16), mr.data(records=Own()).train, batch=16, steps=1000000)
+threading.Thread(target=lambda: job.train(on_step=lambda report: None), daemon=True).start()
+time.sleep(1)
+print("ends", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout == "ends\n", done.stderr
+
+
 def test_reports_and_timelines_show_themselves(tmp_path):
     job, data = small_job(steps=4, trace=tmp_path / "run" / "trace.json")
     (tmp_path / "run").mkdir()

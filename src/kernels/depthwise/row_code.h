@@ -25,6 +25,18 @@ MILLRACE_INLINE typename LaneOrder<kLanes>::Type order_of(int64_t member) {
   return order;
 }
 
+template <int kLanes>
+MILLRACE_INLINE typename FloatVector<kLanes>::Type in_order(
+    typename FloatVector<kLanes>::Type values, typename LaneOrder<kLanes>::Type order) {
+#if defined(__clang__)  // which has no shuffle by a variable; fuzz targets are built with it
+  typename FloatVector<kLanes>::Type result = {};
+  for (int lane = 0; lane < kLanes; ++lane) result[lane] = values[order[lane]];
+  return result;
+#else
+  return __builtin_shuffle(values, order);
+#endif
+}
+
 // Outputs from `begin` to `end` have all their taps inside the image.
 struct InsideOutputs {
   int64_t begin;
@@ -64,7 +76,7 @@ MILLRACE_INLINE void add_members(const float* weights, const float* x,
 #pragma GCC unroll 4
   for (int member = 1; member < kMembers; ++member) {
     sum += FloatVector<kLanes>::load(weights + member * kLanes) *
-           __builtin_shuffle(values, order_of<kLanes>(member));
+           in_order<kLanes>(values, order_of<kLanes>(member));
   }
 }
 
@@ -163,7 +175,7 @@ MILLRACE_INLINE void correlate_output(const TapRows& rows,
     for (int tap = 0; tap < kTaps; ++tap) {
       if (kEdge && (column + tap < 0 || column + tap >= rows.width)) continue;
       const auto values = Lanes::load(x + row * rows.x_row + tap * kLanes);
-      sums[row][tap] += gradient * (kAlone ? values : __builtin_shuffle(values, order));
+      sums[row][tap] += gradient * (kAlone ? values : in_order<kLanes>(values, order));
     }
   }
 }

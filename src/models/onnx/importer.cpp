@@ -109,6 +109,9 @@ void Importer::require_known() const {
   size_t count = 0;
   for (const Node& node : model_.nodes) {
     if (node.outputs.empty()) fail_input("{} gives nothing", describe(node));
+    if (node.inputs.empty() && node.type != "Constant" && live_.contains(&node)) {
+      fail_input("{} reads nothing", describe(node));
+    }
     if (find_reader(node) != nullptr || !live_.contains(&node)) continue;
     if (first == nullptr) first = &node;
     types.insert(node.type);
