@@ -3,9 +3,9 @@
 
 namespace millrace::python {
 
-// Ends the team of the calling thread in each OpenMP of this process: PyTorch's wheel brings one that
-// may be the one used here and may be another, whose threads would go on looking for work for some
-// milliseconds while Millrace computes. Teams start anew when they are used.
+// Ends the team of the calling thread in each OpenMP of this process: PyTorch's wheel brings one
+// that may be the one used here and may be another, whose threads would go on looking for work for
+// some milliseconds while Millrace computes. Teams start anew when they are used.
 void end_teams();
 
 // Ends them when what is called has returned.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <ctime>
@@ -18,22 +19,28 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(CrowdRule, ATenthOfDelayIsACrowdUntilASecondWithout) {
-  CrowdRule rule;
-  EXPECT_FALSE(rule.crowded_after(0.02, 0.0019));
-  EXPECT_TRUE(rule.crowded_after(0.02, 0.0021));
-  for (int i = 0; i < 49; ++i) EXPECT_TRUE(rule.crowded_after(0.02, 0.0001)) << i;
-  EXPECT_FALSE(rule.crowded_after(0.021, 0.0001));
-  EXPECT_FALSE(rule.crowded_after(0.02, 0));
+// The intervals of 20 ms until the rule has changed its mind; 1000 if it does not.
+int intervals_until(CrowdRule& rule, bool crowded, double share) {
+  int count = 1;
+  while (count < 1000 && rule.crowded_after(0.02, share * 0.02) != crowded) ++count;
+  return count;
 }
 
-TEST(CrowdRule, ANewDelayBeginsTheSecondAgain) {
+TEST(CrowdRule, TakesAThirdForACrowdWithinATenthOfASecond) {
   CrowdRule rule;
-  EXPECT_TRUE(rule.crowded_after(0.02, 0.01));
-  EXPECT_TRUE(rule.crowded_after(0.9, 0));
-  EXPECT_TRUE(rule.crowded_after(0.02, 0.01));
-  EXPECT_TRUE(rule.crowded_after(0.9, 0));
-  EXPECT_FALSE(rule.crowded_after(0.2, 0));
+  EXPECT_LE(intervals_until(rule, true, 1.0 / 3), 5);
+  EXPECT_EQ(intervals_until(rule, false, 0.05), 1000);
+  EXPECT_LE(intervals_until(rule, false, 0), 50);
+}
+
+TEST(CrowdRule, TakesWhatIsLostNowAndThenForNone) {
+  CrowdRule rule;
+  EXPECT_EQ(intervals_until(rule, true, 0.09), 1000);
+  CrowdRule other;
+  for (int second = 0; second < 10; ++second) {
+    EXPECT_FALSE(other.crowded_after(0.02, 0.02)) << "one interval of a second lost whole";
+    for (int i = 0; i < 49; ++i) EXPECT_FALSE(other.crowded_after(0.02, 0));
+  }
 }
 
 double processor_seconds() {

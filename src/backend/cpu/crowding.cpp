@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -20,8 +21,9 @@
 namespace millrace::backend {
 namespace {
 
-constexpr double kDelayedShare = 0.1;
-constexpr double kCalmSeconds = 1;
+constexpr double kMemory = 0.25;  // seconds
+constexpr double kCrowd = 0.1;
+constexpr double kCalm = 1.0 / 30;
 constexpr std::chrono::milliseconds kInterval{20};
 
 // The seconds for which a thread was ready to run and did not, as the kernel counts them.
@@ -51,8 +53,9 @@ class DelayFile {
 }  // namespace
 
 bool CrowdRule::crowded_after(double interval, double delayed) {
-  calm_ = delayed > kDelayedShare * interval ? 0 : calm_ + interval;
-  crowded_ = calm_ == 0 || (crowded_ && calm_ < kCalmSeconds);
+  if (interval <= 0) return crowded_;
+  lost_ = delayed / interval + (lost_ - delayed / interval) * std::exp(-interval / kMemory);
+  crowded_ = lost_ > (crowded_ ? kCalm : kCrowd);
   return crowded_;
 }
 

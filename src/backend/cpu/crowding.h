@@ -11,16 +11,17 @@
 
 namespace millrace::backend {
 
-// Whether a thread has to share its processor, by how long it was ready to run and did not.
+// Whether a thread has to share its processor, by how long it was ready to run and did not. What
+// the system itself does now and then is no crowd.
 class CrowdRule {
  public:
-  // Told of one interval after the other, in seconds. True at once if it was kept waiting for a
-  // tenth of the last one, and until it has not been for a second.
+  // Told of one interval after the other, in seconds. True once a tenth of about the last quarter
+  // of a second was lost, and until less than a thirtieth is.
   bool crowded_after(double interval, double delayed);
 
  private:
   bool crowded_ = false;
-  double calm_ = 0;
+  double lost_ = 0;  // share of the time, the latest counting most
 };
 
 // While one lives, the teams of this process sleep soon: threads without work, so many that the
