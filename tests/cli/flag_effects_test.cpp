@@ -33,7 +33,7 @@ class FlagEffectsTest : public ::testing::Test {
     add_verify_command(program_, chosen_);
     add_data_command(program_, chosen_, interruption_);
     add_ckpt_command(program_, chosen_);
-    add_bench_command(program_, chosen_, interruption_);
+    add_bench_command(program_, chosen_, nullptr, interruption_);
     add_report_command(program_, chosen_);
   }
 
