@@ -27,6 +27,9 @@
 namespace millrace::cli {
 namespace {
 
+// Seconds in which it ends by itself when ranks refuse; Open MPI's may crash if told to meanwhile.
+constexpr double kLauncherPatience = 5;
+
 int fail(std::string_view message, int status) {
   print_error("millrace: {}\n", on_one_line(with_flags(message)));
   return status;
@@ -65,9 +68,8 @@ int main(int count, char** arguments) {
     if (!said.exchange(true)) cli::fail(message, status);
     // A launcher waits for ranks that have not come to MPI and do not.
     const bool never_came = !session && comm::launched_ranks() > 1;
-    if (never_came || (session && session->failed())) {
-      comm::end_launchers(launchers, comm::other_ranks());
-    }
+    if (never_came) comm::end_launchers(launchers, comm::other_ranks(), cli::kLauncherPatience);
+    if (session && session->failed()) comm::end_launchers(launchers, comm::other_ranks());
     return status;
   };
   try {

@@ -51,7 +51,10 @@ class Judge:
         steps = (folder / "metrics").exists() and (folder / "metrics").read_text().strip()
         if any("plug-in" in sentence for sentence in sentences):
             return Verdict("wrong", "processes cannot be joined", text, command)
-        if outcome.status == 2 and len(set(sentences)) == 1 and not steps:
+        # A launcher that dies of a signal itself, as Open MPI's at times does when ranks refuse, passes no status on.
+        launcher_died = command[0] != self.runner.program and outcome.status < 0
+        refused = outcome.status == 2 or launcher_died
+        if refused and len(set(sentences)) == 1 and not steps:
             return Verdict("refused", class_of(sentences[0]), sentences[0], command)
         if outcome.status == 2 and sentences and not steps:
             return Verdict("wrong", "refused with several sentences", text, command)
