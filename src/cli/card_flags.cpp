@@ -28,7 +28,9 @@ void add_best_flag(CLI::App& command, JobFlags& flags) {
 }
 
 void require_safetensors(const std::filesystem::path& path, std::string_view what) {
-  constexpr std::string_view kOthers[] = {".pth", ".pt", ".bin", ".onnx", ".h5"};
+  // Not PyTorch's: whoever reads weights here goes by what a file holds, and scripts use such
+  // names.
+  constexpr std::string_view kOthers[] = {".onnx", ".h5"};
   const std::string ending = path.extension().string();
   if (std::ranges::find(kOthers, ending) != std::end(kOthers)) {
     fail_input("{} is '{}', but weights are written as .safetensors{}.", what, path.string(),

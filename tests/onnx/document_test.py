@@ -17,7 +17,7 @@ MADE = [
     "data synth recordio:faces.rec --faces --identities 4 --images 4 --size 112",
     "train --model resnet18 --image 32 --data folder:pets --valid-share 0.5 --epochs 1 --batch 8 --checkpoint runs/pets",
     "train --model mobilefacenet --data recordio:faces.rec --head arcface --steps 1 --batch 4 --checkpoint runs/faces",
-    "train --model resnet50 --image 32 --steps 1 --batch 2 --save-weights resnet50.safetensors",
+    "train --model resnet50 --image 32 --steps 1 --batch 2 --save-weights resnet50.pth",
     "train --model mobilefacenet --steps 1 --batch 2 --save-weights faces.safetensors",
     "export faces.safetensors backbone.onnx --model mobilefacenet",
     "export runs/pets folded.onnx --fold",
@@ -45,8 +45,6 @@ def main():
         for line in MADE:
             words = line.split()
             run(program, words + (["--quiet"] if words[0] == "train" else []))
-        # The page exports what PyTorch saved; the contents tell which kind of file it is.
-        os.rename("resnet50.safetensors", "resnet50.pth")
         os.makedirs("photos")
         for i, picture in enumerate(sorted(glob.glob("val/**/*.jpg", recursive=True))[:3]):
             shutil.copy(picture, f"photos/{i}.jpg")
